@@ -45,7 +45,7 @@ pub struct Gruus {
 
 /// What a Request-URI is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resolved<'a> {
+pub enum Resolution<'a> {
     /// Without a `gr` parameter.
     NotAGruu,
     /// With a `gr` parameter, but no GRUU of ours: 404 (RFC 5627 section 6.1).
@@ -142,22 +142,22 @@ impl Gruus {
 
     /// What `uri` is. For a GRUU, the canonical address-of-record is appended to `aor`; otherwise
     /// `aor` stays as it is. The domain must be checked by the caller to be one of ours.
-    pub fn resolve<'a>(&self, uri: &Uri<'a>, aor: &mut Vec<u8>) -> Resolved<'a> {
+    pub fn resolve<'a>(&self, uri: &Uri<'a>, aor: &mut Vec<u8>) -> Resolution<'a> {
         if !uri.is_sip() {
-            return Resolved::NotAGruu;
+            return Resolution::NotAGruu;
         }
         let start = aor.len();
         match uri.param(b"gr") {
-            None => Resolved::NotAGruu,
+            None => Resolution::NotAGruu,
             Some(Some(gr)) if !gr.is_empty() => {
                 uri.aor(aor);
-                Resolved::Gruu(Gruu::Public(gr))
+                Resolution::Gruu(Gruu::Public(gr))
             }
             Some(_) => match self.open(uri, aor) {
-                Some(epoch) => Resolved::Gruu(Gruu::Temporary(epoch)),
+                Some(epoch) => Resolution::Gruu(Gruu::Temporary(epoch)),
                 None => {
                     aor.truncate(start);
-                    Resolved::Unknown
+                    Resolution::Unknown
                 }
             },
         }
@@ -281,7 +281,7 @@ mod tests {
     fn resolve(uri: &[u8]) -> (Option<Gruu<'_>>, Vec<u8>) {
         let mut aor = Vec::new();
         match gruus().resolve(&Uri::parse(uri).unwrap(), &mut aor) {
-            Resolved::Gruu(gruu) => (Some(gruu), aor),
+            Resolution::Gruu(gruu) => (Some(gruu), aor),
             _ => (None, aor),
         }
     }
@@ -373,7 +373,7 @@ mod tests {
         let mut aor = Vec::new();
         for uri in ["sip:callee@example.com", "tel:+1555;gr=x", "sip:a@b;gr2"] {
             let uri = Uri::parse(uri.as_bytes()).unwrap();
-            assert_eq!(gruus().resolve(&uri, &mut aor), Resolved::NotAGruu);
+            assert_eq!(gruus().resolve(&uri, &mut aor), Resolution::NotAGruu);
         }
         assert!(aor.is_empty());
         let mut out = Vec::new();

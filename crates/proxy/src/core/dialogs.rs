@@ -6,7 +6,7 @@
 //! that have moved. After a restart both are forgotten; then a party that has moved must authenticate
 //! like anybody else, and a mark of a dialog that is over holds until its time has come.
 
-use super::request::{InDialog, Pass};
+use super::request::{InDialog, IncomingRequest};
 use super::trust::Trust;
 use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
 use crate::shared::Shared;
@@ -23,7 +23,7 @@ pub(super) const MARK_AFTER: u8 = b'.';
 
 /// Whether the target of a request within a dialog is the other party's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Followed {
+pub(super) enum TargetMatch {
     /// It is another, and a flow leads to the party.
     No,
     /// It is what the party has claimed.
@@ -123,12 +123,12 @@ impl Dialogs {
     pub(super) fn recognise(
         &self,
         now: Time,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         mark: &Mark,
         target: TargetHash,
         over_flow: bool,
-    ) -> Result<(InDialog, Followed), &'static str> {
-        let msg = pass.msg;
+    ) -> Result<(InDialog, TargetMatch), &'static str> {
+        let msg = incoming.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
         if from.is_empty() || to.is_empty() || !is_in_dialog(msg.method()) {
             return Err("a dialog's Route on a request of no dialog");
@@ -145,16 +145,16 @@ impl Dialogs {
             self.shared.moved.get(key, now).is_some()
         };
         // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
-        let followed = if target == mark.target {
-            if mark.verified { Followed::Verified } else { Followed::Claimed }
+        let target_match = if target == mark.target {
+            if mark.verified { TargetMatch::Verified } else { TargetMatch::Claimed }
         } else if moved() {
-            Followed::Verified
+            TargetMatch::Verified
         } else if over_flow {
-            Followed::No
+            TargetMatch::No
         } else {
             return Err("a dialog's Route to another target");
         };
-        Ok((dialog, followed))
+        Ok((dialog, target_match))
     }
 
     /// Whether the request that was to begin a dialog has been refused.
@@ -217,7 +217,7 @@ impl Dialogs {
     }
 
     /// The hash of where a party says it is, and whether it is there: it sends from there, or is trusted.
-    /// What it only claims may be followed, but not to where it would have no right to send.
+    /// What it only claims may be target_match, but not to where it would have no right to send.
     fn target_at(&self, trust: &Trust, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
         let parsed = Uri::parse(uri).ok();
         let literal = parsed.as_ref().and_then(Uri::host_ip);
@@ -267,14 +267,14 @@ impl Dialogs {
     }
 
     /// The dialog of a request that began one never came about: its marks are void.
-    pub(super) fn refused(&self, now: Time, msg: &Message<'_>) {
+    pub(super) fn note_refusal(&self, now: Time, msg: &Message<'_>) {
         let key = self.key(msg.call_id(), tag_of(msg.from()), b"");
         self.shared.revoked.put(key, 1, now, MAX_DIALOG);
     }
 
     /// A BYE has been answered: the marks of its dialog, which has this key, become void when nothing of
     /// it can be under way any more.
-    pub(super) fn ended(&self, now: Time, key: u64) {
+    pub(super) fn note_end(&self, now: Time, key: u64) {
         if self.shared.revoked.get(key, now).is_none() {
             self.shared.revoked.put(key, 1, now, MAX_DIALOG);
         }
@@ -282,7 +282,7 @@ impl Dialogs {
 
     /// A request begins a dialog anew by the Call-ID and tag of one that was refused, as one with
     /// credentials does (RFC 3261 section 8.1.3.5).
-    pub(super) fn begun(&self, msg: &Message<'_>) {
+    pub(super) fn note_begin(&self, msg: &Message<'_>) {
         self.shared.revoked.remove(self.key(msg.call_id(), tag_of(msg.from()), b""));
     }
 

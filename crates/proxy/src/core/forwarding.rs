@@ -1,9 +1,9 @@
 //! How a request goes on to a target: RFC 3261 section 16.6 items 1 to 8, with or without a transaction.
 
+use super::locator::{Destination, Locator, Lookup};
 use super::node::Node;
 use super::request::Findings;
 use super::target::{Attempt, RequestTarget};
-use super::way::{Found, Locator, Way};
 use crate::forward::{self, Plan};
 use ringway_sansio::{Flow, Hop, Transport};
 use ringway_sip::header::{HeaderId, Items, NameAddr, Via};
@@ -12,7 +12,7 @@ use ringway_sip::uri::Uri;
 use std::borrow::Cow;
 
 /// A request that goes one way.
-pub(super) struct Forwarded<'a> {
+pub(super) struct ForwardRequest<'a> {
     pub msg: &'a Message<'a>,
     /// Its topmost Via.
     pub via: &'a Via<'a>,
@@ -22,12 +22,12 @@ pub(super) struct Forwarded<'a> {
     pub target: &'a RequestTarget,
     /// The next hop of a routing rule, which is put on top as a Route.
     pub through: Option<&'a str>,
-    pub way: &'a Way,
+    pub destination: &'a Destination,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub max_breadth: u32,
 }
 
-impl Forwarded<'_> {
+impl ForwardRequest<'_> {
     /// Appends the request as it goes on. `record_route` and `branch` write what their names say.
     pub(super) fn write(
         &self,
@@ -42,8 +42,8 @@ impl Forwarded<'_> {
         let plan = Plan {
             // Section 16.6 item 6: a strict router takes the Request-URI's place.
             uri: strict.unwrap_or(&uri),
-            transport: self.way.transport,
-            sent_by: self.way.local,
+            transport: self.destination.transport,
+            sent_by: self.destination.local,
             routes_used: self.findings.routes_used + usize::from(strict.is_some()),
             last_route_used: self.findings.last_route_used,
             last_route: &displaced,
@@ -51,7 +51,7 @@ impl Forwarded<'_> {
             max_breadth: self.max_breadth,
             strip_identity: node.trust.strips_identity(
                 self.flow,
-                self.way.target.remote().ip(),
+                self.destination.target.remote().ip(),
                 self.msg,
             ),
             realm: self.findings.realm.as_deref(),
@@ -81,7 +81,8 @@ impl Forwarded<'_> {
 
     /// The strict router that the request goes to, if it does.
     fn strict_route(&self) -> Option<&[u8]> {
-        if self.through.is_some() || !self.target.path.is_empty() || self.way.flow.is_some() {
+        if self.through.is_some() || !self.target.path.is_empty() || self.destination.flow.is_some()
+        {
             return None;
         }
         let route = NameAddr::parse(next_route(self.msg, self.findings)?).ok()?;
@@ -91,26 +92,29 @@ impl Forwarded<'_> {
 }
 
 /// The way of an attempt. A binding stands for other attempts and leads nowhere itself.
-pub(super) fn find_way(
+pub(super) fn locate_attempt(
     locator: &mut Locator,
     attempt: &Attempt,
     msg: &Message<'_>,
     findings: &Findings,
     target: &RequestTarget,
-) -> Found {
+) -> Lookup {
     match attempt {
-        Attempt::Flow(flow) => Found::Way(Way::over(*flow)),
-        Attempt::Hop(hop) => locator.way_to(hop.clone()).into(),
+        Attempt::Flow(flow) => Lookup::Destination(Destination::over(*flow)),
+        Attempt::Hop(hop) => locator.destination_of(hop.clone()).into(),
         Attempt::Datagram(addr) => {
             let hop = Hop { transport: Transport::Udp, addr: *addr, name: None };
-            locator.way_to(hop).map(|way| Way { any_size: true, ..way }).into()
+            locator
+                .destination_of(hop)
+                .map(|destination| Destination { any_size: true, ..destination })
+                .into()
         }
         Attempt::Via(uri) => {
             let uri = Uri::parse(uri.as_bytes());
-            uri.map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
+            uri.map_or(Lookup::Unreachable, |uri| locator.locate(&uri, &target.uri))
         }
         Attempt::Uri => locate(locator, msg, findings, target),
-        Attempt::Binding(_) => Found::Nowhere,
+        Attempt::Binding(_) => Lookup::Unreachable,
     }
 }
 
@@ -120,14 +124,14 @@ fn locate(
     msg: &Message<'_>,
     findings: &Findings,
     target: &RequestTarget,
-) -> Found {
+) -> Lookup {
     let route = Items::new(&target.path).next().or_else(|| next_route(msg, findings));
     let uri = match route.map(NameAddr::parse) {
         Some(Ok(route)) => route.uri,
-        Some(Err(_)) => return Found::Nowhere,
+        Some(Err(_)) => return Lookup::Unreachable,
         None => &target.uri,
     };
-    Uri::parse(uri).map_or(Found::Nowhere, |uri| locator.locate(&uri, &target.uri))
+    Uri::parse(uri).map_or(Lookup::Unreachable, |uri| locator.locate(&uri, &target.uri))
 }
 
 /// The first Route element that is not ours.

@@ -6,11 +6,11 @@
 //! leads to a trusted peer. An address counts as a gateway's if a rule names it, or if a rule has led
 //! there lately by a name that was looked up.
 
+use super::locator::Destination;
 use super::names::next_host;
 use super::refusal::Refusal;
 use super::target::{Origin, RequestTarget};
 use super::trust::Trust;
-use super::way::Way;
 use crate::config::Config;
 use crate::own::{Own, parse_ip};
 use crate::routes::Rule;
@@ -56,20 +56,20 @@ impl Gateways {
     }
 
     /// Whether a target may not be sent this way.
-    pub(super) fn bars(
+    pub(super) fn forbids(
         &self,
         now: Time,
         own: &Own,
         trust: &Trust,
         target: &RequestTarget,
         privileged: bool,
-        way: &Way,
+        destination: &Destination,
     ) -> bool {
         // A flow is one that a phone has opened or that a token of ours names.
-        if way.flow.is_some() {
+        if destination.flow.is_some() {
             return false;
         }
-        let addr = way.target.remote();
+        let addr = destination.target.remote();
         let ip = addr.ip();
         if target.is_located() && own.is_own_ip(ip) && own.listens_on(addr.port()) {
             // A contact whose name leads back here: what is ours has been looked up already.
@@ -93,7 +93,7 @@ impl Gateways {
     }
 
     /// Whether a target may not be sent to this host name, because it is a next hop's of a rule.
-    pub(super) fn bars_name(
+    pub(super) fn forbids_name(
         &self,
         trust: &Trust,
         target: &RequestTarget,
@@ -109,9 +109,15 @@ impl Gateways {
     }
 
     /// A request goes this way: what a rule leads to is remembered as a gateway.
-    pub(super) fn note_way(&self, now: Time, trust: &Trust, target: &RequestTarget, way: &Way) {
-        if target.origin == Origin::Rule && way.flow.is_none() && trust.asks_for_proof() {
-            let key = self.key(way.target.remote().ip());
+    pub(super) fn note_destination(
+        &self,
+        now: Time,
+        trust: &Trust,
+        target: &RequestTarget,
+        destination: &Destination,
+    ) {
+        if target.origin == Origin::Rule && destination.flow.is_none() && trust.asks_for_proof() {
+            let key = self.key(destination.target.remote().ip());
             self.shared.gateways.put(key, 1, now, REMEMBER_GATEWAY);
         }
     }

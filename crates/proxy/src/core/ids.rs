@@ -30,11 +30,11 @@ pub(super) enum ClientUser {
 
 /// Names a question of [`Event::Resolve`](super::Event::Resolve); to be returned with its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct ResolveId(pub(super) Waiting);
+pub struct ResolveId(pub(super) ResolveUser);
 
 /// What waits for server location.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Waiting {
+pub(super) enum ResolveUser {
     /// A branch.
     Branch(BranchId),
     /// A request that is forwarded statelessly, by its index.

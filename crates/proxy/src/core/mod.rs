@@ -8,14 +8,15 @@
 //! Read on in `parts`: it leads each request through RFC 3261 section 16. `node` is what the server is, `turn`
 //! what every part answers and sends by.
 
+mod budget;
 mod calls;
 mod dialogs;
 mod events;
 mod forwarding;
 mod gateways;
 mod ids;
-mod itself;
-mod kept;
+mod local_requests;
+mod locator;
 mod names;
 mod node;
 mod parts;
@@ -28,7 +29,6 @@ mod subscriptions;
 mod target;
 mod trust;
 mod turn;
-mod way;
 
 use crate::auth::{Authenticator, Users};
 use crate::config::Config;
@@ -37,6 +37,8 @@ use crate::location::{Change, LocationStore};
 use crate::overload::Guard;
 use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
+use budget::RequestBudget;
+pub use budget::{MAX_BUDGET_OF_NEW, MAX_BUDGET_OF_STRANGERS, MAX_REQUEST_BUDGET};
 use calls::Calls;
 use events::Events;
 pub use events::{
@@ -44,8 +46,8 @@ pub use events::{
     MAX_TEXT, ResolveTarget,
 };
 pub use ids::ResolveId;
-use kept::Kept;
-pub use kept::{MAX_KEPT, MAX_KEPT_OF_NEW, MAX_KEPT_OF_STRANGERS};
+use locator::Locator;
+pub use locator::{MAX_RESOLVING, Paths};
 use node::Node;
 use parts::{Arrival, Parts};
 pub use registrations::MAX_PENDING_COMMITS;
@@ -57,9 +59,7 @@ use routing::access::Access;
 use stateless::Stateless;
 use std::sync::Arc;
 use subscriptions::Subscriptions;
-use turn::{Common, Turn};
-use way::Locator;
-pub use way::{MAX_RESOLVING, Paths};
+use turn::{Resources, Turn};
 
 /// Transactions from which on tables count as large.
 const LARGE: usize = 1024;
@@ -89,7 +89,7 @@ pub struct World {
 /// The proxy, registrar and redirect server of one worker.
 pub struct Core {
     node: Node,
-    common: Common,
+    resources: Resources,
     parts: Parts,
     /// When expired bindings are taken out next.
     next_sweep: Time,
@@ -112,17 +112,17 @@ impl Core {
             registrations: Registrations::new(config.registrar.clone(), secret),
             subscriptions: Subscriptions::new(secret, worker, now),
         };
-        let common = Common {
+        let resources = Resources {
             tx,
             locator: Locator::new(paths),
-            kept: Kept::new(secret.key(Purpose::Holders)),
+            budget: RequestBudget::new(secret.key(Purpose::Holders)),
             events: Events::new(),
             stats: Stats::default(),
             random,
             store,
         };
         let node = Node::new(config, worker, workers, shared);
-        Core { node, common, parts, next_sweep: now + SWEEP_EVERY, was_large: false }
+        Core { node, resources, parts, next_sweep: now + SWEEP_EVERY, was_large: false }
     }
 
     /// A message has come: a whole datagram, or one that has been framed.
@@ -165,12 +165,12 @@ impl Core {
         out: &mut Outbox,
     ) {
         let (_, mut turn) = self.turn(now, out);
-        itself::refuse_malformed(&mut turn, flow, head, status, reason);
+        local_requests::refuse_malformed(&mut turn, flow, head, status, reason);
     }
 
     /// A connection is gone: bindings that live on it are no longer tried.
     pub fn handle_flow_closed(&mut self, now: Time, flow: FlowId) {
-        self.common.store.flow_closed(flow, now);
+        self.resources.store.flow_closed(flow, now);
     }
 
     /// What was sent under this report number could not be sent.
@@ -213,7 +213,7 @@ impl Core {
     /// Runs everything that is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
         if self.next_sweep <= now {
-            self.common.store.expire(now, SWEEP_BUDGET);
+            self.resources.store.expire(now, SWEEP_BUDGET);
             self.parts.guard.sweep(now);
             self.next_sweep = now + SWEEP_EVERY;
         }
@@ -225,7 +225,7 @@ impl Core {
     pub fn poll_timeout(&self) -> Option<Time> {
         let parts = &self.parts;
         let others = [
-            self.common.tx.next_timeout(),
+            self.resources.tx.next_timeout(),
             parts.calls.poll_timeout(),
             parts.subscriptions.poll_timeout(),
         ];
@@ -234,13 +234,13 @@ impl Core {
 
     /// What the core asks of the world, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.common.events.pop()
+        self.resources.events.pop()
     }
 
     /// New rules. Calls in progress keep their targets and transactions; what they come to next is judged by
     /// the new rules.
     pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
-        self.common.tx.set_timers(config.timers);
+        self.resources.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);
         self.parts.guard.reconfigure(&config);
         self.parts.registrations.reconfigure(config.registrar.clone());
@@ -268,7 +268,7 @@ impl Core {
     /// Whether tables that had been large have fallen empty since this was asked last: a good time to
     /// give memory back to the system.
     pub fn take_emptied(&mut self) -> bool {
-        let transactions = self.common.tx.servers() + self.common.tx.clients();
+        let transactions = self.resources.tx.servers() + self.resources.tx.clients();
         self.was_large |= transactions > LARGE;
         let emptied = self.was_large && transactions == 0 && self.parts.calls.len() == 0;
         self.was_large &= !emptied;
@@ -277,30 +277,30 @@ impl Core {
 
     /// Counters.
     pub fn stats(&self) -> &Stats {
-        &self.common.stats
+        &self.resources.stats
     }
 
     /// Counters of the transaction layer.
     pub fn transaction_counters(&self) -> &ringway_sip::transaction::table::Counters {
-        &self.common.tx.counters
+        &self.resources.tx.counters
     }
 
     /// Table sizes.
     pub fn tables(&self) -> Tables {
-        let Core { common, parts, .. } = self;
+        let Core { resources, parts, .. } = self;
         Tables {
-            server_transactions: common.tx.servers(),
-            client_transactions: common.tx.clients(),
+            server_transactions: resources.tx.servers(),
+            client_transactions: resources.tx.clients(),
             contexts: parts.calls.len(),
             pending_commits: parts.registrations.pending(),
-            resolving: common.locator.open(),
-            kept_octets: common.kept.octets(),
+            resolving: resources.locator.open(),
+            kept_octets: resources.budget.octets(),
             subscriptions: parts.subscriptions.len(),
             sources: parts.guard.sources(),
         }
     }
 
     fn turn<'a>(&'a mut self, now: Time, out: &'a mut Outbox) -> (&'a mut Parts, Turn<'a>) {
-        (&mut self.parts, self.common.turn(now, &self.node, out))
+        (&mut self.parts, self.resources.turn(now, &self.node, out))
     }
 }

@@ -3,11 +3,11 @@
 
 use super::dialogs::Dialogs;
 use super::gateways::Gateways;
+use super::locator::Destination;
 use super::names::{default_port, plain_user, same_user};
-use super::request::Pass;
+use super::request::IncomingRequest;
 use super::target::RequestTarget;
 use super::trust::Trust;
-use super::way::Way;
 use crate::config::{Config, Domain};
 use crate::gruu::Gruus;
 use crate::keys::Purpose;
@@ -135,11 +135,11 @@ impl Node {
 
     /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
     /// has come back by our own address, proves nothing: it belongs to its first sender.
-    pub(super) fn is_trusted(&self, pass: &Pass<'_>) -> bool {
-        let Via { host, port, .. } = *pass.via;
-        let default = pass.flow.transport.default_port();
-        self.trust.is_trusted(pass.flow.remote.ip())
-            && !self.own.is_us(host, port, default, pass.flow.local)
+    pub(super) fn is_trusted(&self, incoming: &IncomingRequest<'_>) -> bool {
+        let Via { host, port, .. } = *incoming.via;
+        let default = incoming.flow.transport.default_port();
+        self.trust.is_trusted(incoming.flow.remote.ip())
+            && !self.own.is_us(host, port, default, incoming.flow.local)
     }
 
     /// The To tag of answers given without a transaction.
@@ -179,20 +179,25 @@ impl Node {
         own_socket(flow, self.worker)
     }
 
-    /// Whether a target may not be sent this way; see [`Gateways::bars`].
-    pub(super) fn bars(
+    /// Whether a target may not be sent this way; see [`Gateways::forbids`].
+    pub(super) fn forbids(
         &self,
         now: Time,
         target: &RequestTarget,
         privileged: bool,
-        way: &Way,
+        destination: &Destination,
     ) -> bool {
-        self.gateways.bars(now, &self.own, &self.trust, target, privileged, way)
+        self.gateways.forbids(now, &self.own, &self.trust, target, privileged, destination)
     }
 
     /// Whether a target may not be sent to this host name.
-    pub(super) fn bars_name(&self, target: &RequestTarget, privileged: bool, host: &str) -> bool {
-        self.gateways.bars_name(&self.trust, target, privileged, host)
+    pub(super) fn forbids_name(
+        &self,
+        target: &RequestTarget,
+        privileged: bool,
+        host: &str,
+    ) -> bool {
+        self.gateways.forbids_name(&self.trust, target, privileged, host)
     }
 }
 

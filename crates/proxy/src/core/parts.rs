@@ -4,16 +4,16 @@
 //! `stateless`.
 
 use super::calls::{Answer, Calls};
-use super::dialogs::{Followed, refreshes_target};
+use super::dialogs::{TargetMatch, refreshes_target};
 use super::events::{Event, short_text};
-use super::ids::{ClientUser, ResolveId, Waiting};
-use super::itself;
+use super::ids::{ClientUser, ResolveId, ResolveUser};
+use super::local_requests;
 use super::names::user_of;
 use super::refusal::Refusal;
 use super::registrations::Registrations;
-use super::request::{Findings, Pass};
+use super::request::{Findings, IncomingRequest};
 use super::routing::access::{Access, Proof};
-use super::routing::preroute::{Maddr, Routed, preroute};
+use super::routing::preroute::{Maddr, RequestRoute, preroute};
 use super::routing::{targets, validate::validate};
 use super::stateless::{self, Stateless};
 use super::subscriptions::{self, Subscriptions};
@@ -57,7 +57,7 @@ impl Parts {
     ) {
         let via = match msg.top_via() {
             Ok(via) => via,
-            Err(fault) => return itself::refuse_without_via(t, flow, msg, fault.reason),
+            Err(fault) => return local_requests::refuse_without_via(t, flow, msg, fault.reason),
         };
         let key = match t.tx.receive(t.now, msg, &via, t.out) {
             Incoming::Absorbed => return,
@@ -75,99 +75,105 @@ impl Parts {
             let addr = SocketAddr::new(flow.remote.ip(), port);
             t.events.push(Event::Alias(*flow, addr));
         }
-        let pass = Pass { flow, msg, via: &via, key };
+        let incoming = IncomingRequest { flow, msg, via: &via, key };
         if let Some(retry) = self.guard.refuses(t.now, flow, msg) {
-            return t.turn_away(&pass, retry);
+            return t.refuse_with_retry(&incoming, retry);
         }
         if let Err(fault) = msg.check() {
             t.stats.malformed += 1;
-            return t.refuse(&pass, fault.status, fault.reason, &[]);
+            return t.refuse(&incoming, fault.status, fault.reason, &[]);
         }
         if msg.method() == Method::Cancel {
-            return self.cancel(t, &pass);
+            return self.cancel(t, &incoming);
         }
-        if let Err(refusal) = self.route(t, &pass)
+        if let Err(refusal) = self.route(t, &incoming)
             && refusal.status != 0
             && msg.method() != Method::Ack
         {
             // A challenge is the usual beginning, not worth a line.
             if !matches!(refusal.status, 401 | 407) {
-                t.log(&pass, "refused", refusal.status);
+                t.log(&incoming, "refused", refusal.status);
             }
-            t.refuse(&pass, refusal.status, refusal.reason, &refusal.headers);
+            t.refuse(&incoming, refusal.status, refusal.reason, &refusal.headers);
         }
     }
 
     /// Steps 16.3 to 16.6 for a request that is new and well-formed.
-    fn route(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>) -> Result<(), Refusal> {
-        let method = pass.msg.method();
-        let routed = preroute(t.node, t.now, pass).map_err(|e| Refusal::new(e.status, e.reason))?;
+    fn route(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Refusal> {
+        let method = incoming.msg.method();
+        let routed =
+            preroute(t.node, t.now, incoming).map_err(|e| Refusal::new(e.status, e.reason))?;
         if let Some(why) = routed.void {
-            t.log(pass, why, 0);
+            t.log(incoming, why, 0);
         }
         if routed.is_in_dialog() && refreshes_target(method) {
-            t.node.dialogs.refresh_target(t.now, pass.flow, pass.msg);
+            t.node.dialogs.refresh_target(t.now, incoming.flow, incoming.msg);
         }
-        let domain = own_domain(t, pass, &routed);
+        let domain = own_domain(t, incoming, &routed);
         let user = user_of(&routed.uri);
         let ends_here = domain.is_some() && (method == Method::Register || user.is_none());
         // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
         // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
-        let findings = validate(t, pass, &routed, ends_here)?;
-        if method == Method::Ack && domain.is_some() && !routed.is_in_dialog() && t.pass_on(pass) {
+        let findings = validate(t, incoming, &routed, ends_here)?;
+        if method == Method::Ack
+            && domain.is_some()
+            && !routed.is_in_dialog()
+            && t.forward_to_next_worker(incoming)
+        {
             // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
             // that another worker waits for.
             return Ok(());
         }
         let Some(domain) = domain else {
-            let proof = self.access.authorise(t, pass, &routed, false)?;
-            let targets = targets::remote(t, pass, &routed)?;
-            return self.forward(t, pass, findings, &routed, proof, targets, Mode::Proxy);
+            let proof = self.access.authorise(t, incoming, &routed, false)?;
+            let targets = targets::remote(t, incoming, &routed)?;
+            return self.forward(t, incoming, findings, &routed, proof, targets, Mode::Proxy);
         };
         if method == Method::Subscribe
-            && let Some(worker) = subscriptions::worker_of(pass.msg)
+            && let Some(worker) = subscriptions::worker_of(incoming.msg)
         {
             if worker != t.node.worker && worker < t.node.workers {
-                t.hand_over(worker, pass.flow, pass.msg);
+                t.hand_over(worker, incoming.flow, incoming.msg);
                 return Ok(());
             }
-            return self.subscribe(t, pass, &routed, domain);
+            return self.subscribe(t, incoming, &routed, domain);
         }
         match method {
             Method::Register => {
-                return self.registrations.register(t, &mut self.access, pass, domain);
+                return self.registrations.register(t, &mut self.access, incoming, domain);
             }
-            _ if user.is_none() => return itself::serve(t, pass),
-            Method::Subscribe if subscriptions::is_reg_event(pass.msg) => {
-                return self.subscribe(t, pass, &routed, domain);
+            _ if user.is_none() => return local_requests::serve(t, incoming),
+            Method::Subscribe if subscriptions::is_reg_event(incoming.msg) => {
+                return self.subscribe(t, incoming, &routed, domain);
             }
             Method::Subscribe | Method::Publish
-                if !routed.is_in_dialog() && is_to_own_address(t, pass, &routed.uri, domain) =>
+                if !routed.is_in_dialog()
+                    && is_to_own_address(t, incoming, &routed.uri, domain) =>
             {
-                return Err(itself::no_such_service(method));
+                return Err(local_requests::no_such_service(method));
             }
             _ => {}
         }
-        let mut proof = self.access.authorise(t, pass, &routed, true)?;
+        let mut proof = self.access.authorise(t, incoming, &routed, true)?;
         let access = &mut self.access;
-        let targets = targets::local(access, t, pass, &routed.uri, domain, &mut proof)?;
+        let targets = targets::local(access, t, incoming, &routed.uri, domain, &mut proof)?;
         let mode = t.node.domain(domain).mode;
-        self.forward(t, pass, findings, &routed, proof, targets, mode)
+        self.forward(t, incoming, findings, &routed, proof, targets, mode)
     }
 
     /// Sends a request on to its targets, or its sender to them.
     fn forward(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         mut findings: Findings,
-        routed: &Routed<'_>,
+        routed: &RequestRoute<'_>,
         proof: Proof,
         targets: Vec<RequestTarget>,
         mode: Mode,
     ) -> Result<(), Refusal> {
-        let ack = pass.msg.method() == Method::Ack;
-        findings.way_back = !ack || mode == Mode::Stateless;
+        let ack = incoming.msg.method() == Method::Ack;
+        findings.return_path = !ack || mode == Mode::Stateless;
         let mut user = None;
         match proof {
             Proof::Digest { domain, user: proven } => {
@@ -176,14 +182,14 @@ impl Parts {
                 findings.realm = Some(realm);
             }
             Proof::Trusted => findings.privileged = true,
-            Proof::Dialog => findings.privileged = routed.followed == Followed::Verified,
+            Proof::Dialog => findings.privileged = routed.target_match == TargetMatch::Verified,
             Proof::None => {}
         }
         match mode {
-            _ if ack => self.stateless.forward(t, pass, &findings, targets),
-            Mode::Proxy => self.calls.begin(t, pass, findings, targets, user),
-            Mode::Stateless => self.stateless.forward(t, pass, &findings, targets),
-            Mode::Redirect => itself::redirect(t, pass, &targets),
+            _ if ack => self.stateless.forward(t, incoming, &findings, targets),
+            Mode::Proxy => self.calls.begin(t, incoming, findings, targets, user),
+            Mode::Stateless => self.stateless.forward(t, incoming, &findings, targets),
+            Mode::Redirect => local_requests::redirect(t, incoming, &targets),
         }
         Ok(())
     }
@@ -191,26 +197,28 @@ impl Parts {
     fn subscribe(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
-        routed: &Routed<'_>,
+        incoming: &IncomingRequest<'_>,
+        routed: &RequestRoute<'_>,
         domain: usize,
     ) -> Result<(), Refusal> {
-        let proof = self.access.authorise(t, pass, routed, true)?;
-        self.subscriptions.subscribe(t, pass, &routed.uri, domain, &proof)
+        let proof = self.access.authorise(t, incoming, routed, true)?;
+        self.subscriptions.subscribe(t, incoming, &routed.uri, domain, &proof)
     }
 
     /// CANCEL: RFC 3261 sections 9.2 and 16.10.
-    fn cancel(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>) {
-        if let Some(context) = t.tx.cancelled(pass.msg, pass.via) {
+    fn cancel(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) {
+        if let Some(context) = t.tx.cancelled(incoming.msg, incoming.via) {
             // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
-            t.refuse(pass, 200, "OK", &[]);
+            t.refuse(incoming, 200, "OK", &[]);
             if let Some(context) = context {
-                self.calls.cancel(t, context, pass);
+                self.calls.cancel(t, context, incoming);
             }
-        } else if !t.pass_on(pass) {
-            match self.stateless_targets(t, pass) {
-                Some((findings, targets)) => self.stateless.forward(t, pass, &findings, targets),
-                None => t.refuse(pass, 481, "Call/Transaction Does Not Exist", &[]),
+        } else if !t.forward_to_next_worker(incoming) {
+            match self.stateless_targets(t, incoming) {
+                Some((findings, targets)) => {
+                    self.stateless.forward(t, incoming, &findings, targets)
+                }
+                None => t.refuse(incoming, 481, "Call/Transaction Does Not Exist", &[]),
             }
         }
     }
@@ -219,17 +227,17 @@ impl Parts {
     fn stateless_targets(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
     ) -> Option<(Findings, Vec<RequestTarget>)> {
-        let routed = preroute(t.node, t.now, pass).ok()?;
-        let domain = t.node.own_domain(&routed.uri, pass.flow, routed.is_in_dialog())?;
+        let routed = preroute(t.node, t.now, incoming).ok()?;
+        let domain = t.node.own_domain(&routed.uri, incoming.flow, routed.is_in_dialog())?;
         if t.node.domain(domain).mode != Mode::Stateless {
             return None;
         }
-        let findings = validate(t, pass, &routed, false).ok()?;
+        let findings = validate(t, incoming, &routed, false).ok()?;
         // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
         let (access, proof) = (&mut self.access, &mut Proof::Trusted);
-        let targets = targets::local(access, t, pass, &routed.uri, domain, proof).ok()?;
+        let targets = targets::local(access, t, incoming, &routed.uri, domain, proof).ok()?;
         (!targets.is_empty()).then_some((findings, targets))
     }
 
@@ -307,9 +315,9 @@ impl Parts {
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, id: ResolveId, hops: &[Hop]) {
         t.locator.answered();
         match id.0 {
-            Waiting::Branch(id) => self.calls.resolved(t, id, hops),
-            Waiting::Stateless(index) => self.stateless.resolved(t, index, hops),
-            Waiting::Notify(index) => self.subscriptions.resolved(t, index, hops),
+            ResolveUser::Branch(id) => self.calls.resolved(t, id, hops),
+            ResolveUser::Stateless(index) => self.stateless.resolved(t, index, hops),
+            ResolveUser::Notify(index) => self.subscriptions.resolved(t, index, hops),
         }
     }
 
@@ -351,11 +359,15 @@ fn hand_over_request(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, key: Serv
 }
 
 /// The domain of ours that a request is for; `None` if it goes on by a Route, a flow or an `maddr`.
-fn own_domain(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> Option<usize> {
+fn own_domain(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+) -> Option<usize> {
     if routed.next.is_some() || routed.flow.is_some() {
         return None;
     }
-    let own = |uri| t.node.own_domain(uri, pass.flow, routed.is_in_dialog());
+    let own = |uri| t.node.own_domain(uri, incoming.flow, routed.is_in_dialog());
     match routed.maddr {
         Maddr::None => own(&routed.uri),
         // Its port led to us, and goes with it.
@@ -365,7 +377,12 @@ fn own_domain(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> Option<usiz
 }
 
 /// Whether a request is for the very address-of-record it comes from.
-fn is_to_own_address(t: &Turn<'_>, pass: &Pass<'_>, uri: &Uri<'_>, domain: usize) -> bool {
+fn is_to_own_address(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    uri: &Uri<'_>,
+    domain: usize,
+) -> bool {
     let aor = t.node.aor(user_of(uri).unwrap_or_default(), domain);
-    t.node.is_from(pass.msg, &aor)
+    t.node.is_from(incoming.msg, &aor)
 }

@@ -4,7 +4,7 @@
 
 use super::names::user_of;
 use super::refusal::Refusal;
-use super::request::Pass;
+use super::request::IncomingRequest;
 use super::routing::access::Access;
 use super::turn::Turn;
 use crate::keys::Secret;
@@ -22,7 +22,7 @@ pub const MAX_PENDING_COMMITS: usize = 100_000;
 const KEEP_ENTRIES: usize = 4096;
 
 /// A REGISTER whose answer waits until the store has it on disk.
-struct Pending {
+struct PendingRegister {
     request: Vec<u8>,
     flow: Flow,
     headers: Vec<u8>,
@@ -32,7 +32,7 @@ struct Pending {
 /// The registrar and what waits for its store.
 pub(super) struct Registrations {
     registrar: Registrar,
-    pending: Slab<Pending>,
+    pending: Slab<PendingRegister>,
 }
 
 impl Registrations {
@@ -56,10 +56,10 @@ impl Registrations {
         &mut self,
         t: &mut Turn<'_>,
         access: &mut Access,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         request_domain: usize,
     ) -> Result<(), Refusal> {
-        let msg = pass.msg;
+        let msg = incoming.msg;
         let to = msg.to().map_err(|e| Refusal::new(e.status, e.reason))?;
         let to = Uri::parse(to.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
         if !to.is_sip() && to.scheme != Scheme::Tel {
@@ -67,8 +67,8 @@ impl Registrations {
             return Err(Refusal::new(400, "To: expected a SIP URI"));
         }
         // Item 5: the address-of-record must lie in a domain of ours.
-        let not_found = || Refusal::new(404, "Not Found");
-        let domain = t.node.own_domain(&to, pass.flow, false).ok_or_else(not_found)?;
+        let not_found = || Refusal::new(404, "Not Lookup");
+        let domain = t.node.own_domain(&to, incoming.flow, false).ok_or_else(not_found)?;
         // A literal address is the server's and of no domain in particular.
         let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());
         if named && domain != request_domain {
@@ -77,38 +77,48 @@ impl Registrations {
         let user = user_of(&to).ok_or_else(not_found)?;
         let aor = t.node.aor(user, domain);
         let is_repeat =
-            |t: &Turn<'_>| self.registrar.is_repeat(t.now, pass.flow, msg, &aor, t.store);
-        access.authorise_register(t, pass, domain, user, is_repeat)?;
-        self.change(t, pass, &aor)
+            |t: &Turn<'_>| self.registrar.is_repeat(t.now, incoming.flow, msg, &aor, t.store);
+        access.authorise_register(t, incoming, domain, user, is_repeat)?;
+        self.change(t, incoming, &aor)
     }
 
     /// Has the registrar work on a REGISTER whose sender may send it.
-    fn change(&mut self, t: &mut Turn<'_>, pass: &Pass<'_>, aor: &[u8]) -> Result<(), Refusal> {
+    fn change(
+        &mut self,
+        t: &mut Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+        aor: &[u8],
+    ) -> Result<(), Refusal> {
         if self.pending.len() >= MAX_PENDING_COMMITS {
             t.stats.limits_hit += 1;
             return Err(Refusal::busy());
         }
-        if !t.keep(pass.msg, pass.flow, None, true) {
+        if !t.reserve_budget(incoming.msg, incoming.flow, None, true) {
             return Err(Refusal::busy());
         }
         let tag = CommitTag { worker: t.node.worker, id: self.pending.vacant_key() as u64 };
         let mut headers = Vec::with_capacity(256);
         let done = self.registrar.register(
             t.now,
-            pass.flow,
-            pass.msg,
+            incoming.flow,
+            incoming.msg,
             aor,
             tag,
             t.store,
             t.random,
             &mut headers,
         );
-        let (request, flow) = (pass.msg.whole(), *pass.flow);
+        let (request, flow) = (incoming.msg.whole(), *incoming.flow);
         if done.commit == Commit::Pending && done.status == 200 {
-            self.pending.insert(Pending { request: request.to_vec(), flow, headers, came: t.now });
+            self.pending.insert(PendingRegister {
+                request: request.to_vec(),
+                flow,
+                headers,
+                came: t.now,
+            });
             return Ok(());
         }
-        t.give_back(request.len(), pass.flow, None);
+        t.release_budget(request.len(), incoming.flow, None);
         if done.commit == Commit::Refused {
             return Err(Refusal::busy());
         }
@@ -117,9 +127,9 @@ impl Registrations {
             t.stats.registration_request_delay.add(Duration::ZERO);
         } else {
             t.stats.registers_failed += 1;
-            t.log(pass, "registration refused", done.status);
+            t.log(incoming, "registration refused", done.status);
         }
-        t.reply(pass.flow, pass.msg, pass.via, (done.status, done.reason), &headers);
+        t.reply(incoming.flow, incoming.msg, incoming.via, (done.status, done.reason), &headers);
         Ok(())
     }
 
@@ -127,7 +137,7 @@ impl Registrations {
     /// answered.
     pub(super) fn committed(&mut self, t: &mut Turn<'_>, id: u64, ok: bool) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
-        t.give_back(pending.request.len(), &pending.flow, None);
+        t.release_budget(pending.request.len(), &pending.flow, None);
         if self.pending.is_empty() && self.pending.capacity() > KEEP_ENTRIES {
             self.pending = Slab::new();
         }

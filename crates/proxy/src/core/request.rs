@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// One request on its way through: what every step needs to know of it.
 #[derive(Clone, Copy)]
-pub(super) struct Pass<'a> {
+pub(super) struct IncomingRequest<'a> {
     pub flow: &'a Flow,
     pub msg: &'a Message<'a>,
     pub via: &'a Via<'a>,
@@ -31,7 +31,7 @@ pub(super) struct Findings {
     pub record_route: bool,
     /// Whether the branch of stateless forwarding leads back. No response comes to an ACK, but that of an
     /// INVITE which was forwarded statelessly must have the branch of its INVITE.
-    pub way_back: bool,
+    pub return_path: bool,
     /// The dialog of ours that it belongs to.
     pub in_dialog: Option<InDialog>,
 }

@@ -2,13 +2,13 @@
 //! its own without an answer (section 16.7, RFC 6026).
 
 use super::events::ResolveTarget;
-use super::forwarding::{self, Forwarded};
-use super::ids::Waiting;
+use super::forwarding::{self, ForwardRequest};
+use super::ids::ResolveUser;
+use super::locator::{Destination, Lookup};
 use super::node::own_socket;
-use super::request::{Findings, Pass};
+use super::request::{Findings, IncomingRequest};
 use super::target::{Attempt, RequestTarget};
 use super::turn::Turn;
-use super::way::{Found, Way};
 use crate::forward;
 use ringway_sansio::{Flow, Hop, Target};
 use ringway_sip::header::{HeaderId, Via};
@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::hash::Hasher;
 
 /// A request that waits for server location, or may have to go another way: the ACK of a call, say.
-struct Parked {
+struct PendingRequest {
     request: Vec<u8>,
     flow: Flow,
     findings: Findings,
@@ -42,9 +42,9 @@ pub(super) struct Stateless {
     /// Keys the branches.
     key: [u8; 16],
     /// Requests that are sent as soon as their next hop has been located.
-    parked: Slab<Parked>,
+    parked: Slab<PendingRequest>,
     /// ACKs that may have to go another way, by report number.
-    resends: VecDeque<(u32, Parked)>,
+    resends: VecDeque<(u32, PendingRequest)>,
     /// Number of the last of them.
     serial: u32,
 }
@@ -59,96 +59,108 @@ impl Stateless {
     pub(super) fn forward(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: &Findings,
         targets: Vec<RequestTarget>,
     ) {
         match targets.into_iter().next() {
-            Some(target) => self.forward_to(t, pass, findings, &target),
-            None => t.refuse(pass, 480, "", &[]),
+            Some(target) => self.forward_to(t, incoming, findings, &target),
+            None => t.refuse(incoming, 480, "", &[]),
         }
     }
 
     fn forward_to(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: &Findings,
         target: &RequestTarget,
     ) {
-        let found = target.attempts.last().map_or(Found::Nowhere, |attempt| {
-            forwarding::find_way(t.locator, attempt, pass.msg, findings, target)
+        let found = target.attempts.last().map_or(Lookup::Unreachable, |attempt| {
+            forwarding::locate_attempt(t.locator, attempt, incoming.msg, findings, target)
         });
         match found {
-            Found::Way(way) => self.send_if_allowed(t, pass, findings, target, way),
-            Found::Name(name) if t.node.bars_name(target, findings.privileged, &name.host) => {
-                t.stats.forbidden += 1;
-                t.refuse(pass, 403, "Forbidden", &[]);
+            Lookup::Destination(destination) => {
+                self.send_if_allowed(t, incoming, findings, target, destination)
             }
-            Found::Name(name) => self.park(t, pass, findings, target, name),
-            Found::Nowhere => t.refuse(pass, 503, "", &[]),
+            Lookup::Name(name) if t.node.forbids_name(target, findings.privileged, &name.host) => {
+                t.stats.forbidden += 1;
+                t.refuse(incoming, 403, "Forbidden", &[]);
+            }
+            Lookup::Name(name) => self.park(t, incoming, findings, target, name),
+            Lookup::Unreachable => t.refuse(incoming, 503, "", &[]),
         }
     }
 
     fn park(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: &Findings,
         target: &RequestTarget,
         name: ResolveTarget,
     ) {
         if t.locator.is_full() {
             t.stats.limits_hit += 1;
-            return t.refuse(pass, 503, "", &[]);
+            return t.refuse(incoming, 503, "", &[]);
         }
-        if !t.keep(pass.msg, pass.flow, None, findings.is_known()) {
-            return t.refuse(pass, 503, "", &[]);
+        if !t.reserve_budget(incoming.msg, incoming.flow, None, findings.is_known()) {
+            return t.refuse(incoming, 503, "", &[]);
         }
-        let waiting = Waiting::Stateless(self.parked.vacant_key() as u32);
-        let asked = t.ask(waiting, name, pass.flow.remote.ip());
+        let waiting = ResolveUser::Stateless(self.parked.vacant_key() as u32);
+        let asked = t.ask(waiting, name, incoming.flow.remote.ip());
         debug_assert!(asked, "there is room");
-        let (request, flow) = (pass.msg.whole().to_vec(), *pass.flow);
+        let (request, flow) = (incoming.msg.whole().to_vec(), *incoming.flow);
         let (findings, target) = (findings.clone(), target.clone());
-        self.parked.insert(Parked { request, flow, findings, target });
+        self.parked.insert(PendingRequest { request, flow, findings, target });
     }
 
     /// The next hop of a parked request has been located; no hops means that there is none.
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
         let Some(parked) = self.parked.try_remove(index as usize) else { return };
-        t.give_back(parked.request.len(), &parked.flow, None);
-        let way = hops.first().cloned().and_then(|hop| t.locator.way_to(hop));
-        parked.read(t, |t, pass| match way {
-            Some(way) => self.send_if_allowed(t, pass, &parked.findings, &parked.target, way),
-            None => t.refuse(pass, 503, "", &[]),
+        t.release_budget(parked.request.len(), &parked.flow, None);
+        let destination = hops.first().cloned().and_then(|hop| t.locator.destination_of(hop));
+        parked.read(t, |t, incoming| match destination {
+            Some(destination) => {
+                self.send_if_allowed(t, incoming, &parked.findings, &parked.target, destination)
+            }
+            None => t.refuse(incoming, 503, "", &[]),
         });
     }
 
     fn send_if_allowed(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: &Findings,
         target: &RequestTarget,
-        way: Way,
+        destination: Destination,
     ) {
-        if t.node.bars(t.now, target, findings.privileged, &way) {
+        if t.node.forbids(t.now, target, findings.privileged, &destination) {
             t.stats.forbidden += 1;
-            return t.refuse(pass, 403, "Forbidden", &[]);
+            return t.refuse(incoming, 403, "Forbidden", &[]);
         }
-        t.node.gateways.note_way(t.now, &t.node.trust, target, &way);
-        let Pass { msg, via, flow, .. } = *pass;
+        t.node.gateways.note_destination(t.now, &t.node.trust, target, &destination);
+        let IncomingRequest { msg, via, flow, .. } = *incoming;
         let (node, max_breadth) = (t.node, findings.max_breadth);
         let through = match target.attempts.last() {
             Some(Attempt::Via(uri)) => Some(&**uri),
             _ => None,
         };
-        let forwarded =
-            Forwarded { msg, via, flow, findings, target, through, way: &way, max_breadth };
+        let forwarded = ForwardRequest {
+            msg,
+            via,
+            flow,
+            findings,
+            target,
+            through,
+            destination: &destination,
+            max_breadth,
+        };
         let start = t.out.buffer().len();
         let branch = |buf: &mut Vec<u8>| {
-            write_branch(buf, &self.key, pass);
-            if findings.way_back {
+            write_branch(buf, &self.key, incoming);
+            if findings.return_path {
                 buf.push(b'.');
                 let (back, _) = node.reply_to(flow, via);
                 // Whichever worker's socket it came in at.
@@ -156,8 +168,8 @@ impl Stateless {
             }
         };
         forwarded.write(t.out.buffer(), node, |_| {}, branch);
-        let report = self.keep_for_another_way(pass, findings, target, &way);
-        t.out.finish(start, way.target, report.map_or(0, Report::to_u64));
+        let report = self.keep_for_another_way(incoming, findings, target, &destination);
+        t.out.finish(start, destination.target, report.map_or(0, Report::to_u64));
         t.stats.forwarded += 1;
     }
 
@@ -166,13 +178,13 @@ impl Stateless {
     /// be reported.
     fn keep_for_another_way(
         &mut self,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: &Findings,
         target: &RequestTarget,
-        way: &Way,
+        destination: &Destination,
     ) -> Option<Report> {
-        let connection = way.flow.is_some_and(|flow| !flow.transport.is_datagram());
-        let request = pass.msg.whole();
+        let connection = destination.flow.is_some_and(|flow| !flow.transport.is_datagram());
+        let request = incoming.msg.whole();
         if !connection || target.attempts.len() < 2 || request.len() > MAX_RESEND_OCTETS {
             return None;
         }
@@ -182,8 +194,8 @@ impl Stateless {
             self.resends.pop_front();
         }
         self.serial = self.serial.wrapping_add(1);
-        let (request, flow, findings) = (request.to_vec(), *pass.flow, findings.clone());
-        self.resends.push_back((self.serial, Parked { request, flow, findings, target }));
+        let (request, flow, findings) = (request.to_vec(), *incoming.flow, findings.clone());
+        self.resends.push_back((self.serial, PendingRequest { request, flow, findings, target }));
         Some(Report::User(self.serial))
     }
 
@@ -191,42 +203,42 @@ impl Stateless {
     pub(super) fn resend(&mut self, t: &mut Turn<'_>, number: u32) {
         let at = self.resends.iter().position(|(serial, _)| *serial == number);
         let Some((_, parked)) = at.and_then(|at| self.resends.remove(at)) else { return };
-        parked.read(t, |t, pass| {
-            self.forward_to(t, pass, &parked.findings, &parked.target);
+        parked.read(t, |t, incoming| {
+            self.forward_to(t, incoming, &parked.findings, &parked.target);
         });
     }
 }
 
-impl Parked {
+impl PendingRequest {
     /// Runs `f` with the request, parsed once more.
-    fn read(&self, t: &mut Turn<'_>, f: impl FnOnce(&mut Turn<'_>, &Pass<'_>)) {
+    fn read(&self, t: &mut Turn<'_>, f: impl FnOnce(&mut Turn<'_>, &IncomingRequest<'_>)) {
         let Ok(msg) = message::parse(&self.request) else { return };
         let Ok(via) = msg.top_via() else { return };
         let key = t.tx.key(&msg, &via);
-        f(t, &Pass { flow: &self.flow, msg: &msg, via: &via, key });
+        f(t, &IncomingRequest { flow: &self.flow, msg: &msg, via: &via, key });
     }
 }
 
 /// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
 /// different for another transaction (section 16.11). What follows it is the way back under a MAC, so that
 /// a response goes to whom the request came from, over the same connection, and nowhere else.
-fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], pass: &Pass<'_>) {
+fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], incoming: &IncomingRequest<'_>) {
     let mut h = SipHasher13::new_with_key(key);
     let mut field = |bytes: &[u8]| {
         h.write(bytes);
         h.write_u8(b'\n');
     };
-    if pass.via.has_cookie() {
-        field(pass.via.branch);
-        field(pass.via.host);
-        field(&pass.via.port.unwrap_or(0).to_be_bytes());
+    if incoming.via.has_cookie() {
+        field(incoming.via.branch);
+        field(incoming.via.host);
+        field(&incoming.via.port.unwrap_or(0).to_be_bytes());
     } else {
         // RFC 2543. The To tag is left out: the ACK has one where the INVITE has none.
-        field(pass.via.element);
-        field(pass.msg.request_uri());
-        field(pass.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
-        field(pass.msg.call_id());
-        field(&pass.msg.cseq().map_or(0, |cseq| cseq.seq).to_be_bytes());
+        field(incoming.via.element);
+        field(incoming.msg.request_uri());
+        field(incoming.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
+        field(incoming.msg.call_id());
+        field(&incoming.msg.cseq().map_or(0, |cseq| cseq.seq).to_be_bytes());
     }
     buf.extend_from_slice(MAGIC_COOKIE);
     buf.extend_from_slice(STATELESS);

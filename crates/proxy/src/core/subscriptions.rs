@@ -1,13 +1,13 @@
 //! The registration event package (RFC 3680) between the notifier and the transactions: who may
 //! subscribe, and how its NOTIFY requests are sent.
 
-use super::ids::{ClientUser, Waiting};
+use super::ids::{ClientUser, ResolveUser};
+use super::locator::{Destination, Locator, Lookup};
 use super::names::user_of;
 use super::refusal::Refusal;
-use super::request::Pass;
+use super::request::IncomingRequest;
 use super::routing::access::Proof;
 use super::turn::Turn;
-use super::way::{Found, Locator, Way};
 use crate::keys::Secret;
 use crate::location::Change;
 use crate::regevent::{Notify, NotifyId, RegEvents};
@@ -59,12 +59,12 @@ impl Subscriptions {
     pub(super) fn subscribe(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         uri: &Uri<'_>,
         domain: usize,
         proof: &Proof,
     ) -> Result<(), Refusal> {
-        let (msg, flow) = (pass.msg, pass.flow);
+        let (msg, flow) = (incoming.msg, incoming.flow);
         let aor = match self.notifier.dialog_aor(msg) {
             Some(known) => known.into(),
             None => t.node.aor(user_of(uri).unwrap_or_default(), domain),
@@ -78,8 +78,8 @@ impl Subscriptions {
             t.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden"));
         }
-        let (reply, port) = t.node.reply_to(flow, pass.via);
-        let Some(server) = t.tx.open(pass.key, Kind::NonInvite, reply, port, None) else {
+        let (reply, port) = t.node.reply_to(flow, incoming.via);
+        let Some(server) = t.tx.open(incoming.key, Kind::NonInvite, reply, port, None) else {
             t.stats.limits_hit += 1;
             return Err(Refusal::new(503, "Service Unavailable"));
         };
@@ -116,20 +116,20 @@ impl Subscriptions {
         while let Some(notify) = self.notifier.poll_notify(t.now, &mut bytes) {
             let bytes = std::mem::take(&mut bytes);
             let found = match notify.flow {
-                Some(flow) => Found::Way(Way::over(flow)),
+                Some(flow) => Lookup::Destination(Destination::over(flow)),
                 None => locate(t.locator, &notify, &bytes),
             };
             match found {
-                Found::Way(way) => send_notify(t, &notify, &bytes, way),
-                Found::Name(target) => {
-                    let waiting = Waiting::Notify(self.parked.vacant_key() as u32);
+                Lookup::Destination(destination) => send_notify(t, &notify, &bytes, destination),
+                Lookup::Name(target) => {
+                    let waiting = ResolveUser::Notify(self.parked.vacant_key() as u32);
                     if t.ask(waiting, target, notify.source) {
                         self.parked.insert((notify, bytes));
                     } else {
                         self.answered(t, notify.id, 408);
                     }
                 }
-                Found::Nowhere => self.answered(t, notify.id, 408),
+                Lookup::Unreachable => self.answered(t, notify.id, 408),
             }
         }
     }
@@ -137,8 +137,8 @@ impl Subscriptions {
     /// Where a NOTIFY goes has been found out.
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
         let Some((notify, bytes)) = self.parked.try_remove(index as usize) else { return };
-        match hops.first().cloned().and_then(|hop| t.locator.way_to(hop)) {
-            Some(way) => send_notify(t, &notify, &bytes, way),
+        match hops.first().cloned().and_then(|hop| t.locator.destination_of(hop)) {
+            Some(destination) => send_notify(t, &notify, &bytes, destination),
             None => self.answered(t, notify.id, 408),
         }
     }
@@ -161,22 +161,22 @@ pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
     RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
 }
 
-fn locate(locator: &mut Locator, notify: &Notify, bytes: &[u8]) -> Found {
-    let Ok(msg) = message::parse(bytes) else { return Found::Nowhere };
+fn locate(locator: &mut Locator, notify: &Notify, bytes: &[u8]) -> Lookup {
+    let Ok(msg) = message::parse(bytes) else { return Lookup::Unreachable };
     let next = Uri::parse(&notify.next_hop);
-    next.map_or(Found::Nowhere, |uri| locator.locate(&uri, msg.request_uri()))
+    next.map_or(Lookup::Unreachable, |uri| locator.locate(&uri, msg.request_uri()))
 }
 
-fn send_notify(t: &mut Turn<'_>, notify: &Notify, bytes: &[u8], way: Way) {
+fn send_notify(t: &mut Turn<'_>, notify: &Notify, bytes: &[u8], destination: Destination) {
     let client = t.tx.reserve(t.random);
     let start = t.out.buffer().len();
     let buf = t.out.buffer();
     buf.extend_from_slice(&bytes[..notify.via_at]);
     buf.extend_from_slice(b"Via: ");
     let branch = Branch { worker: t.node.worker, client, spiral: 0 };
-    write::via(buf, way.transport, way.local, |buf| branch.write(buf));
+    write::via(buf, destination.transport, destination.local, |buf| branch.write(buf));
     buf.extend_from_slice(b";rport\r\n");
     buf.extend_from_slice(&bytes[notify.via_at..]);
     let user = ClientUser::Notify(notify.id);
-    t.tx.send(t.now, client, Kind::NonInvite, way.target, user, t.out, start);
+    t.tx.send(t.now, client, Kind::NonInvite, destination.target, user, t.out, start);
 }

@@ -1,11 +1,11 @@
 //! One turn of the core: what it was called with, and what every part answers, sends and asks by.
 
+use super::budget::{RequestBudget, RequestClass};
 use super::events::{Event, Events, LogLine, ResolveTarget, short_text};
-use super::ids::{ClientUser, ContextId, ResolveId, Waiting};
-use super::kept::{Kept, Purpose};
+use super::ids::{ClientUser, ContextId, ResolveId, ResolveUser};
+use super::locator::Locator;
 use super::node::Node;
-use super::request::Pass;
-use super::way::Locator;
+use super::request::IncomingRequest;
 use crate::location::LocationStore;
 use crate::stats::Stats;
 use ringway_sansio::{Flow, Outbox, Random, Target, Time};
@@ -20,30 +20,30 @@ use std::sync::Arc;
 pub(super) type Tx = Transactions<ClientUser, Option<ContextId>>;
 
 /// What all parts share between turns.
-pub(super) struct Common {
+pub(super) struct Resources {
     pub tx: Tx,
     pub locator: Locator,
-    pub kept: Kept,
+    pub budget: RequestBudget,
     pub events: Events,
     pub stats: Stats,
     pub random: Box<dyn Random + Send>,
     pub store: Arc<dyn LocationStore>,
 }
 
-impl Common {
+impl Resources {
     pub(super) fn turn<'a>(
         &'a mut self,
         now: Time,
         node: &'a Node,
         out: &'a mut Outbox,
     ) -> Turn<'a> {
-        let Common { tx, locator, kept, events, stats, random, store } = self;
+        let Resources { tx, locator, budget, events, stats, random, store } = self;
         Turn {
             now,
             node,
             tx,
             locator,
-            kept,
+            budget,
             events,
             stats,
             random: &mut **random,
@@ -59,7 +59,7 @@ pub(super) struct Turn<'a> {
     pub node: &'a Node,
     pub tx: &'a mut Tx,
     pub locator: &'a mut Locator,
-    pub kept: &'a mut Kept,
+    pub budget: &'a mut RequestBudget,
     pub events: &'a mut Events,
     pub stats: &'a mut Stats,
     pub random: &'a mut dyn Random,
@@ -74,17 +74,23 @@ impl Turn<'_> {
     /// The source of a datagram has proved nothing, not even that the address is its own. An answer of
     /// more than [`MAX_AMPLIFICATION`](ringway_sip::transaction::table::MAX_AMPLIFICATION) times the
     /// request is not sent there.
-    pub(super) fn refuse(&mut self, pass: &Pass<'_>, status: u16, reason: &str, headers: &[u8]) {
-        if pass.msg.method() == Method::Ack {
+    pub(super) fn refuse(
+        &mut self,
+        incoming: &IncomingRequest<'_>,
+        status: u16,
+        reason: &str,
+        headers: &[u8],
+    ) {
+        if incoming.msg.method() == Method::Ack {
             return;
         }
         let start = self.out.buffer().len();
-        let (reply, _) = self.node.reply_to(pass.flow, pass.via);
-        let tag = self.node.tag(pass.msg);
-        let (buf, flow) = (self.out.buffer(), Some(pass.flow));
-        write::response(buf, pass.msg, flow, status, reason, Some(&tag), headers, &[]);
+        let (reply, _) = self.node.reply_to(incoming.flow, incoming.via);
+        let tag = self.node.tag(incoming.msg);
+        let (buf, flow) = (self.out.buffer(), Some(incoming.flow));
+        write::response(buf, incoming.msg, flow, status, reason, Some(&tag), headers, &[]);
         let octets = self.out.buffer().len() - start;
-        if octets > self.repeat_credit(pass) as usize {
+        if octets > self.repeat_credit(incoming) as usize {
             self.stats.amplification_avoided += 1;
             return self.out.abandon(start);
         }
@@ -92,8 +98,8 @@ impl Turn<'_> {
     }
 
     /// Octets that may be sent in answer to a request before its sender has proved anything.
-    pub(super) fn repeat_credit(&self, pass: &Pass<'_>) -> u32 {
-        self.node.trust.repeat_credit(pass.flow, pass.msg.whole().len())
+    pub(super) fn repeat_credit(&self, incoming: &IncomingRequest<'_>) -> u32 {
+        self.node.trust.repeat_credit(incoming.flow, incoming.msg.whole().len())
     }
 
     /// Answers a request whose sender has proved enough, however long the answer is.
@@ -114,7 +120,7 @@ impl Turn<'_> {
 
     /// 503 for a request that comes at a bad time, as cheaply as can be. Without seconds to wait it is
     /// dropped: its source sends far too much.
-    pub(super) fn turn_away(&mut self, pass: &Pass<'_>, retry_after: u32) {
+    pub(super) fn refuse_with_retry(&mut self, incoming: &IncomingRequest<'_>, retry_after: u32) {
         self.stats.overloaded += 1;
         if retry_after == 0 {
             self.stats.rate_limited += 1;
@@ -122,7 +128,7 @@ impl Turn<'_> {
         }
         let mut headers = Vec::with_capacity(24);
         write::header_decimal(&mut headers, "Retry-After", u64::from(retry_after));
-        self.refuse(pass, 503, "Service Unavailable", &headers);
+        self.refuse(incoming, 503, "Service Unavailable", &headers);
     }
 
     /// Hands a message over to the worker that it belongs to.
@@ -134,21 +140,21 @@ impl Turn<'_> {
 
     /// A CANCEL or an ACK for nothing known here. Another worker may hold the INVITE, if the peer sent
     /// the two from different ports: each is asked in turn. Returns whether there was one left to ask.
-    pub(super) fn pass_on(&mut self, pass: &Pass<'_>) -> bool {
+    pub(super) fn forward_to_next_worker(&mut self, incoming: &IncomingRequest<'_>) -> bool {
         let next = (self.node.worker + 1) % self.node.workers.max(1);
-        if self.node.workers < 2 || next == pass.flow.id.worker() {
+        if self.node.workers < 2 || next == incoming.flow.id.worker() {
             return false;
         }
-        self.hand_over(next, pass.flow, pass.msg);
+        self.hand_over(next, incoming.flow, incoming.msg);
         true
     }
 
     /// Asks the world to locate a server, for a request from `source`. Returns whether there was room for
     /// the question.
-    pub(super) fn ask(&mut self, waiting: Waiting, target: ResolveTarget, source: IpAddr) -> bool {
+    pub(super) fn ask(&mut self, user: ResolveUser, target: ResolveTarget, source: IpAddr) -> bool {
         let fits = self.locator.ask();
         if fits {
-            self.events.push(Event::Resolve { id: ResolveId(waiting), target, source });
+            self.events.push(Event::Resolve { id: ResolveId(user), target, source });
         } else {
             self.stats.limits_hit += 1;
         }
@@ -157,7 +163,7 @@ impl Turn<'_> {
 
     /// Whether there is room to keep a request; takes it, if so. `known` says that its sender has proved
     /// to be a user, or is trusted.
-    pub(super) fn keep(
+    pub(super) fn reserve_budget(
         &mut self,
         msg: &Message<'_>,
         flow: &Flow,
@@ -165,40 +171,40 @@ impl Turn<'_> {
         known: bool,
     ) -> bool {
         let begun = msg.method() == Method::Register || msg.to().is_ok_and(|to| to.tag().is_some());
-        let purpose = match begun {
-            true => Purpose::Begun,
-            false if known => Purpose::New,
-            false => Purpose::Stranger,
+        let class = match begun {
+            true => RequestClass::Begun,
+            false if known => RequestClass::New,
+            false => RequestClass::Stranger,
         };
-        let holders = self.kept.holders(flow, user);
+        let holders = self.budget.holders(flow, user);
         let trusted = self.node.trust.is_trusted(flow.remote.ip());
-        let fits = self.kept.take(msg.whole().len(), &holders, purpose, trusted);
+        let fits = self.budget.take(msg.whole().len(), &holders, class, trusted);
         self.stats.limits_hit += u64::from(!fits);
         fits
     }
 
-    /// Returns the room of a request that [`Turn::keep`] has taken for the same flow and user.
-    pub(super) fn give_back(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
-        let holders = self.kept.holders(flow, user);
-        self.kept.give_back(octets, &holders);
+    /// Returns the room of a request that [`Turn::reserve_budget`] has taken for the same flow and user.
+    pub(super) fn release_budget(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
+        let holders = self.budget.holders(flow, user);
+        self.budget.release(octets, &holders);
     }
 
     /// Tells the world something, unless too much waits to be taken away.
-    pub(super) fn tell(&mut self, event: impl FnOnce() -> Event) {
+    pub(super) fn emit(&mut self, event: impl FnOnce() -> Event) {
         let fits = self.events.report(event);
         self.stats.limits_hit += u64::from(!fits);
     }
 
     /// Puts a line about this request into the log.
-    pub(super) fn log(&mut self, pass: &Pass<'_>, what: &'static str, status: u16) {
-        self.tell(|| {
+    pub(super) fn log(&mut self, incoming: &IncomingRequest<'_>, what: &'static str, status: u16) {
+        self.emit(|| {
             Event::Log(LogLine {
                 what,
                 status,
-                method: short_text(pass.msg.method().as_bytes()),
-                call_id: short_text(pass.msg.call_id()),
-                uri: short_text(pass.msg.request_uri()),
-                source: pass.flow.remote,
+                method: short_text(incoming.msg.method().as_bytes()),
+                call_id: short_text(incoming.msg.call_id()),
+                uri: short_text(incoming.msg.request_uri()),
+                source: incoming.flow.remote,
             })
         });
     }

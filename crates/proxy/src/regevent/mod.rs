@@ -25,8 +25,8 @@ use siphasher::sip::SipHasher13;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use subscription::{Answered, Subscription};
 pub use subscription::{Notify, NotifyId};
+use subscription::{NotifyOutcome, Subscription};
 pub use watch::MAX_ENDED;
 use watch::Watch;
 
@@ -67,7 +67,7 @@ impl Default for RegEventConfig {
 
 /// The answer to a SUBSCRIBE.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Subscribed {
+pub struct SubscribeOutcome {
     /// The status to answer with.
     pub status: u16,
     /// Its reason phrase; where it is a fault of the request, what was expected.
@@ -185,12 +185,12 @@ impl RegEvents {
     pub fn poll_notify(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Notify> {
         while let Some(index) = self.ready.pop_front() {
             let Some(subscription) = self.subscriptions.get_mut(index) else { continue };
-            let Some(full) = subscription.take_due() else { continue };
+            let Some(full) = subscription.dequeue() else { continue };
             let Some(watch) = self.watches.get_mut(&subscription.aor) else { continue };
             self.body.clear();
             let document = subscription.document(now, watch, full, &self.gruus);
             let said = document.write(&mut self.body);
-            if !subscription.note_said(watch.serial, said) {
+            if !subscription.note_document(watch.serial, said) {
                 // What happened has been undone meanwhile.
                 continue;
             }
@@ -215,9 +215,9 @@ impl RegEvents {
         let index = id.index as usize;
         let Some(subscription) = self.subscriptions.get_mut(index) else { return };
         match subscription.note_answer(id.serial, status) {
-            Answered::Nothing => {}
-            Answered::Last => self.remove(index, store),
-            Answered::Next => self.schedule(now, index),
+            NotifyOutcome::Nothing => {}
+            NotifyOutcome::Last => self.remove(index, store),
+            NotifyOutcome::Next => self.schedule(now, index),
         }
     }
 
@@ -308,11 +308,11 @@ impl RegEvents {
         store: &dyn LocationStore,
         random: &mut dyn Random,
         headers: &mut Vec<u8>,
-    ) -> Subscribed {
+    ) -> SubscribeOutcome {
         let subscriber = subscribe::Subscriber { now, flow, aor, own, contact };
         match self.accept(&subscriber, request, store, random, headers) {
-            Ok(to_tag) => Subscribed { status: 200, reason: "OK", to_tag },
-            Err((status, reason)) => Subscribed { status, reason, to_tag: None },
+            Ok(to_tag) => SubscribeOutcome { status: 200, reason: "OK", to_tag },
+            Err((status, reason)) => SubscribeOutcome { status, reason, to_tag: None },
         }
     }
 }

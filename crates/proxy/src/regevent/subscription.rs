@@ -118,7 +118,7 @@ pub(super) struct Subscription {
 
 /// What follows from the answer to a NOTIFY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answered {
+pub(super) enum NotifyOutcome {
     /// It was no answer to the one that is waited for.
     Nothing,
     /// The subscription is over.
@@ -230,7 +230,7 @@ impl Subscription {
 
     /// It is taken out of the queue. Returns whether the subscriber is owed the full state; `None` if
     /// nothing is to be sent.
-    pub(super) fn take_due(&mut self) -> Option<bool> {
+    pub(super) fn dequeue(&mut self) -> Option<bool> {
         self.queued = false;
         let nothing = self.due == Due::Nothing || self.waits_for_answer();
         (!nothing).then_some(self.due > Due::Changes || self.lost)
@@ -250,7 +250,7 @@ impl Subscription {
 
     /// A document up to this serial number has been written, and has said something or nothing. Returns
     /// whether it is to be sent.
-    pub(super) fn note_said(&mut self, serial: u64, said: bool) -> bool {
+    pub(super) fn note_document(&mut self, serial: u64, said: bool) -> bool {
         self.seen = serial;
         let needless = !said && self.due == Due::Changes;
         if needless {
@@ -260,18 +260,18 @@ impl Subscription {
     }
 
     /// The NOTIFY of this number has been answered.
-    pub(super) fn note_answer(&mut self, serial: u32, status: u16) -> Answered {
+    pub(super) fn note_answer(&mut self, serial: u32, status: u16) -> NotifyOutcome {
         if self.in_flight != Some(serial) || status < 200 {
-            return Answered::Nothing;
+            return NotifyOutcome::Nothing;
         }
         self.in_flight = None;
         if self.ended || ends_subscription(status) {
-            return Answered::Last;
+            return NotifyOutcome::Last;
         }
         // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
         // good with the next notification.
         self.lost |= status >= 300;
-        Answered::Next
+        NotifyOutcome::Next
     }
 
     /// Appends a NOTIFY with `body` to `buf` and notes that it is on its way.

@@ -93,7 +93,13 @@ impl World {
     }
 
     /// Sends a SUBSCRIBE; `lines` are further header fields, one a line. `to` is the value of To.
-    fn send(&mut self, call_id: &str, cseq: u32, to: &str, lines: &str) -> (Subscribed, String) {
+    fn send(
+        &mut self,
+        call_id: &str,
+        cseq: u32,
+        to: &str,
+        lines: &str,
+    ) -> (SubscribeOutcome, String) {
         let text = format!(
             "SUBSCRIBE sip:joe@example.com SIP/2.0\n\
              Via: SIP/2.0/UDP 192.0.2.40;branch=z9hG4bKnashds7\nMax-Forwards: 70\n\

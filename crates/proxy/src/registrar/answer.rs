@@ -2,7 +2,7 @@
 
 use super::bindings::same_instance;
 use super::config::RegistrarConfig;
-use super::request::Wanted;
+use super::request::RegisterRequest;
 use crate::gruu::Gruus;
 use crate::location::{BindingView, record::DEFAULT_Q};
 use ringway_sansio::Time;
@@ -94,22 +94,22 @@ pub(crate) fn q(out: &mut Vec<u8>, thousandths: u16) {
 /// Appends what an answer carries beside its contacts.
 pub(super) fn finish(
     out: &mut Vec<u8>,
-    wanted: &Wanted<'_>,
+    register: &RegisterRequest<'_>,
     scratch: &[u8],
     config: &RegistrarConfig,
     date: &[u8],
 ) {
     // RFC 3327 section 5.3.
-    if !wanted.path.is_empty() {
-        write::header(out, "Path", &scratch[wanted.path.clone()]);
+    if !register.path.is_empty() {
+        write::header(out, "Path", &scratch[register.path.clone()]);
     }
     if !config.service_route.is_empty() {
         write::header(out, "Service-Route", &config.service_route);
     }
     // RFC 5626 section 6.
-    if wanted.outbound && wanted.supported.outbound {
+    if register.outbound && register.supported.outbound {
         write::header(out, "Require", b"outbound");
-        if let (Some(seconds), Some(_)) = (config.flow_timer, wanted.flow) {
+        if let (Some(seconds), Some(_)) = (config.flow_timer, register.flow) {
             write::header_decimal(out, "Flow-Timer", u64::from(seconds));
         }
     }

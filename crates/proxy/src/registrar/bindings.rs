@@ -2,8 +2,8 @@
 //! section 10.3 steps 6 and 7).
 
 use super::config::RegistrarConfig;
-use super::refusal::Refusal;
-use super::request::{Contact, Contacts, Wanted};
+use super::error::RegisterError;
+use super::request::{Contact, Contacts, RegisterRequest};
 use crate::location::{BindingView, RecordEdit};
 use ringway_sansio::{Duration, Random, Time};
 use ringway_sip::Uri;
@@ -18,29 +18,29 @@ type List<'a> = SmallVec<[BindingView<'a>; 4]>;
 /// anything changed.
 pub(super) fn change(
     edit: &mut RecordEdit<'_>,
-    wanted: &Wanted<'_>,
+    register: &RegisterRequest<'_>,
     scratch: &[u8],
     now: Time,
     config: &RegistrarConfig,
     random: &mut dyn Random,
     list: &mut dyn FnMut(&[BindingView<'_>]),
-) -> Result<bool, Refusal> {
+) -> Result<bool, RegisterError> {
     let old: List<'_> = edit.current().collect();
-    let (new, changed) = match &wanted.contacts {
+    let (new, changed) = match &register.contacts {
         Contacts::Fetch => (old, false),
         Contacts::RemoveAll => {
             for binding in &old {
-                check_order(wanted, binding)?;
+                check_order(register, binding)?;
             }
             let changed = !old.is_empty();
             (List::new(), changed)
         }
-        Contacts::Each(contacts) => each(&old, contacts, wanted, scratch, now, config, random)?,
+        Contacts::Each(contacts) => each(&old, contacts, register, scratch, now, config, random)?,
     };
     if changed {
         for binding in &new {
             // Texts are within limits that the record has room for; so are most lists of them.
-            edit.put(binding).map_err(|_| Refusal::new(403, "Too Many Contacts"))?;
+            edit.put(binding).map_err(|_| RegisterError::new(403, "Too Many Contacts"))?;
         }
         edit.commit();
     }
@@ -49,9 +49,12 @@ pub(super) fn change(
 }
 
 /// RFC 3261 section 10.3: a request that is not newer than the binding aborts the whole.
-fn check_order(wanted: &Wanted<'_>, binding: &BindingView<'_>) -> Result<(), Refusal> {
-    if binding.call_id == wanted.call_id && wanted.cseq <= binding.cseq {
-        return Err(Refusal::new(500, "CSeq: expected a higher number than before"));
+fn check_order(
+    register: &RegisterRequest<'_>,
+    binding: &BindingView<'_>,
+) -> Result<(), RegisterError> {
+    if binding.call_id == register.call_id && register.cseq <= binding.cseq {
+        return Err(RegisterError::new(500, "CSeq: expected a higher number than before"));
     }
     Ok(())
 }
@@ -60,22 +63,22 @@ fn check_order(wanted: &Wanted<'_>, binding: &BindingView<'_>) -> Result<(), Ref
 fn each<'a, 'r: 'a>(
     old: &[BindingView<'a>],
     contacts: &[Contact<'r>],
-    wanted: &Wanted<'r>,
+    register: &RegisterRequest<'r>,
     scratch: &'a [u8],
     now: Time,
     config: &RegistrarConfig,
     random: &mut dyn Random,
-) -> Result<(List<'a>, bool), Refusal> {
+) -> Result<(List<'a>, bool), RegisterError> {
     let mut kept: SmallVec<[bool; 8]> = SmallVec::from_elem(true, old.len());
     let mut new = List::new();
     let mut repeats = 0;
     for contact in contacts {
         let mut repeated = false;
         for (binding, kept) in old.iter().zip(&mut kept) {
-            if is_repeat(contact, wanted, binding, now) {
+            if is_repeat(contact, register, binding, now) {
                 repeated = true;
             } else if is_binding_of(contact, binding) {
-                check_order(wanted, binding)?;
+                check_order(register, binding)?;
                 *kept = false;
             }
         }
@@ -86,7 +89,7 @@ fn each<'a, 'r: 'a>(
         // The same contact twice in one request: the last one counts.
         new.retain(|earlier| !is_binding_of(contact, earlier));
         if contact.expires > 0 {
-            new.push(binding(contact, wanted, scratch, now));
+            new.push(binding(contact, register, scratch, now));
         }
     }
     // A repetition changes nothing, but its answer too must wait until the change it repeats is
@@ -95,7 +98,7 @@ fn each<'a, 'r: 'a>(
     let fresh = new.len();
     new.extend(old.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(binding, _)| *binding));
     if new.len() > config.max_contacts && new.len() > old.len() {
-        return Err(Refusal::new(403, "Too Many Contacts"));
+        return Err(RegisterError::new(403, "Too Many Contacts"));
     }
     for at in 0..fresh {
         if !new[at].instance.is_empty() {
@@ -107,7 +110,7 @@ fn each<'a, 'r: 'a>(
 
 fn binding<'a, 'r: 'a>(
     contact: &Contact<'r>,
-    wanted: &Wanted<'r>,
+    register: &RegisterRequest<'r>,
     scratch: &'a [u8],
     now: Time,
 ) -> BindingView<'a> {
@@ -116,14 +119,14 @@ fn binding<'a, 'r: 'a>(
         params: &scratch[contact.params.clone()],
         q: contact.q,
         expires: now + Duration::from_secs(u64::from(contact.expires)),
-        path: &scratch[wanted.path.clone()],
+        path: &scratch[register.path.clone()],
         instance: contact.instance,
         reg_id: contact.reg_id,
-        flow: wanted.flow,
-        call_id: wanted.call_id,
-        cseq: wanted.cseq,
+        flow: register.flow,
+        call_id: register.call_id,
+        cseq: register.cseq,
         outbound: contact.reg_id != 0,
-        nat: wanted.nat,
+        nat: register.nat,
         epoch: 0,
         first_cseq: 0,
     }
@@ -135,7 +138,7 @@ fn binding<'a, 'r: 'a>(
 /// 17.1.2.2: 64*T1).
 pub(super) fn is_repeat(
     contact: &Contact<'_>,
-    wanted: &Wanted<'_>,
+    register: &RegisterRequest<'_>,
     binding: &BindingView<'_>,
     now: Time,
 ) -> bool {
@@ -144,9 +147,9 @@ pub(super) fn is_repeat(
         && end >= binding.expires
         && end - binding.expires <= REPEATED_WITHIN
         && contact.uri == binding.contact
-        && binding.cseq == wanted.cseq
-        && binding.call_id == wanted.call_id
-        && binding.flow == wanted.flow
+        && binding.cseq == register.cseq
+        && binding.call_id == register.call_id
+        && binding.flow == register.flow
         && is_binding_of(contact, binding)
 }
 

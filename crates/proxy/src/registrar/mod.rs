@@ -12,7 +12,7 @@
 mod answer;
 mod bindings;
 mod config;
-mod refusal;
+mod error;
 mod request;
 
 use crate::gruu::Gruus;
@@ -22,9 +22,9 @@ use answer::DateLine;
 pub(crate) use answer::q as write_q;
 pub(crate) use bindings::same_instance;
 pub use config::RegistrarConfig;
-pub(crate) use refusal::unsupported;
-use refusal::{Refusal, RefusalHeader};
-use request::Wanted;
+pub(crate) use error::unsupported;
+use error::{ErrorHeader, RegisterError};
+use request::RegisterRequest;
 pub use request::{
     MAX_CONTACT_PARAMS, MAX_CONTACT_URI, MAX_CONTACTS_PER_REQUEST, MAX_INSTANCE, MAX_PATH,
 };
@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 
 /// What became of a REGISTER.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Registered {
+pub struct RegisterOutcome {
     /// The status to answer with.
     pub status: u16,
     /// Its reason phrase; where it is a fault of the request, what was expected.
@@ -87,22 +87,23 @@ impl Registrar {
         store: &dyn LocationStore,
         random: &mut dyn Random,
         headers: &mut Vec<u8>,
-    ) -> Registered {
+    ) -> RegisterOutcome {
         let start = headers.len();
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
-        let outcome = Wanted::read(request, flow, aor, &self.config, &self.gruus, &mut scratch)
-            .and_then(|wanted| {
-                self.carry_out(now, &wanted, &scratch, aor, tag, store, random, headers)
-            });
+        let outcome =
+            RegisterRequest::read(request, flow, aor, &self.config, &self.gruus, &mut scratch)
+                .and_then(|register| {
+                    self.carry_out(now, &register, &scratch, aor, tag, store, random, headers)
+                });
         self.scratch = scratch;
         match outcome {
-            Ok((commit, changed)) => Registered { status: 200, reason: "OK", commit, changed },
+            Ok((commit, changed)) => RegisterOutcome { status: 200, reason: "OK", commit, changed },
             Err(refusal) => {
                 headers.truncate(start);
                 refusal.write(headers, request);
-                let Refusal { status, reason, .. } = refusal;
-                Registered { status, reason, commit: Commit::Done, changed: false }
+                let RegisterError { status, reason, .. } = refusal;
+                RegisterOutcome { status, reason, commit: Commit::Done, changed: false }
             }
         }
     }
@@ -118,13 +119,14 @@ impl Registrar {
         store: &dyn LocationStore,
     ) -> bool {
         let mut scratch = Vec::new();
-        let wanted = Wanted::read(request, flow, aor, &self.config, &self.gruus, &mut scratch);
-        let Ok(wanted) = wanted else { return false };
-        let request::Contacts::Each(contacts) = &wanted.contacts else { return false };
+        let register =
+            RegisterRequest::read(request, flow, aor, &self.config, &self.gruus, &mut scratch);
+        let Ok(register) = register else { return false };
+        let request::Contacts::Each(contacts) = &register.contacts else { return false };
         let mut repeated = 0;
         store.lookup(aor, now, &mut |binding| {
             repeated +=
-                contacts.iter().filter(|c| bindings::is_repeat(c, &wanted, binding, now)).count();
+                contacts.iter().filter(|c| bindings::is_repeat(c, &register, binding, now)).count();
         });
         repeated >= contacts.len()
     }
@@ -132,34 +134,45 @@ impl Registrar {
     fn carry_out(
         &mut self,
         now: Time,
-        wanted: &Wanted<'_>,
+        register: &RegisterRequest<'_>,
         scratch: &[u8],
         aor: &[u8],
         tag: CommitTag,
         store: &dyn LocationStore,
         random: &mut dyn Random,
         headers: &mut Vec<u8>,
-    ) -> Result<(Commit, bool), Refusal> {
-        let listing = answer::Listing { gruus: &self.gruus, aor, now, gruu: wanted.supported.gruu };
+    ) -> Result<(Commit, bool), RegisterError> {
+        let listing =
+            answer::Listing { gruus: &self.gruus, aor, now, gruu: register.supported.gruu };
         let mut commit = Commit::Done;
         let mut outcome = Ok(false);
-        if wanted.is_fetch() {
+        if register.is_fetch() {
             let mut run = |b: &[BindingView<'_>]| listing.write(headers, b);
             fetch(store, aor, now, &mut run);
         } else {
             commit = store.update(aor, now, tag, &mut |edit| {
-                outcome =
-                    bindings::change(edit, wanted, scratch, now, &self.config, random, &mut |b| {
+                outcome = bindings::change(
+                    edit,
+                    register,
+                    scratch,
+                    now,
+                    &self.config,
+                    random,
+                    &mut |b| {
                         listing.write(headers, b);
-                    });
+                    },
+                );
             });
         }
         let changed = outcome?;
         if commit == Commit::Refused {
-            let header = Some(RefusalHeader::RetryAfter);
-            return Err(Refusal { header, ..Refusal::new(503, "Location Service Overloaded") });
+            let header = Some(ErrorHeader::RetryAfter);
+            return Err(RegisterError {
+                header,
+                ..RegisterError::new(503, "Location Service Overloaded")
+            });
         }
-        answer::finish(headers, wanted, scratch, &self.config, self.date.at(now));
+        answer::finish(headers, register, scratch, &self.config, self.date.at(now));
         Ok((commit, changed))
     }
 }

@@ -1,8 +1,8 @@
 //! A REGISTER, read: everything that can be decided without the bindings as they are.
 
 use super::config::RegistrarConfig;
-use super::refusal::{Refusal, RefusalHeader, unsupported};
-use crate::gruu::{Gruus, Resolved};
+use super::error::{ErrorHeader, RegisterError, unsupported};
+use crate::gruu::{Gruus, Resolution};
 use crate::location::record::DEFAULT_Q;
 use ringway_sansio::Flow;
 use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
@@ -60,7 +60,7 @@ pub(super) enum Contacts<'a> {
 
 /// What a REGISTER asks for.
 #[derive(Debug)]
-pub(super) struct Wanted<'a> {
+pub(super) struct RegisterRequest<'a> {
     pub(super) call_id: &'a [u8],
     pub(super) cseq: u32,
     pub(super) supported: Supported,
@@ -75,7 +75,7 @@ pub(super) struct Wanted<'a> {
     pub(super) outbound: bool,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> RegisterRequest<'a> {
     pub(super) fn read(
         request: &Message<'a>,
         flow: &Flow,
@@ -83,19 +83,19 @@ impl<'a> Wanted<'a> {
         config: &RegistrarConfig,
         gruus: &Gruus,
         scratch: &mut Vec<u8>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, RegisterError> {
         // RFC 3261 section 8.2.2.3.
         if unsupported(request).next().is_some() {
-            let header = Some(RefusalHeader::Unsupported);
-            return Err(Refusal { header, ..Refusal::new(420, "Bad Extension") });
+            let header = Some(ErrorHeader::Unsupported);
+            return Err(RegisterError { header, ..RegisterError::new(420, "Bad Extension") });
         }
-        let cseq = request.cseq().map_err(|e| Refusal::new(e.status, e.reason))?.seq;
-        let via = request.top_via().map_err(|e| Refusal::new(e.status, e.reason))?;
+        let cseq = request.cseq().map_err(|e| RegisterError::new(e.status, e.reason))?.seq;
+        let via = request.top_via().map_err(|e| RegisterError::new(e.status, e.reason))?;
         let supported = supported(request);
         let path = read_path(request, supported, scratch)?;
         // RFC 5626 section 6: the Via tells whether a proxy stands between.
         let direct = request.items(HeaderId::Via).nth(1).is_none();
-        let mut wanted = Wanted {
+        let mut register = RegisterRequest {
             call_id: request.call_id(),
             cseq,
             supported,
@@ -110,14 +110,14 @@ impl<'a> Wanted<'a> {
             config,
             gruus,
             expires: request.first(HeaderId::Expires).and_then(seconds),
-            outbound: direct || path_has_ob(&scratch[wanted.path.clone()]),
+            outbound: direct || path_has_ob(&scratch[register.path.clone()]),
             supports_outbound: supported.outbound,
         };
-        wanted.contacts = reader.contacts(request, scratch)?;
-        if let Contacts::Each(contacts) = &wanted.contacts {
-            wanted.outbound = contacts.iter().any(|c| c.reg_id != 0);
+        register.contacts = reader.contacts(request, scratch)?;
+        if let Contacts::Each(contacts) = &register.contacts {
+            register.outbound = contacts.iter().any(|c| c.reg_id != 0);
         }
-        Ok(wanted)
+        Ok(register)
     }
 
     pub(super) fn is_fetch(&self) -> bool {
@@ -142,7 +142,7 @@ impl Reader<'_> {
         &self,
         request: &Message<'a>,
         scratch: &mut Vec<u8>,
-    ) -> Result<Contacts<'a>, Refusal> {
+    ) -> Result<Contacts<'a>, RegisterError> {
         let mut contacts: SmallVec<[Contact<'a>; 1]> = SmallVec::new();
         let mut all = false;
         for element in request.items(HeaderId::Contact) {
@@ -151,17 +151,17 @@ impl Reader<'_> {
                 continue;
             }
             if contacts.len() == MAX_CONTACTS_PER_REQUEST {
-                return Err(Refusal::new(400, "Contact: expected at most 16"));
+                return Err(RegisterError::new(400, "Contact: expected at most 16"));
             }
             contacts.push(self.contact(element, scratch)?);
         }
         if all {
             // RFC 3261 section 10.3 step 6. Two `*` say no more than one.
             if !contacts.is_empty() {
-                return Err(Refusal::new(400, "Contact: expected * alone"));
+                return Err(RegisterError::new(400, "Contact: expected * alone"));
             }
             if self.expires != Some(0) {
-                return Err(Refusal::new(400, "Expires: expected 0 with Contact *"));
+                return Err(RegisterError::new(400, "Expires: expected 0 with Contact *"));
             }
             return Ok(Contacts::RemoveAll);
         }
@@ -171,7 +171,7 @@ impl Reader<'_> {
         // RFC 5626 section 6: one flow, one contact.
         let kept = contacts.iter().filter(|c| c.expires > 0);
         if kept.clone().count() > 1 && kept.clone().any(|c| c.reg_id != 0) {
-            return Err(Refusal::new(400, "Contact: expected one contact with a reg-id"));
+            return Err(RegisterError::new(400, "Contact: expected one contact with a reg-id"));
         }
         Ok(Contacts::Each(contacts))
     }
@@ -180,12 +180,13 @@ impl Reader<'_> {
         &self,
         element: &'a [u8],
         scratch: &mut Vec<u8>,
-    ) -> Result<Contact<'a>, Refusal> {
-        let address = NameAddr::parse(element).map_err(|e| Refusal::new(e.status, e.reason))?;
+    ) -> Result<Contact<'a>, RegisterError> {
+        let address =
+            NameAddr::parse(element).map_err(|e| RegisterError::new(e.status, e.reason))?;
         if address.uri.len() > MAX_CONTACT_URI {
-            return Err(Refusal::new(400, "Contact: expected a shorter URI"));
+            return Err(RegisterError::new(400, "Contact: expected a shorter URI"));
         }
-        let uri = Uri::parse(address.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
+        let uri = Uri::parse(address.uri).map_err(|e| RegisterError::new(e.status, e.reason))?;
         let start = scratch.len();
         let mut contact = Contact {
             uri: address.uri,
@@ -202,7 +203,7 @@ impl Reader<'_> {
         }
         contact.params.end = scratch.len();
         if contact.params.len() > MAX_CONTACT_PARAMS {
-            return Err(Refusal::new(400, "Contact: expected shorter parameters"));
+            return Err(RegisterError::new(400, "Contact: expected shorter parameters"));
         }
         // RFC 5626 section 6: without an instance a reg-id means nothing.
         if contact.instance.is_empty() {
@@ -210,7 +211,7 @@ impl Reader<'_> {
         }
         if contact.reg_id != 0 && !self.outbound {
             if self.supports_outbound {
-                return Err(Refusal::new(439, "First Hop Lacks Outbound Support"));
+                return Err(RegisterError::new(439, "First Hop Lacks Outbound Support"));
             }
             contact.reg_id = 0;
         }
@@ -228,7 +229,7 @@ impl Reader<'_> {
         name: &'a [u8],
         value: Option<&'a [u8]>,
         scratch: &mut Vec<u8>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegisterError> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         if is(b"expires") {
             // A value that cannot be read means the default.
@@ -236,19 +237,20 @@ impl Reader<'_> {
         } else if is(b"q") {
             contact.q = value
                 .and_then(thousandths)
-                .ok_or(Refusal::new(400, "Contact: expected q from 0 to 1"))?;
+                .ok_or(RegisterError::new(400, "Contact: expected q from 0 to 1"))?;
         } else if is(b"+sip.instance") {
             contact.instance = instance(value.unwrap_or_default());
             if contact.instance.len() > MAX_INSTANCE {
-                return Err(Refusal::new(400, "Contact: expected a shorter instance"));
+                return Err(RegisterError::new(400, "Contact: expected a shorter instance"));
             }
             if contact.instance.iter().any(u8::is_ascii_control) {
-                return Err(Refusal::new(400, "Contact: expected an instance in one line"));
+                return Err(RegisterError::new(400, "Contact: expected an instance in one line"));
             }
         } else if is(b"reg-id") {
             // RFC 5626 section 9: 1 to 2^31 - 1.
             let id = value.and_then(seconds).filter(|id| (1..1 << 31).contains(id));
-            contact.reg_id = id.ok_or(Refusal::new(400, "Contact: expected reg-id from 1"))?;
+            contact.reg_id =
+                id.ok_or(RegisterError::new(400, "Contact: expected reg-id from 1"))?;
         } else if !is(b"pub-gruu") && !is(b"temp-gruu") {
             // RFC 5627 section 5.1: nobody suggests a GRUU to us. All else is kept.
             scratch.push(b';');
@@ -262,21 +264,24 @@ impl Reader<'_> {
     }
 
     /// How long a binding lasts (RFC 3261 section 10.3 step 7).
-    fn granted(&self, requested: Option<u32>) -> Result<u32, Refusal> {
+    fn granted(&self, requested: Option<u32>) -> Result<u32, RegisterError> {
         let requested = requested.unwrap_or(self.config.default_expires);
         if requested > 0 && requested < ONE_HOUR && requested < self.config.min_expires {
-            let header = Some(RefusalHeader::MinExpires(self.config.min_expires));
-            return Err(Refusal { header, ..Refusal::new(423, "Interval Too Brief") });
+            let header = Some(ErrorHeader::MinExpires(self.config.min_expires));
+            return Err(RegisterError { header, ..RegisterError::new(423, "Interval Too Brief") });
         }
         Ok(requested.min(self.config.max_expires))
     }
 
     /// A contact that leads back here, or none that a GRUU could stand for (RFC 5627 section 5.1).
     /// The first would be a loop without an instance as well.
-    fn check_target(&self, contact: &Contact<'_>) -> Result<(), Refusal> {
+    fn check_target(&self, contact: &Contact<'_>) -> Result<(), RegisterError> {
         if !contact.parsed.is_sip() {
             if !contact.instance.is_empty() {
-                return Err(Refusal::new(403, "Contact: expected a SIP URI with an instance"));
+                return Err(RegisterError::new(
+                    403,
+                    "Contact: expected a SIP URI with an instance",
+                ));
             }
             return Ok(());
         }
@@ -295,10 +300,10 @@ impl Reader<'_> {
         let itself = Uri::parse(self.aor).is_ok_and(|aor| contact.parsed.equivalent(&aor));
         let mut aor = Vec::new();
         if itself
-            || matches!(self.gruus.resolve(&contact.parsed, &mut aor), Resolved::Gruu(_))
+            || matches!(self.gruus.resolve(&contact.parsed, &mut aor), Resolution::Gruu(_))
                 && aor == self.aor
         {
-            return Err(Refusal::new(
+            return Err(RegisterError::new(
                 403,
                 "Contact: expected another URI than the address-of-record",
             ));
@@ -323,15 +328,15 @@ fn read_path(
     request: &Message<'_>,
     supported: Supported,
     scratch: &mut Vec<u8>,
-) -> Result<Range<usize>, Refusal> {
+) -> Result<Range<usize>, RegisterError> {
     let start = scratch.len();
     if !request.has(HeaderId::Path) {
         return Ok(start..start);
     }
     if !supported.path {
         // The user agent cannot know that somebody stands between it and us.
-        let header = Some(RefusalHeader::PathUnsupported);
-        return Err(Refusal { header, ..Refusal::new(420, "Bad Extension") });
+        let header = Some(ErrorHeader::PathUnsupported);
+        return Err(RegisterError { header, ..RegisterError::new(420, "Bad Extension") });
     }
     for element in request.items(HeaderId::Path) {
         if scratch.len() > start {
@@ -340,7 +345,7 @@ fn read_path(
         write::unfolded(scratch, element);
     }
     if scratch.len() - start > MAX_PATH {
-        return Err(Refusal::new(400, "Path: expected fewer octets"));
+        return Err(RegisterError::new(400, "Path: expected fewer octets"));
     }
     Ok(start..scratch.len())
 }

@@ -23,7 +23,7 @@ struct World {
 /// An answer: status and the header fields of the registrar.
 #[derive(Debug)]
 struct Answer {
-    outcome: Registered,
+    outcome: RegisterOutcome,
     headers: String,
 }
 

@@ -1,6 +1,6 @@
 //! Response processing: RFC 3261 section 16.7.
 
-use super::context::{Best, CancelReason, State};
+use super::context::{BestResponse, CancelReason, State};
 use super::{Calls, Tick};
 use crate::core::dialogs::refreshes_target;
 use crate::core::ids::BranchId;
@@ -32,7 +32,7 @@ impl Calls {
         id: BranchId,
         answer: &Answer<'_>,
     ) {
-        if !self.lives(id) {
+        if !self.exists(id) {
             return;
         }
         let msg = answer.msg;
@@ -148,9 +148,11 @@ impl Calls {
         let target = &mut self.contexts[id].target;
         match status {
             // RFC 3263 section 4.3: another server may serve the same request.
-            503 => target.attempts.retain(|way| matches!(way, Attempt::Hop(_) | Attempt::Via(_))),
+            503 => target
+                .attempts
+                .retain(|attempt| matches!(attempt, Attempt::Hop(_) | Attempt::Via(_))),
             // RFC 5626 section 7: another flow may lead to the same instance.
-            408 | 430 => target.attempts.retain(|way| matches!(way, Attempt::Binding(_))),
+            408 | 430 => target.attempts.retain(|attempt| matches!(attempt, Attempt::Binding(_))),
             // Any other answer is the answer.
             _ => target.attempts.clear(),
         }
@@ -200,7 +202,7 @@ impl Calls {
 
 /// A 401 or 407 with the challenges of all others added (section 16.7 item 7). `challenges` are
 /// whole header fields, those of `best` among them.
-pub(super) fn with_challenges(buf: &mut Vec<u8>, best: &Best, challenges: &[Box<[u8]>]) {
+pub(super) fn with_challenges(buf: &mut Vec<u8>, best: &BestResponse, challenges: &[Box<[u8]>]) {
     let Ok(msg) = ringway_sip::message::parse(&best.bytes) else {
         return buf.extend_from_slice(&best.bytes);
     };

@@ -3,7 +3,7 @@
 use super::Calls;
 use super::context::{CancelReason, State};
 use crate::core::ids::ContextId;
-use crate::core::request::Pass;
+use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
 use ringway_sip::header::HeaderId;
 use ringway_sip::transaction::{ClientId, Kind};
@@ -14,15 +14,20 @@ const MAX_REASONS: usize = 4;
 
 impl Calls {
     /// The caller cancels what is not answered yet.
-    pub(in crate::core) fn cancel(&mut self, t: &mut Turn<'_>, id: ContextId, pass: &Pass<'_>) {
+    pub(in crate::core) fn cancel(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: ContextId,
+        incoming: &IncomingRequest<'_>,
+    ) {
         let Some(ctx) = self.contexts.get_mut(id).filter(|c| !c.answered && !c.cancelled) else {
             return;
         };
         ctx.cancelled = true;
         // RFC 3326 section 2: a proxy that is cancelled passes the reason on.
-        let reasons = pass.msg.headers().iter().filter(|slot| slot.id == HeaderId::Reason);
+        let reasons = incoming.msg.headers().iter().filter(|slot| slot.id == HeaderId::Reason);
         for slot in reasons.take(MAX_REASONS) {
-            ctx.reason.extend_from_slice(pass.msg.line(slot));
+            ctx.reason.extend_from_slice(incoming.msg.line(slot));
         }
         ctx.end_search();
         // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.

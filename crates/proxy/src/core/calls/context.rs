@@ -3,7 +3,7 @@
 
 use crate::core::events::{CallEvent, CallInfo};
 use crate::core::ids::{BranchId, ContextId};
-use crate::core::request::{Findings, Pass};
+use crate::core::request::{Findings, IncomingRequest};
 use crate::core::target::RequestTarget;
 use ringway_sansio::{Flow, Hop, Time, TimerId, Transport};
 use ringway_sip::transaction::{ClientId, Kind, ServerId};
@@ -90,13 +90,13 @@ impl Branch {
 
 /// The best final response so far.
 #[derive(Debug)]
-pub(super) struct Best {
+pub(super) struct BestResponse {
     pub status: u16,
     /// The response as it would be forwarded; empty for one of our own making.
     pub bytes: Vec<u8>,
 }
 
-impl Best {
+impl BestResponse {
     /// Whether it is of our own making.
     pub(super) fn is_ours(&self) -> bool {
         self.bytes.is_empty()
@@ -116,7 +116,7 @@ pub(super) struct Context {
     pub reply: Flow,
     pub findings: Findings,
     pub branches: SmallVec<[Branch; 1]>,
-    pub best: Option<Best>,
+    pub best: Option<BestResponse>,
     /// WWW-Authenticate and Proxy-Authenticate lines of all 401 and 407 (section 16.7 item 7).
     pub challenges: Vec<Box<[u8]>>,
     pub came: Time,
@@ -146,7 +146,7 @@ impl Context {
     pub(super) fn new(
         now: Time,
         (id, server, kind): (ContextId, ServerId, Kind),
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         reply: Flow,
         findings: Findings,
         targets: Vec<RequestTarget>,
@@ -155,8 +155,8 @@ impl Context {
             id,
             kind,
             server,
-            request: Some(pass.msg.whole().into()),
-            flow: *pass.flow,
+            request: Some(incoming.msg.whole().into()),
+            flow: *incoming.flow,
             reply,
             findings,
             branches: targets.into_iter().map(Branch::waiting).collect(),
@@ -200,7 +200,7 @@ impl Context {
             _ => rank(status),
         };
         if self.best.as_ref().is_none_or(|b| rank(status) < rank(b.status)) {
-            self.best = Some(Best { status, bytes: bytes() });
+            self.best = Some(BestResponse { status, bytes: bytes() });
         }
     }
 }

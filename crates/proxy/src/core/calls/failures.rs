@@ -42,7 +42,7 @@ impl Calls {
     /// it goes there once more, over a new connection: of a peer that was started anew the old one tells
     /// only when it is used, and over SCTP not even at once.
     pub(in crate::core) fn cut_off(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId) {
-        if !self.lives(id) {
+        if !self.exists(id) {
             return;
         }
         let ctx = &self.contexts[id.context];
@@ -67,7 +67,7 @@ impl Calls {
         id: BranchId,
         status: u16,
     ) {
-        if !self.lives(id) || !self.contexts[id].is(client) {
+        if !self.exists(id) || !self.contexts[id].is(client) {
             return;
         }
         self.branch_done(id);
@@ -116,7 +116,7 @@ impl Calls {
         client: ClientId,
         id: BranchId,
     ) {
-        if !self.lives(id) {
+        if !self.exists(id) {
             return;
         }
         // Should it end without anything having been heard (it cannot, by its machine), the branch
@@ -140,12 +140,12 @@ impl Calls {
     fn release(&mut self, id: ContextId) {
         let Some(ctx) = self.contexts.get_mut(id) else { return };
         ctx.alive = ctx.alive.saturating_sub(1);
-        self.forget_if_over(id);
+        self.remove_if_done(id);
     }
 
     /// Timer C fired: a branch has rung long enough (section 16.8).
     pub(super) fn timer_c(&mut self, t: &mut Turn<'_>, id: BranchId) {
-        if !self.lives(id) {
+        if !self.exists(id) {
             return;
         }
         let branch = &mut self.contexts[id];

@@ -35,7 +35,7 @@ impl Calls {
             // be of use, and is not sent.
             t.tx.drop_server(server);
             self.close(t, id, best.status);
-            return self.forget_if_over(id);
+            return self.remove_if_done(id);
         }
         // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
         let status = if best.status == 503 { 500 } else { best.status };
@@ -53,7 +53,7 @@ impl Calls {
         t.tx.respond(t.now, server, status, t.out, start);
         self.report_failed(t, id, status);
         self.close(t, id, status);
-        self.forget_if_over(id);
+        self.remove_if_done(id);
     }
 
     /// A final response of this status has been sent back, or never will be: what it says of the dialog is
@@ -79,7 +79,7 @@ impl Calls {
             branch.target.path = Vec::new();
         }
         if let Some(request) = ctx.request.take() {
-            t.give_back(request.len(), &ctx.flow, ctx.user.as_deref());
+            t.release_budget(request.len(), &ctx.flow, ctx.user.as_deref());
         }
     }
 
@@ -89,13 +89,13 @@ impl Calls {
         if let (Some(ended), Some(dialog)) = (ctx.ended.take(), ctx.findings.in_dialog) {
             // After a challenge the BYE comes again.
             if !matches!(status, 401 | 407) {
-                t.node.dialogs.ended(t.now, dialog.key);
+                t.node.dialogs.note_end(t.now, dialog.key);
                 super::report::report_ended(t, ended);
             }
         } else if ctx.findings.record_route && status >= 300 {
             self.with_request(t, id, |_, t, msg| {
                 if msg.to().is_ok_and(|to| to.tag().is_none()) {
-                    t.node.dialogs.refused(t.now, msg);
+                    t.node.dialogs.note_refusal(t.now, msg);
                 }
             });
         }
@@ -121,7 +121,7 @@ impl Calls {
     }
 
     /// Forgets a context that nothing refers to any more.
-    pub(super) fn forget_if_over(&mut self, id: ContextId) {
+    pub(super) fn remove_if_done(&mut self, id: ContextId) {
         if self.contexts[id].alive > 0 {
             return;
         }

@@ -3,10 +3,10 @@
 use super::Calls;
 use super::context::{Branch, State};
 use crate::core::forwarding;
-use crate::core::ids::{BranchId, ContextId, Waiting};
+use crate::core::ids::{BranchId, ContextId, ResolveUser};
+use crate::core::locator::Lookup;
 use crate::core::target::{Attempt, RequestTarget};
 use crate::core::turn::Turn;
-use crate::core::way::Found;
 use ringway_sansio::Hop;
 use ringway_sip::message::Message;
 
@@ -48,31 +48,35 @@ impl Calls {
     fn try_next(&mut self, t: &mut Turn<'_>, id: BranchId, msg: &Message<'_>) {
         loop {
             let Some(attempt) = self.contexts[id].target.attempts.pop() else {
-                return self.nowhere_left(id);
+                return self.fail_unreachable(id);
             };
-            let Some(found) = self.find_way(t, id, attempt, msg) else { continue };
+            let Some(found) = self.locate_attempt(t, id, attempt, msg) else { continue };
             let ctx = &self.contexts[id.context];
             let (target, privileged) = (&self.contexts[id].target, ctx.findings.privileged);
             match found {
-                Found::Way(way) if t.node.bars(t.now, target, privileged, &way) => self.bar(t, id),
-                Found::Name(name) if t.node.bars_name(target, privileged, &name.host) => {
-                    self.bar(t, id);
+                Lookup::Destination(destination)
+                    if t.node.forbids(t.now, target, privileged, &destination) =>
+                {
+                    self.reject_attempt(t, id)
                 }
-                Found::Way(way) => return self.launch(t, id, way, msg),
-                Found::Name(name) => {
-                    if t.ask(Waiting::Branch(id), name, ctx.flow.remote.ip()) {
+                Lookup::Name(name) if t.node.forbids_name(target, privileged, &name.host) => {
+                    self.reject_attempt(t, id);
+                }
+                Lookup::Destination(destination) => return self.launch(t, id, destination, msg),
+                Lookup::Name(name) => {
+                    if t.ask(ResolveUser::Branch(id), name, ctx.flow.remote.ip()) {
                         self.contexts[id].state = State::Resolving;
                         return;
                     }
                 }
-                Found::Nowhere => {}
+                Lookup::Unreachable => {}
             }
         }
     }
 
     /// Nothing could be reached: what section 16.9 has for a transport error; of a user of ours whose
     /// contacts no SIP leads to, that the user is not there.
-    pub(super) fn nowhere_left(&mut self, id: BranchId) {
+    pub(super) fn fail_unreachable(&mut self, id: BranchId) {
         let branch = &mut self.contexts[id];
         branch.state = State::Done;
         let absent = branch.target.is_located() && branch.went.is_none();
@@ -80,13 +84,13 @@ impl Calls {
     }
 
     /// The way of an attempt; `None` where it stands for other attempts.
-    fn find_way(
+    fn locate_attempt(
         &mut self,
         t: &mut Turn<'_>,
         id: BranchId,
         attempt: Attempt,
         msg: &Message<'_>,
-    ) -> Option<Found> {
+    ) -> Option<Lookup> {
         if let Attempt::Binding(other) = attempt {
             let RequestTarget { uri, path, attempts, .. } = *other;
             let target = &mut self.contexts[id].target;
@@ -95,7 +99,7 @@ impl Calls {
             return None;
         }
         let (findings, target) = (&self.contexts[id.context].findings, &self.contexts[id].target);
-        let found = forwarding::find_way(t.locator, &attempt, msg, findings, target);
+        let found = forwarding::locate_attempt(t.locator, &attempt, msg, findings, target);
         let branch = &mut self.contexts[id];
         match attempt {
             Attempt::Flow(_) => branch.on_flow = true,
@@ -106,7 +110,7 @@ impl Calls {
     }
 
     /// An attempt leads where this request may not go.
-    fn bar(&mut self, t: &mut Turn<'_>, id: BranchId) {
+    fn reject_attempt(&mut self, t: &mut Turn<'_>, id: BranchId) {
         t.stats.forbidden += 1;
         let status = if self.contexts[id].target.is_located() { 480 } else { 403 };
         self.contexts[id.context].offer(status, Vec::new);
@@ -114,7 +118,7 @@ impl Calls {
 
     /// The server of a branch has been located; no hops means that there is none.
     pub(in crate::core) fn resolved(&mut self, t: &mut Turn<'_>, id: BranchId, hops: &[Hop]) {
-        if !self.lives(id) || self.contexts[id].state != State::Resolving {
+        if !self.exists(id) || self.contexts[id].state != State::Resolving {
             return;
         }
         let attempts = &mut self.contexts[id].target.attempts;

@@ -2,11 +2,11 @@
 
 use super::context::State;
 use super::{Calls, Tick, record_route};
-use crate::core::forwarding::Forwarded;
+use crate::core::forwarding::ForwardRequest;
 use crate::core::ids::{BranchId, ClientUser};
+use crate::core::locator::Destination;
 use crate::core::target::Attempt;
 use crate::core::turn::Turn;
-use crate::core::way::Way;
 use ringway_sansio::{Hop, Target, TimerId, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::Message;
@@ -21,29 +21,35 @@ impl Calls {
         &mut self,
         t: &mut Turn<'_>,
         id: BranchId,
-        mut way: Way,
+        mut destination: Destination,
         msg: &Message<'_>,
     ) {
         // It has been read before, when the request came.
-        let Ok(via) = &msg.top_via() else { return self.nowhere_left(id) };
+        let Ok(via) = &msg.top_via() else { return self.fail_unreachable(id) };
         let client = t.tx.reserve(t.random);
         let start = t.out.buffer().len();
-        self.write_request(t, id, &way, (msg, via), client);
-        if is_too_large(&way, t.out.buffer().len() - start) {
-            let addr = way.target.remote();
+        self.write_request(t, id, &destination, (msg, via), client);
+        if is_too_large(&destination, t.out.buffer().len() - start) {
+            let addr = destination.target.remote();
             let hop = Hop { transport: Transport::Tcp, addr, name: None };
-            if let Some(tcp) = t.locator.way_to(hop) {
+            if let Some(tcp) = t.locator.destination_of(hop) {
                 // Should TCP be refused, UDP is tried after all (section 18.1.1).
                 self.contexts[id].target.attempts.push(Attempt::Datagram(addr));
-                way = tcp;
+                destination = tcp;
                 t.out.abandon(start);
-                self.write_request(t, id, &way, (msg, via), client);
+                self.write_request(t, id, &destination, (msg, via), client);
             }
         }
-        t.node.gateways.note_way(t.now, &t.node.trust, &self.contexts[id].target, &way);
+        t.node.gateways.note_destination(
+            t.now,
+            &t.node.trust,
+            &self.contexts[id].target,
+            &destination,
+        );
         let kind = self.contexts[id.context].kind;
-        let (went, hop) = ((way.transport, way.target.remote()), hop_of(&way));
-        t.tx.send(t.now, client, kind, way.target, ClientUser::Branch(id), t.out, start);
+        let (went, hop) =
+            ((destination.transport, destination.target.remote()), hop_of(&destination));
+        t.tx.send(t.now, client, kind, destination.target, ClientUser::Branch(id), t.out, start);
         t.stats.forwarded += 1;
         let timer_c = match kind {
             Kind::Invite => self.wheel.set(t.now + t.node.config.timer_c, Tick::TimerC(id)),
@@ -62,7 +68,7 @@ impl Calls {
         &self,
         t: &mut Turn<'_>,
         id: BranchId,
-        way: &Way,
+        destination: &Destination,
         (msg, via): (&Message<'_>, &Via<'_>),
         client: ClientId,
     ) {
@@ -70,11 +76,12 @@ impl Calls {
         let (node, findings, flow) = (t.node, &ctx.findings, &ctx.flow);
         let (target, through) = (&branch.target, branch.through.as_deref());
         let max_breadth = branch.breadth;
-        let request = Forwarded { msg, via, flow, findings, target, through, way, max_breadth };
+        let request =
+            ForwardRequest { msg, via, flow, findings, target, through, destination, max_breadth };
         let name = transaction::Branch { worker: node.worker, client, spiral: findings.spiral };
         let record_route = |buf: &mut Vec<u8>| {
             if findings.record_route {
-                record_route::write(buf, node, t.now, msg, &target.uri, flow, way);
+                record_route::write(buf, node, t.now, msg, &target.uri, flow, destination);
             }
         };
         request.write(t.out.buffer(), node, record_route, |buf| name.write(buf));
@@ -82,13 +89,13 @@ impl Calls {
 }
 
 /// Whether size alone asks for another transport than the UDP that was chosen.
-fn is_too_large(way: &Way, len: usize) -> bool {
-    len > MAX_DATAGRAM && way.transport == Transport::Udp && !way.any_size
+fn is_too_large(destination: &Destination, len: usize) -> bool {
+    len > MAX_DATAGRAM && destination.transport == Transport::Udp && !destination.any_size
 }
 
 /// The hop that a way leads to, to remember a failure.
-fn hop_of(way: &Way) -> Option<Hop> {
-    match &way.target {
+fn hop_of(destination: &Destination) -> Option<Hop> {
+    match &destination.target {
         Target::Peer { transport, remote, name } => {
             Some(Hop { transport: *transport, addr: *remote, name: name.clone() })
         }

@@ -16,7 +16,7 @@ mod record_route;
 mod report;
 
 use super::ids::{BranchId, ContextId};
-use super::request::{Findings, Pass};
+use super::request::{Findings, IncomingRequest};
 use super::target::RequestTarget;
 use super::turn::Turn;
 use crate::shared::REMEMBER_REQUEST;
@@ -86,45 +86,46 @@ impl Calls {
     pub(super) fn begin(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         findings: Findings,
         mut targets: Vec<RequestTarget>,
         user: Option<Box<str>>,
     ) {
-        let (msg, known) = (pass.msg, findings.is_known());
+        let (msg, known) = (incoming.msg, findings.is_known());
         let initial = msg.to().is_ok_and(|to| to.tag().is_none());
         if self.draining && initial {
-            return t.turn_away(pass, 30);
+            return t.refuse_with_retry(incoming, 30);
         }
         if targets.is_empty() {
-            return t.refuse(pass, 480, "", &[]);
+            return t.refuse(incoming, 480, "", &[]);
         }
-        if !t.keep(msg, pass.flow, user.as_deref(), known) {
-            return t.turn_away(pass, 10);
+        if !t.reserve_budget(msg, incoming.flow, user.as_deref(), known) {
+            return t.refuse_with_retry(incoming, 10);
         }
         targets.truncate(MAX_BRANCHES);
         let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
-        let (reply, port) = t.node.reply_to(pass.flow, pass.via);
+        let (reply, port) = t.node.reply_to(incoming.flow, incoming.via);
         let id = self.contexts.reserve();
-        let Some(server) = t.tx.open(pass.key, kind, reply, port, Some(id)) else {
-            t.give_back(msg.whole().len(), pass.flow, user.as_deref());
+        let Some(server) = t.tx.open(incoming.key, kind, reply, port, Some(id)) else {
+            t.release_budget(msg.whole().len(), incoming.flow, user.as_deref());
             t.stats.limits_hit += 1;
-            return t.turn_away(pass, 10);
+            return t.refuse_with_retry(incoming, 10);
         };
-        let mut context = Context::new(t.now, (id, server, kind), pass, reply, findings, targets);
+        let mut context =
+            Context::new(t.now, (id, server, kind), incoming, reply, findings, targets);
         context.user = user;
         if t.node.workers > 1 {
-            let (key, worker) = (pass.key.to_u64(), t.node.worker);
+            let (key, worker) = (incoming.key.to_u64(), t.node.worker);
             t.node.shared.requests.put(key, worker, t.now, REMEMBER_REQUEST);
         }
         if context.findings.record_route && initial {
-            t.node.dialogs.begun(msg);
+            t.node.dialogs.note_begin(msg);
         }
         if let (Some(dialog), Method::Bye) = (&context.findings.in_dialog, msg.method()) {
-            context.ended = Some(end_of_call(t.now, pass, dialog));
+            context.ended = Some(end_of_call(t.now, incoming, dialog));
         }
         if !known {
-            let credit = t.repeat_credit(pass);
+            let credit = t.repeat_credit(incoming);
             if credit != u32::MAX {
                 t.tx.limit_repeats(server, credit);
             }
@@ -133,7 +134,7 @@ impl Calls {
             Kind::Invite => {
                 // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
                 let (start, buf) = (t.out.buffer().len(), t.out.buffer());
-                write::response(buf, msg, Some(pass.flow), 100, "Trying", None, &[], &[]);
+                write::response(buf, msg, Some(incoming.flow), 100, "Trying", None, &[], &[]);
                 t.tx.respond(t.now, server, 100, t.out, start);
             }
             Kind::NonInvite => {
@@ -152,7 +153,7 @@ impl Calls {
     }
 
     /// Whether the context of a branch still lives, and with it the branch.
-    fn lives(&self, id: BranchId) -> bool {
+    fn exists(&self, id: BranchId) -> bool {
         self.contexts.get(id.context).is_some()
     }
 

@@ -1,9 +1,9 @@
 //! Record-Route for both sides (RFC 3261 section 16.6 item 4).
 
 use crate::core::dialogs::MARK_AFTER;
+use crate::core::locator::Destination;
 use crate::core::names::{has_ob, is_sips};
 use crate::core::node::Node;
-use crate::core::way::Way;
 use crate::outbound::MAX_TOKEN;
 use ringway_sansio::{Flow, Time, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
@@ -22,7 +22,7 @@ pub(super) fn write(
     msg: &Message<'_>,
     uri: &[u8],
     from: &Flow,
-    to: &Way,
+    to: &Destination,
 ) {
     let mark = node.dialogs.callee_marks(now, &node.trust, msg, from);
     let near = needs_flow(msg, from).then_some(*from);

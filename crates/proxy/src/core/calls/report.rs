@@ -5,7 +5,7 @@ use super::Calls;
 use super::context::Branch;
 use crate::core::events::{CallEvent, CallInfo, CallStep, Event, short_text};
 use crate::core::ids::{BranchId, ContextId};
-use crate::core::request::{InDialog, Pass};
+use crate::core::request::{InDialog, IncomingRequest};
 use crate::core::turn::Turn;
 use ringway_sansio::Time;
 use ringway_sip::header::NameAddr;
@@ -42,14 +42,14 @@ impl Calls {
         let call = Arc::new(CallInfo::new(texts, ctx.user.clone(), source, ctx.came));
         ctx.call = Some(call.clone());
         let now = t.now;
-        t.tell(|| Event::Call(event(now, CallStep::Began, call)));
+        t.emit(|| Event::Call(event(now, CallStep::Began, call)));
     }
 
     /// The call is answered by this response over a branch.
     pub(super) fn report_answered(&self, t: &mut Turn<'_>, id: BranchId, answer: &Message<'_>) {
         let Some(call) = self.contexts[id.context].call.clone() else { return };
         let (now, step) = (t.now, CallStep::Answered { status: answer.status() });
-        t.tell(|| {
+        t.emit(|| {
             let mut event = event(now, step, call).by(&self.contexts[id]);
             event.to_tag = short_text(parts(answer.to()).1);
             Event::Call(event)
@@ -62,7 +62,7 @@ impl Calls {
         let Some(call) = ctx.call.clone() else { return };
         let tried = ctx.branches.iter().rev().find(|branch| branch.went.is_some());
         let (now, step) = (t.now, CallStep::Failed { status });
-        t.tell(|| {
+        t.emit(|| {
             let event = event(now, step, call);
             Event::Call(match tried {
                 Some(branch) => event.by(branch),
@@ -75,13 +75,17 @@ impl Calls {
 /// A BYE of a dialog of ours has been answered; see [`end_of_call`].
 pub(super) fn report_ended(t: &mut Turn<'_>, mut ended: Box<CallEvent>) {
     ended.at = t.now;
-    t.tell(|| Event::Call(ended));
+    t.emit(|| Event::Call(ended));
 }
 
 /// What is to be reported once this BYE of a dialog of ours is answered. It is written while the BYE is at
 /// hand, which would have to be parsed again.
-pub(super) fn end_of_call(now: Time, pass: &Pass<'_>, dialog: &InDialog) -> Box<CallEvent> {
-    let (bye, flow) = (pass.msg, pass.flow);
+pub(super) fn end_of_call(
+    now: Time,
+    incoming: &IncomingRequest<'_>,
+    dialog: &InDialog,
+) -> Box<CallEvent> {
+    let (bye, flow) = (incoming.msg, incoming.flow);
     let (mut caller, mut callee) = (parts(bye.from()), parts(bye.to()));
     if !dialog.by_caller {
         std::mem::swap(&mut caller, &mut callee);

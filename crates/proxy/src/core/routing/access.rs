@@ -1,12 +1,12 @@
 //! Who may use the server for what: RFC 3261 section 16.3 item 6.
 
-use super::preroute::Routed;
+use super::preroute::RequestRoute;
 use crate::auth::{Authenticator, Verdict, claimed_user};
 use crate::config::Config;
 use crate::core::events::{AuthFailure, AuthFailureReason, Event, short_text};
 use crate::core::names::{plain_user, same_user, user_of};
 use crate::core::refusal::Refusal;
-use crate::core::request::Pass;
+use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
 use crate::own::Own;
 use ringway_sansio::Time;
@@ -53,12 +53,12 @@ impl Access {
     pub(in crate::core) fn authorise(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
-        routed: &Routed<'_>,
+        incoming: &IncomingRequest<'_>,
+        routed: &RequestRoute<'_>,
         local: bool,
     ) -> Result<Proof, Refusal> {
-        let method = pass.msg.method();
-        if !t.node.trust.asks_for_proof() || t.node.is_trusted(pass) {
+        let method = incoming.msg.method();
+        if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
             return Ok(Proof::Trusted);
         }
         if routed.is_in_dialog() {
@@ -68,7 +68,7 @@ impl Access {
             // An ACK cannot be challenged (section 22.1): without a mark it goes to our own users.
             return if local { Ok(Proof::None) } else { Err(Refusal::SILENT) };
         }
-        let from = pass.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
+        let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
         let from = Uri::parse(from.uri).ok();
         let sip = from.as_ref().filter(|uri| uri.is_sip());
         let claims = sip.and_then(|uri| t.node.own.domain(uri.host));
@@ -78,21 +78,21 @@ impl Access {
         {
             return Ok(Proof::None);
         }
-        self.prove_sender(t, pass, claims.unwrap_or(0), from.as_ref(), claims)
+        self.prove_sender(t, incoming, claims.unwrap_or(0), from.as_ref(), claims)
     }
 
     /// Asks for proof of a request that so far needed none.
     pub(in crate::core) fn demand_proof(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         domain: usize,
     ) -> Result<Proof, Refusal> {
-        if pass.msg.method() == Method::Ack {
+        if incoming.msg.method() == Method::Ack {
             return Err(Refusal::SILENT);
         }
-        let from = pass.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
-        self.prove_sender(t, pass, domain, from.as_ref(), None)
+        let from = incoming.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
+        self.prove_sender(t, incoming, domain, from.as_ref(), None)
     }
 
     /// The user of a domain who proves to be the sender, and may write this From. `claims` is the domain of
@@ -100,16 +100,16 @@ impl Access {
     fn prove_sender(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         domain: usize,
         from: Option<&Uri<'_>>,
         claims: Option<usize>,
     ) -> Result<Proof, Refusal> {
-        let user = self.prove(t, pass, domain)?;
+        let user = self.prove(t, incoming, domain)?;
         if !may_write(&t.node.config, from, claims, &user) {
             // Whoever proves to be one user cannot call as another.
             t.stats.forbidden += 1;
-            report_failure(t, pass, domain, AuthFailureReason::OtherUser);
+            report_failure(t, incoming, domain, AuthFailureReason::OtherUser);
             return Err(Refusal::new(403, "Forbidden: From is another user"));
         }
         Ok(Proof::Digest { domain, user: user.into() })
@@ -119,12 +119,14 @@ impl Access {
     fn prove(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         domain: usize,
     ) -> Result<Vec<u8>, Refusal> {
-        match self.check(t, pass, HeaderId::ProxyAuthorization, domain)? {
+        match self.check(t, incoming, HeaderId::ProxyAuthorization, domain)? {
             Verdict::Proved(user) => Ok(user),
-            verdict => Err(self.challenge(t, pass, HeaderId::ProxyAuthenticate, &verdict, domain)),
+            verdict => {
+                Err(self.challenge(t, incoming, HeaderId::ProxyAuthenticate, &verdict, domain))
+            }
         }
     }
 
@@ -133,21 +135,21 @@ impl Access {
     pub(in crate::core) fn authorise_register(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         domain: usize,
         user: &[u8],
         is_repeat: impl FnOnce(&Turn<'_>) -> bool,
     ) -> Result<(), Refusal> {
-        if !t.node.trust.asks_for_proof() || t.node.is_trusted(pass) {
+        if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
             return Ok(());
         }
-        match self.check(t, pass, HeaderId::Authorization, domain)? {
+        match self.check(t, incoming, HeaderId::Authorization, domain)? {
             Verdict::Proved(name) if same_user(user, &name) => {
                 let vetted =
-                    t.node.gateways.vet_contacts(t.now, &t.node.trust, pass.msg, pass.flow);
+                    t.node.gateways.vet_contacts(t.now, &t.node.trust, incoming.msg, incoming.flow);
                 vetted.inspect_err(|refusal| {
                     t.stats.forbidden += 1;
-                    t.log(pass, refusal.reason, refusal.status);
+                    t.log(incoming, refusal.reason, refusal.status);
                 })
             }
             // Its answer may have been lost or still wait for the disk. Digest does not protect the
@@ -155,10 +157,12 @@ impl Access {
             Verdict::Repeated if is_repeat(t) => Ok(()),
             Verdict::Proved(_) => {
                 t.stats.forbidden += 1;
-                report_failure(t, pass, domain, AuthFailureReason::OtherUser);
+                report_failure(t, incoming, domain, AuthFailureReason::OtherUser);
                 Err(Refusal::new(403, "Forbidden"))
             }
-            verdict => Err(self.challenge(t, pass, HeaderId::WwwAuthenticate, &verdict, domain)),
+            verdict => {
+                Err(self.challenge(t, incoming, HeaderId::WwwAuthenticate, &verdict, domain))
+            }
         }
     }
 
@@ -167,23 +171,23 @@ impl Access {
     fn check(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         id: HeaderId,
         domain: usize,
     ) -> Result<Verdict, Refusal> {
-        let (own, msg) = (&t.node.own, pass.msg);
+        let (own, msg) = (&t.node.own, incoming.msg);
         let fits = |uri: &[u8]| is_digest_uri_of(own, uri, msg.request_uri());
-        let (source, realm) = (pass.flow.remote.ip(), &t.node.domain(domain).name);
+        let (source, realm) = (incoming.flow.remote.ip(), &t.node.domain(domain).name);
         match self.auth.check(t.now, source, msg, id, realm, &fits) {
             Verdict::BackOff => {
                 t.stats.backed_off += 1;
-                report_failure(t, pass, domain, AuthFailureReason::BackOff);
+                report_failure(t, incoming, domain, AuthFailureReason::BackOff);
                 Err(Refusal::new(403, "Forbidden: too many wrong passwords"))
             }
             // RFC 7616 section 3.4.6.
             Verdict::OtherUri => {
                 t.stats.auth_failed += 1;
-                report_failure(t, pass, domain, AuthFailureReason::OtherUri);
+                report_failure(t, incoming, domain, AuthFailureReason::OtherUri);
                 Err(Refusal::new(400, "Authorization: uri is not the Request-URI"))
             }
             verdict => Ok(verdict),
@@ -194,7 +198,7 @@ impl Access {
     fn challenge(
         &mut self,
         t: &mut Turn<'_>,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         id: HeaderId,
         verdict: &Verdict,
         domain: usize,
@@ -202,7 +206,7 @@ impl Access {
         t.stats.challenged += 1;
         if let Verdict::Wrong(reason) = *verdict {
             t.stats.auth_failed += 1;
-            report_failure(t, pass, domain, reason);
+            report_failure(t, incoming, domain, reason);
         }
         let mut headers = Vec::with_capacity(512);
         let stale = matches!(verdict, Verdict::Stale | Verdict::Repeated);
@@ -230,17 +234,22 @@ fn may_write(config: &Config, from: Option<&Uri<'_>>, claims: Option<usize>, use
 }
 
 /// Reports credentials that were refused.
-fn report_failure(t: &mut Turn<'_>, pass: &Pass<'_>, domain: usize, reason: AuthFailureReason) {
+fn report_failure(
+    t: &mut Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    domain: usize,
+    reason: AuthFailureReason,
+) {
     let (at, realm) = (t.now, &t.node.domain(domain).name);
-    t.tell(|| {
+    t.emit(|| {
         Event::AuthFailed(Box::new(AuthFailure {
             at,
-            user: short_text(&claimed_user(pass.msg, realm)),
+            user: short_text(&claimed_user(incoming.msg, realm)),
             realm: realm.clone(),
-            source: pass.flow.remote,
-            transport: pass.flow.transport,
-            method: short_text(pass.msg.method().as_bytes()),
-            call_id: short_text(pass.msg.call_id()),
+            source: incoming.flow.remote,
+            transport: incoming.flow.transport,
+            method: short_text(incoming.msg.method().as_bytes()),
+            call_id: short_text(incoming.msg.call_id()),
             reason,
         }))
     });

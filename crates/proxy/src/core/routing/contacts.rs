@@ -3,10 +3,10 @@
 use crate::core::names::{is_websocket, user_of};
 use crate::core::node::{Aor, Node};
 use crate::core::refusal::Refusal;
-use crate::core::request::Pass;
+use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
-use crate::gruu::Resolved;
+use crate::gruu::Resolution;
 use crate::location::BindingView;
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::header::{Items, NameAddr};
@@ -20,9 +20,13 @@ const MAX_LOOKUPS: usize = 16;
 
 /// The contacts of an address-of-record. A contact that is another user at a domain of ours stands for that
 /// user's contacts (RFC 3261 section 16.5: a target for which we are responsible may be located in turn).
-pub(super) fn of_user(t: &Turn<'_>, pass: &Pass<'_>, aor: &Aor) -> Vec<RequestTarget> {
+pub(super) fn of_user(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    aor: &Aor,
+) -> Vec<RequestTarget> {
     let mut targets = Vec::new();
-    add_contacts(t, pass, aor, None, &mut Vec::new(), &mut targets);
+    add_contacts(t, incoming, aor, None, &mut Vec::new(), &mut targets);
     targets.truncate(t.node.config.limits.max_forks);
     targets
 }
@@ -34,8 +38,8 @@ pub(super) fn of_gruu(
     domain: usize,
 ) -> Result<Vec<RequestTarget>, Refusal> {
     let mut named = Vec::new();
-    let Resolved::Gruu(gruu) = t.node.gruus.resolve(uri, &mut named) else {
-        return Err(Refusal::new(404, "Not Found"));
+    let Resolution::Gruu(gruu) = t.node.gruus.resolve(uri, &mut named) else {
+        return Err(Refusal::new(404, "Not Lookup"));
     };
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);
@@ -56,11 +60,11 @@ pub(super) fn of_gruu(
 /// another than the one that is gone: the same Contact, or else the only one.
 pub(super) fn registered_flow(
     t: &Turn<'_>,
-    pass: &Pass<'_>,
+    incoming: &IncomingRequest<'_>,
     target: &Uri<'_>,
     gone: Option<&Flow>,
 ) -> Option<Flow> {
-    let to = pass.msg.to().ok().and_then(|to| Uri::parse(to.uri).ok())?;
+    let to = incoming.msg.to().ok().and_then(|to| Uri::parse(to.uri).ok())?;
     let domain = t.node.own.domain(to.host)?;
     let aor = t.node.aor(to.user?, domain);
     let (mut same, mut only, mut count) = (None, None, 0);
@@ -86,7 +90,7 @@ pub(super) fn registered_flow(
 /// looked up once, and no target is there twice.
 fn add_contacts(
     t: &Turn<'_>,
-    pass: &Pass<'_>,
+    incoming: &IncomingRequest<'_>,
     aor: &Aor,
     q: Option<u16>,
     seen: &mut Vec<Aor>,
@@ -94,7 +98,7 @@ fn add_contacts(
 ) {
     for mut target in contacts(t, aor, &|_| true) {
         target.q = q.unwrap_or(target.q);
-        match own_contact(t.node, pass, &mut target) {
+        match own_contact(t.node, incoming, &mut target) {
             OwnContact::No if targets.contains(&target) => {}
             OwnContact::No => targets.push(target),
             OwnContact::Nobody => {}
@@ -104,7 +108,7 @@ fn add_contacts(
                 }
                 if seen.len() < MAX_LOOKUPS && !seen.contains(&next) {
                     seen.push(next.clone());
-                    add_contacts(t, pass, &next, Some(target.q), seen, targets);
+                    add_contacts(t, incoming, &next, Some(target.q), seen, targets);
                 }
             }
         }
@@ -124,17 +128,21 @@ enum OwnContact {
 /// Whether a contact leads back to this server. It never is sent there: a user of ours is looked up
 /// here, and nobody else is reached that way, least of all by a routing rule. A contact with a flow
 /// is reached over that, whatever its URI says.
-fn own_contact(node: &Node, pass: &Pass<'_>, target: &mut RequestTarget) -> OwnContact {
+fn own_contact(
+    node: &Node,
+    incoming: &IncomingRequest<'_>,
+    target: &mut RequestTarget,
+) -> OwnContact {
     if !target.path.is_empty() || !target.attempts.contains(&Attempt::Uri) {
         return OwnContact::No;
     }
     let Ok(uri) = Uri::parse(&target.uri) else { return OwnContact::No };
     let host = uri.param(b"maddr").flatten().filter(|_| uri.is_sip()).unwrap_or(uri.host);
-    let Some(domain) = node.own_domain(&Uri { host, ..uri }, pass.flow, true) else {
+    let Some(domain) = node.own_domain(&Uri { host, ..uri }, incoming.flow, true) else {
         return OwnContact::No;
     };
     if target.attempts.len() > 1 {
-        target.attempts.retain(|way| *way != Attempt::Uri);
+        target.attempts.retain(|attempt| *attempt != Attempt::Uri);
         return OwnContact::No;
     }
     user_of(&uri).map_or(OwnContact::Nobody, |user| OwnContact::User(node.aor(user, domain)))
@@ -175,11 +183,11 @@ fn contacts(
 /// that is known better than the Contact.
 fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     let mut attempts = SmallVec::new();
-    let way = match binding.over_flow() {
+    let attempt = match binding.over_flow() {
         Some(flow) if binding.path.is_empty() => Attempt::Flow(node.own_socket(flow)),
         _ => Attempt::Uri,
     };
-    if let Attempt::Flow(flow) = &way
+    if let Attempt::Flow(flow) = &attempt
         && !binding.outbound
         && !is_websocket(flow.transport)
         && !flow.transport.is_datagram()
@@ -187,7 +195,7 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
         // A connection that is gone does not mean that the phone is.
         attempts.push(Attempt::Uri);
     }
-    attempts.push(way);
+    attempts.push(attempt);
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
     RequestTarget { uri, path, q: binding.q, attempts, origin }
@@ -204,7 +212,7 @@ pub(super) fn is_secure(target: &mut RequestTarget) -> bool {
     let first = Items::new(&target.path).next();
     let path = first.and_then(|first| NameAddr::parse(first).ok());
     let uri = path.map_or(tls(&target.uri), |path| tls(path.uri));
-    target.attempts.retain(|way| match way {
+    target.attempts.retain(|attempt| match attempt {
         Attempt::Flow(flow) => flow.transport.is_secure(),
         Attempt::Binding(other) => is_secure(other),
         _ => uri,

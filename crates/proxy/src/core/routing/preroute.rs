@@ -1,9 +1,9 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
-use crate::core::dialogs::{Followed, split_user};
+use crate::core::dialogs::{TargetMatch, split_user};
 use crate::core::names::{default_port, user_of};
 use crate::core::node::Node;
-use crate::core::request::{InDialog, Pass};
+use crate::core::request::{InDialog, IncomingRequest};
 use crate::mark::{MARK_LEN, Mark};
 use crate::outbound::BadToken;
 use crate::routes::{RouteTable, Rule};
@@ -13,7 +13,7 @@ use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::Uri;
 
 /// Where a request points once our own Route elements are taken off.
-pub(in crate::core) struct Routed<'a> {
+pub(in crate::core) struct RequestRoute<'a> {
     /// The Request-URI to go by.
     pub uri_bytes: &'a [u8],
     /// The same, taken apart.
@@ -31,7 +31,7 @@ pub(in crate::core) struct Routed<'a> {
     /// The dialog that it belongs to, which this proxy has built: the mark is of that dialog.
     pub in_dialog: Option<InDialog>,
     /// Its target is the one that the mark was made for.
-    pub followed: Followed,
+    pub target_match: TargetMatch,
     /// Why a mark that was ours is worth nothing here.
     pub void: Option<&'static str>,
     /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
@@ -39,7 +39,7 @@ pub(in crate::core) struct Routed<'a> {
     pub flow: Option<Flow>,
 }
 
-impl Routed<'_> {
+impl RequestRoute<'_> {
     /// Whether it belongs to a dialog that this proxy has built.
     pub(in crate::core) fn is_in_dialog(&self) -> bool {
         self.in_dialog.is_some()
@@ -67,9 +67,9 @@ pub(in crate::core) enum Maddr {
     Other,
 }
 
-impl<'a> Routed<'a> {
-    fn new(uri_bytes: &'a [u8], uri: Uri<'a>, maddr: Maddr) -> Routed<'a> {
-        Routed {
+impl<'a> RequestRoute<'a> {
+    fn new(uri_bytes: &'a [u8], uri: Uri<'a>, maddr: Maddr) -> RequestRoute<'a> {
+        RequestRoute {
             uri_bytes,
             uri,
             maddr,
@@ -78,7 +78,7 @@ impl<'a> Routed<'a> {
             next: None,
             mark: None,
             in_dialog: None,
-            followed: Followed::No,
+            target_match: TargetMatch::No,
             void: None,
             flow: None,
         }
@@ -89,19 +89,19 @@ impl<'a> Routed<'a> {
 pub(in crate::core) fn preroute<'a>(
     node: &Node,
     now: Time,
-    pass: &Pass<'a>,
-) -> Result<Routed<'a>, Malformed> {
-    let msg = pass.msg;
+    incoming: &IncomingRequest<'a>,
+) -> Result<RequestRoute<'a>, Malformed> {
+    let msg = incoming.msg;
     let mut uri_bytes = msg.request_uri();
     let mut uri = Uri::parse(uri_bytes)?;
     if msg.first(HeaderId::Route).is_none() {
-        return Ok(Routed::new(uri_bytes, uri, maddr(node, &uri, pass.flow)));
+        return Ok(RequestRoute::new(uri_bytes, uri, maddr(node, &uri, incoming.flow)));
     }
     let mut ours = None;
     // A strict router put the Record-Route value we made into the Request-URI and the real one
     // at the end of Route.
     if uri.is_sip()
-        && node.is_us(&uri, pass.flow)
+        && node.is_us(&uri, incoming.flow)
         && uri.is_loose_router()
         && let Some(last) = msg.items(HeaderId::Route).last()
     {
@@ -109,35 +109,35 @@ pub(in crate::core) fn preroute<'a>(
         uri_bytes = NameAddr::parse(last)?.uri;
         uri = Uri::parse(uri_bytes)?;
     }
-    let mut routed = Routed::new(uri_bytes, uri, maddr(node, &uri, pass.flow));
+    let mut routed = RequestRoute::new(uri_bytes, uri, maddr(node, &uri, incoming.flow));
     let mut left = usize::MAX;
     if let Some(ours) = ours {
         routed.last_route_used = true;
         left = msg.items(HeaderId::Route).count() - 1;
-        routed.read_user(node, now, pass, &ours)?;
+        routed.read_user(node, now, incoming, &ours)?;
     }
     for item in msg.items(HeaderId::Route).take(left) {
         let route = NameAddr::parse(item)?;
         let target = Uri::parse(route.uri)?;
-        if !(target.is_sip() && node.is_us(&target, pass.flow)) {
+        if !(target.is_sip() && node.is_us(&target, incoming.flow)) {
             routed.next = Some(route);
             break;
         }
         routed.routes_used += 1;
-        routed.read_user(node, now, pass, &target)?;
+        routed.read_user(node, now, incoming, &target)?;
     }
-    routed.recognise(node, now, pass);
+    routed.recognise(node, now, incoming);
     Ok(routed)
 }
 
-impl Routed<'_> {
+impl RequestRoute<'_> {
     /// What we wrote into the user part of a Record-Route: the dialog's mark, with a flow token
     /// before it where the flow counts. A token is worth something beside its mark only.
     fn read_user(
         &mut self,
         node: &Node,
         now: Time,
-        pass: &Pass<'_>,
+        incoming: &IncomingRequest<'_>,
         route: &Uri<'_>,
     ) -> Result<(), Malformed> {
         let Some(user) = route.user else { return Ok(()) };
@@ -150,12 +150,12 @@ impl Routed<'_> {
             }
             flow => flow.ok(),
         };
-        match node.dialogs.read_mark(now, pass.msg, token, mark) {
+        match node.dialogs.read_mark(now, incoming.msg, token, mark) {
             Some(mark) => {
                 self.mark = Some(mark);
                 // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
                 // says where the request goes on.
-                if let Some(flow) = flow.filter(|flow| !same_flow(flow, pass.flow)) {
+                if let Some(flow) = flow.filter(|flow| !same_flow(flow, incoming.flow)) {
                     self.flow = Some(flow);
                 }
             }
@@ -166,13 +166,13 @@ impl Routed<'_> {
     }
 
     /// Finds out whether the request belongs to the dialog of the mark in its Route.
-    fn recognise(&mut self, node: &Node, now: Time, pass: &Pass<'_>) {
+    fn recognise(&mut self, node: &Node, now: Time, incoming: &IncomingRequest<'_>) {
         if let Some(mark) = &self.mark {
             let next = self.next.as_ref().map(|route| route.uri);
             let target = node.dialogs.target(next, self.uri_bytes, &self.uri);
-            match node.dialogs.recognise(now, pass, mark, target, self.flow.is_some()) {
-                Ok((dialog, followed)) => {
-                    (self.in_dialog, self.followed) = (Some(dialog), followed);
+            match node.dialogs.recognise(now, incoming, mark, target, self.flow.is_some()) {
+                Ok((dialog, target_match)) => {
+                    (self.in_dialog, self.target_match) = (Some(dialog), target_match);
                 }
                 Err(why) => self.void = self.void.or(Some(why)),
             }

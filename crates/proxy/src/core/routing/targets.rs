@@ -2,11 +2,11 @@
 
 use super::access::{Access, Proof};
 use super::contacts;
-use super::preroute::{Maddr, Routed};
-use crate::core::dialogs::Followed;
+use super::preroute::{Maddr, RequestRoute};
+use crate::core::dialogs::TargetMatch;
 use crate::core::names::{default_port, has_ob, is_websocket, plain_user, user_of};
 use crate::core::refusal::Refusal;
-use crate::core::request::Pass;
+use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
 use crate::routes::{self, Rule};
@@ -23,7 +23,7 @@ const MAX_USER: usize = 512;
 pub(in crate::core) fn local(
     access: &mut Access,
     t: &mut Turn<'_>,
-    pass: &Pass<'_>,
+    incoming: &IncomingRequest<'_>,
     uri: &Uri<'_>,
     domain: usize,
     proof: &mut Proof,
@@ -34,10 +34,10 @@ pub(in crate::core) fn local(
     }
     let mut targets = match uri.param(b"gr") {
         Some(_) => contacts::of_gruu(t, uri, domain)?,
-        None => contacts::of_user(t, pass, &t.node.aor(user, domain)),
+        None => contacts::of_user(t, incoming, &t.node.aor(user, domain)),
     };
     if targets.is_empty() {
-        return unregistered(access, t, pass, uri, domain, proof);
+        return unregistered(access, t, incoming, uri, domain, proof);
     }
     if uri.scheme == Scheme::Sips {
         targets.retain_mut(contacts::is_secure);
@@ -58,7 +58,7 @@ fn sips_not_allowed(name: &str) -> Refusal {
 fn unregistered(
     access: &mut Access,
     t: &mut Turn<'_>,
-    pass: &Pass<'_>,
+    incoming: &IncomingRequest<'_>,
     uri: &Uri<'_>,
     domain: usize,
     proof: &mut Proof,
@@ -70,7 +70,7 @@ fn unregistered(
         // A rule leads to where calls cost money: who uses it must be known.
         let unproven = matches!(proof, Proof::None | Proof::Dialog);
         if unproven && !rule.open && rule.reject.is_none() {
-            *proof = access.demand_proof(t, pass, domain)?;
+            *proof = access.demand_proof(t, incoming, domain)?;
         }
         return by_rule(t, rule, uri, name.as_bytes());
     }
@@ -78,15 +78,15 @@ fn unregistered(
         // Known, but not here now.
         Err(Refusal::new(480, "Temporarily Unavailable"))
     } else {
-        Err(Refusal::new(404, "Not Found"))
+        Err(Refusal::new(404, "Not Lookup"))
     }
 }
 
 /// The target of a request for none of our domains, or for a user within a dialog.
 pub(in crate::core) fn remote(
     t: &mut Turn<'_>,
-    pass: &Pass<'_>,
-    routed: &Routed<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
 ) -> Result<Vec<RequestTarget>, Refusal> {
     let node = t.node;
     if let Some(rule) = routed.foreign_rule(&node.config.routes) {
@@ -98,23 +98,27 @@ pub(in crate::core) fn remote(
     };
     let attempts = match routed.flow {
         Some(flow) => {
-            let mut attempts = ways_without_flow(t, pass, routed, &flow);
+            let mut attempts = attempts_without_flow(t, incoming, routed, &flow);
             attempts.push(Attempt::Flow(node.own_socket(flow)));
             attempts
         }
-        None => ways_to_uri(t, pass, routed),
+        None => attempts_to_uri(t, incoming, routed),
     };
     Ok(vec![RequestTarget::remote(uri, Origin::Request, attempts)])
 }
 
 /// Where the Request-URI or a Route leads, and before it the connection that the user of a dialog has
 /// registered on, which is open already.
-fn ways_to_uri(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> SmallVec<[Attempt; 1]> {
+fn attempts_to_uri(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+) -> SmallVec<[Attempt; 1]> {
     let mut attempts = smallvec![Attempt::Uri];
     if routed.is_in_dialog()
         && routed.next.is_none()
         && routed.uri.transport().is_some_and(|t| !t.is_datagram())
-        && let Some(flow) = contacts::registered_flow(t, pass, &routed.uri, None)
+        && let Some(flow) = contacts::registered_flow(t, incoming, &routed.uri, None)
     {
         attempts.push(Attempt::Flow(flow));
     }
@@ -125,18 +129,18 @@ fn ways_to_uri(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> SmallVec<[
 /// registered on meanwhile, and where the Request-URI leads, by a new connection (RFC 3261
 /// section 18.1.1), if a phone can be expected there. A phone that has negotiated Outbound is reached
 /// by its flows only (RFC 5626 section 5.3), and a WebSocket cannot be opened (RFC 7118 section 5).
-fn ways_without_flow(
+fn attempts_without_flow(
     t: &Turn<'_>,
-    pass: &Pass<'_>,
-    routed: &Routed<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
     gone: &Flow,
 ) -> SmallVec<[Attempt; 1]> {
     let mut attempts = SmallVec::new();
     let bound = has_ob(&routed.uri) || is_websocket(gone.transport);
-    if routed.followed != Followed::No && !bound && !gone.transport.is_datagram() {
+    if routed.target_match != TargetMatch::No && !bound && !gone.transport.is_datagram() {
         attempts.push(Attempt::Uri);
     }
-    if let Some(flow) = contacts::registered_flow(t, pass, &routed.uri, Some(gone)) {
+    if let Some(flow) = contacts::registered_flow(t, incoming, &routed.uri, Some(gone)) {
         attempts.push(Attempt::Flow(flow));
     }
     attempts

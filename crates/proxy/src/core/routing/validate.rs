@@ -1,9 +1,9 @@
 //! Request validation: RFC 3261 section 16.3 items 2 to 5, with the loop detection of RFC 5393.
 
-use super::preroute::Routed;
+use super::preroute::RequestRoute;
 use crate::core::names::is_sips;
 use crate::core::refusal::Refusal;
-use crate::core::request::{Findings, Pass};
+use crate::core::request::{Findings, IncomingRequest};
 use crate::core::turn::Turn;
 use ringway_sip::header::{HeaderId, Via};
 use ringway_sip::message::Method;
@@ -20,11 +20,11 @@ const MAX_BREADTH: u32 = 60;
 /// Items 2 to 5. `ends_here` says that the request is for the server itself and will not be forwarded.
 pub(in crate::core) fn validate(
     t: &mut Turn<'_>,
-    pass: &Pass<'_>,
-    routed: &Routed<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
     ends_here: bool,
 ) -> Result<Findings, Refusal> {
-    let msg = pass.msg;
+    let msg = incoming.msg;
     // Item 2: a scheme that is not understood.
     if let Scheme::Other(_) = routed.uri.scheme
         && routed.next.is_none()
@@ -39,8 +39,8 @@ pub(in crate::core) fn validate(
         return Err(Refusal::new(483, "Too Many Hops"));
     }
     // Item 4. What goes no further cannot go round.
-    let spiral = if ends_here { 0 } else { spiral(t, pass, routed) };
-    if !ends_here && is_loop(pass, spiral) {
+    let spiral = if ends_here { 0 } else { spiral(t, incoming, routed) };
+    if !ends_here && is_loop(incoming, spiral) {
         t.stats.looped += 1;
         return Err(Refusal::new(482, "Loop Detected"));
     }
@@ -61,11 +61,11 @@ pub(in crate::core) fn validate(
         privileged: false,
         in_dialog: routed.in_dialog,
         spiral,
-        way_back: true,
+        return_path: true,
         // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
         // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
         record_route: (t.node.config.record_route
-            || pass.flow.transport.is_secure()
+            || incoming.flow.transport.is_secure()
             || is_sips(routed.uri_bytes))
             && matches!(
                 msg.method(),
@@ -76,13 +76,13 @@ pub(in crate::core) fn validate(
 
 /// The hash of all that decides the routing of a request (RFC 5393 section 4.2.2): the same
 /// request coming back unchanged has the same, one that comes back for another target has not.
-fn spiral(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> u64 {
+fn spiral(t: &Turn<'_>, incoming: &IncomingRequest<'_>, routed: &RequestRoute<'_>) -> u64 {
     let mut h = t.node.spiral();
     let mut field = |bytes: &[u8]| {
         h.write(bytes);
         h.write_u8(b'\n');
     };
-    let msg = pass.msg;
+    let msg = incoming.msg;
     field(routed.uri_bytes);
     field(msg.call_id());
     field(msg.first(HeaderId::From).unwrap_or_default());
@@ -96,17 +96,17 @@ fn spiral(t: &Turn<'_>, pass: &Pass<'_>, routed: &Routed<'_>) -> u64 {
     h.finish()
 }
 
-fn is_loop(pass: &Pass<'_>, spiral: u64) -> bool {
+fn is_loop(incoming: &IncomingRequest<'_>, spiral: u64) -> bool {
     let ours = |via: &Via<'_>| Branch::parse(via.branch).is_some_and(|b| b.spiral == spiral);
-    if ours(pass.via) {
+    if ours(incoming.via) {
         return true;
     }
-    let only = |value: &[u8]| value.len() == pass.via.element.len();
-    let mut lines = pass.msg.all(HeaderId::Via);
+    let only = |value: &[u8]| value.len() == incoming.via.element.len();
+    let mut lines = incoming.msg.all(HeaderId::Via);
     if lines.next().is_some_and(only) && lines.next().is_none() {
         return false;
     }
-    pass.msg.items(HeaderId::Via).skip(1).any(|element| {
+    incoming.msg.items(HeaderId::Via).skip(1).any(|element| {
         // Only a Via that has the shape of ours is worth parsing.
         memchr::memmem::find(element, b"z9hG4bK").is_some()
             && Via::parse(element).is_ok_and(|via| ours(&via))

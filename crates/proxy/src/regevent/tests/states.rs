@@ -239,7 +239,7 @@ fn gruus_are_told() {
     let mut aor = Vec::new();
     let uri = ringway_sip::Uri::parse(temporary.attribute("uri").as_bytes()).unwrap();
     let resolved = w.events.gruus.resolve(&uri, &mut aor);
-    assert_eq!(resolved, crate::gruu::Resolved::Gruu(crate::gruu::Gruu::Temporary(77)));
+    assert_eq!(resolved, crate::gruu::Resolution::Gruu(crate::gruu::Gruu::Temporary(77)));
     assert_eq!(aor, AOR);
 }
 

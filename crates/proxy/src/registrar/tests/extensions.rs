@@ -1,7 +1,7 @@
 //! Path (RFC 3327), Service-Route (RFC 3608), Outbound (RFC 5626), GRUU (RFC 5627).
 
 use super::*;
-use crate::gruu::{Gruu, Resolved};
+use crate::gruu::{Gruu, Resolution};
 use ringway_sip::Uri;
 
 const TWO_VIAS: &str = "Via: SIP/2.0/UDP edge.example.com;branch=z9hG4bK2, \
@@ -173,7 +173,7 @@ impl World {
     fn led_to(&self, gruu: &str) -> Option<Vec<String>> {
         let mut aor = Vec::new();
         let uri = Uri::parse(gruu.as_bytes()).unwrap();
-        let Resolved::Gruu(gruu) = self.registrar.gruus.resolve(&uri, &mut aor) else {
+        let Resolution::Gruu(gruu) = self.registrar.gruus.resolve(&uri, &mut aor) else {
             return None;
         };
         assert_eq!(aor, AOR);

@@ -14,13 +14,13 @@ use std::hash::{BuildHasher, Hasher};
 /// Octets of requests kept for what is still to come of them: proxied and not answered, waiting for
 /// server location or for the store. More are answered with 503. It is what a hundred thousand
 /// ringing calls need, and what large messages may not exceed.
-pub const MAX_KEPT: usize = 128 << 20;
+pub const MAX_REQUEST_BUDGET: usize = 128 << 20;
 
-/// Of [`MAX_KEPT`], what strangers may use together.
-pub const MAX_KEPT_OF_STRANGERS: usize = MAX_KEPT / 2;
+/// Of [`MAX_REQUEST_BUDGET`], what strangers may use together.
+pub const MAX_BUDGET_OF_STRANGERS: usize = MAX_REQUEST_BUDGET / 2;
 
-/// Of [`MAX_KEPT`], what may be used for all but REGISTER and requests within dialogs.
-pub const MAX_KEPT_OF_NEW: usize = MAX_KEPT / 4 * 3;
+/// Of [`MAX_REQUEST_BUDGET`], what may be used for all but REGISTER and requests within dialogs.
+pub const MAX_BUDGET_OF_NEW: usize = MAX_REQUEST_BUDGET / 4 * 3;
 
 /// A table larger than this gives its memory back when it falls empty.
 const KEEP_ENTRIES: usize = 1024;
@@ -36,7 +36,7 @@ pub(super) type Holders = [u64; 2];
 
 /// What a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
+pub(super) enum RequestClass {
     /// What a stranger begins.
     Stranger,
     /// What a user or a trusted peer begins.
@@ -46,7 +46,7 @@ pub(super) enum Purpose {
 }
 
 /// The room and who holds how much of it.
-pub(super) struct Kept {
+pub(super) struct RequestBudget {
     octets: usize,
     held: HashMap<u64, usize>,
     hasher: Keyed,
@@ -62,13 +62,13 @@ impl BuildHasher for Keyed {
     }
 }
 
-impl Kept {
+impl RequestBudget {
     /// Empty room; holders are hashed under `key`.
-    pub(super) fn new(key: [u8; 16]) -> Kept {
-        Kept { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
+    pub(super) fn new(key: [u8; 16]) -> RequestBudget {
+        RequestBudget { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
     }
 
-    /// Octets that are taken, at most [`MAX_KEPT`].
+    /// Octets that are taken, at most [`MAX_REQUEST_BUDGET`].
     pub(super) fn octets(&self) -> usize {
         self.octets
     }
@@ -86,13 +86,13 @@ impl Kept {
         &mut self,
         octets: usize,
         holders: &Holders,
-        purpose: Purpose,
+        class: RequestClass,
         trusted: bool,
     ) -> bool {
-        let room = match purpose {
-            Purpose::Stranger => MAX_KEPT_OF_STRANGERS,
-            Purpose::New => MAX_KEPT_OF_NEW,
-            Purpose::Begun => MAX_KEPT,
+        let room = match class {
+            RequestClass::Stranger => MAX_BUDGET_OF_STRANGERS,
+            RequestClass::New => MAX_BUDGET_OF_NEW,
+            RequestClass::Begun => MAX_REQUEST_BUDGET,
         };
         let free = room.saturating_sub(self.octets);
         let part = free / if trusted { TRUSTED_PART } else { PART };
@@ -108,7 +108,7 @@ impl Kept {
     }
 
     /// Returns room that was taken for these holders.
-    pub(super) fn give_back(&mut self, octets: usize, holders: &Holders) {
+    pub(super) fn release(&mut self, octets: usize, holders: &Holders) {
         self.octets = self.octets.saturating_sub(octets);
         for &holder in holders.iter().filter(|holder| **holder != 0) {
             if let Some(held) = self.held.get_mut(&holder) {
@@ -132,9 +132,9 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn fill(kept: &mut Kept, holder: u64, purpose: Purpose) -> usize {
+    fn fill(budget: &mut RequestBudget, holder: u64, class: RequestClass) -> usize {
         let mut taken = 0;
-        while kept.take(1000, &[holder, 0], purpose, false) {
+        while budget.take(1000, &[holder, 0], class, false) {
             taken += 1000;
         }
         taken
@@ -142,43 +142,43 @@ mod tests {
 
     #[test]
     fn a_source_leaves_room_for_all_others() {
-        let mut kept = Kept::new([1; 16]);
-        let room = MAX_KEPT_OF_STRANGERS;
-        let first = fill(&mut kept, 1, Purpose::Stranger);
+        let mut budget = RequestBudget::new([1; 16]);
+        let room = MAX_BUDGET_OF_STRANGERS;
+        let first = fill(&mut budget, 1, RequestClass::Stranger);
         assert!(first.abs_diff(room / 5) < 5_000, "{first}");
-        let second = fill(&mut kept, 2, Purpose::Stranger);
+        let second = fill(&mut budget, 2, RequestClass::Stranger);
         assert!(second.abs_diff(room / 5 / 5 * 4) < 5_000, "{second}");
         // However many there are, users find room for calls, and everybody for what has begun.
         for holder in 3..=1000 {
-            fill(&mut kept, holder, Purpose::Stranger);
+            fill(&mut budget, holder, RequestClass::Stranger);
         }
-        assert!(kept.octets() <= room);
-        let user = fill(&mut kept, 2000, Purpose::New);
-        assert!(user > MAX_KEPT / 4 / 5 - 5_000, "{user}");
+        assert!(budget.octets() <= room);
+        let user = fill(&mut budget, 2000, RequestClass::New);
+        assert!(user > MAX_REQUEST_BUDGET / 4 / 5 - 5_000, "{user}");
         for holder in 1..=200 {
-            assert!(kept.take(1000, &[holder + 1000, 0], Purpose::Begun, false));
+            assert!(budget.take(1000, &[holder + 1000, 0], RequestClass::Begun, false));
         }
     }
 
     #[test]
     fn a_user_is_one_holder_from_many_sources() {
-        let mut kept = Kept::new([1; 16]);
+        let mut budget = RequestBudget::new([1; 16]);
         let mut taken = 0usize;
-        while kept.take(1000, &[taken as u64 + 10, 7], Purpose::New, false) {
+        while budget.take(1000, &[taken as u64 + 10, 7], RequestClass::New, false) {
             taken += 1000;
         }
-        assert!(taken.abs_diff(MAX_KEPT_OF_NEW / 5) < 5_000, "{taken}");
-        assert!(kept.take(1000, &[5, 8], Purpose::New, false));
+        assert!(taken.abs_diff(MAX_BUDGET_OF_NEW / 5) < 5_000, "{taken}");
+        assert!(budget.take(1000, &[5, 8], RequestClass::New, false));
     }
 
     #[test]
     fn what_is_given_back_can_be_taken_again() {
-        let mut kept = Kept::new([1; 16]);
-        let first = fill(&mut kept, 1, Purpose::New);
+        let mut budget = RequestBudget::new([1; 16]);
+        let first = fill(&mut budget, 1, RequestClass::New);
         for _ in 0..first / 1000 {
-            kept.give_back(1000, &[1, 0]);
+            budget.release(1000, &[1, 0]);
         }
-        assert_eq!((kept.octets(), kept.held.len()), (0, 0));
-        assert_eq!(fill(&mut kept, 1, Purpose::New), first);
+        assert_eq!((budget.octets(), budget.held.len()), (0, 0));
+        assert_eq!(fill(&mut budget, 1, RequestClass::New), first);
     }
 }

@@ -17,7 +17,7 @@ pub trait Paths: Send {
 }
 
 /// Where an attempt leads.
-pub(super) struct Way {
+pub(super) struct Destination {
     pub target: Target,
     pub transport: Transport,
     /// Our address on it.
@@ -28,28 +28,34 @@ pub(super) struct Way {
     pub any_size: bool,
 }
 
-impl Way {
+impl Destination {
     /// Over a flow. Its size never changes the transport: the flow is known to work, and the TCP port of a
     /// phone may not exist.
-    pub(super) fn over(flow: Flow) -> Way {
+    pub(super) fn over(flow: Flow) -> Destination {
         let Flow { transport, local, .. } = flow;
-        Way { target: Target::Flow(flow), transport, local, flow: Some(flow), any_size: true }
+        Destination {
+            target: Target::Flow(flow),
+            transport,
+            local,
+            flow: Some(flow),
+            any_size: true,
+        }
     }
 }
 
 /// What came of looking for the next hop.
-pub(super) enum Found {
+pub(super) enum Lookup {
     /// Here.
-    Way(Way),
+    Destination(Destination),
     /// Behind a name: the world must be asked.
     Name(ResolveTarget),
     /// Nothing we could reach.
-    Nowhere,
+    Unreachable,
 }
 
-impl From<Option<Way>> for Found {
-    fn from(way: Option<Way>) -> Found {
-        way.map_or(Found::Nowhere, Found::Way)
+impl From<Option<Destination>> for Lookup {
+    fn from(destination: Option<Destination>) -> Lookup {
+        destination.map_or(Lookup::Unreachable, Lookup::Destination)
     }
 }
 
@@ -87,7 +93,7 @@ impl Locator {
     }
 
     /// The way to a server that has been located.
-    pub(super) fn way_to(&mut self, hop: Hop) -> Option<Way> {
+    pub(super) fn destination_of(&mut self, hop: Hop) -> Option<Destination> {
         // A WebSocket client cannot be connected to (RFC 7118 section 5).
         if is_websocket(hop.transport) {
             return None;
@@ -95,15 +101,15 @@ impl Locator {
         let Hop { transport, addr: remote, name } = hop;
         let local = self.paths.local_for(transport, remote)?;
         let target = Target::Peer { transport, remote, name };
-        Some(Way { target, transport, local, flow: None, any_size: false })
+        Some(Destination { target, transport, local, flow: None, any_size: false })
     }
 
     /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
     /// `request_uri` is the one of the request to be sent: if that is a `sips` one, every URI is
     /// followed as if it were (RFC 3261 section 16.6 item 7).
-    pub(super) fn locate(&mut self, uri: &Uri<'_>, request_uri: &[u8]) -> Found {
+    pub(super) fn locate(&mut self, uri: &Uri<'_>, request_uri: &[u8]) -> Lookup {
         if !uri.is_sip() {
-            return Found::Nowhere;
+            return Lookup::Unreachable;
         }
         let host = next_host(uri);
         let secure = uri.scheme == Scheme::Sips || is_sips(request_uri);
@@ -112,15 +118,15 @@ impl Locator {
             (Some(_), Some(Transport::Tcp)) if secure => Some(Transport::Tls),
             (Some(_), Some(Transport::Sctp)) if secure => Some(Transport::TlsSctp),
             (Some(_), Some(t)) if t.is_secure() || !secure => Some(t),
-            (Some(_), _) => return Found::Nowhere,
+            (Some(_), _) => return Lookup::Unreachable,
         };
         if let Some(ip) = crate::own::parse_ip(host) {
             // RFC 3263 section 4.1 and 4.2: a literal address needs no look-up.
             let transport = named.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
             let addr = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));
-            return self.way_to(Hop { transport, addr, name: None }).into();
+            return self.destination_of(Hop { transport, addr, name: None }).into();
         }
-        let Ok(host) = std::str::from_utf8(host) else { return Found::Nowhere };
-        Found::Name(ResolveTarget { host: host.into(), port: uri.port, transport: named, secure })
+        let Ok(host) = std::str::from_utf8(host) else { return Lookup::Unreachable };
+        Lookup::Name(ResolveTarget { host: host.into(), port: uri.port, transport: named, secure })
     }
 }

@@ -10,14 +10,14 @@ const RETRY_AFTER: u64 = 5;
 
 /// Why a REGISTER fails: status, reason, and what the answer must carry besides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refusal {
+pub(super) struct RegisterError {
     pub(super) status: u16,
     pub(super) reason: &'static str,
-    pub(super) header: Option<RefusalHeader>,
+    pub(super) header: Option<ErrorHeader>,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum RefusalHeader {
+pub(super) enum ErrorHeader {
     MinExpires(u32),
     RetryAfter,
     /// `Unsupported: path`; unknown extensions are listed from the request.
@@ -25,23 +25,23 @@ pub(super) enum RefusalHeader {
     Unsupported,
 }
 
-impl Refusal {
+impl RegisterError {
     pub(super) const fn new(status: u16, reason: &'static str) -> Self {
-        Refusal { status, reason, header: None }
+        RegisterError { status, reason, header: None }
     }
 
     /// Appends the header fields that an answer with it must carry.
     pub(super) fn write(&self, headers: &mut Vec<u8>, request: &Message<'_>) {
         match self.header {
             None => {}
-            Some(RefusalHeader::MinExpires(seconds)) => {
+            Some(ErrorHeader::MinExpires(seconds)) => {
                 write::header_decimal(headers, "Min-Expires", u64::from(seconds));
             }
-            Some(RefusalHeader::RetryAfter) => {
+            Some(ErrorHeader::RetryAfter) => {
                 write::header_decimal(headers, "Retry-After", RETRY_AFTER);
             }
-            Some(RefusalHeader::PathUnsupported) => write::header(headers, "Unsupported", b"path"),
-            Some(RefusalHeader::Unsupported) => {
+            Some(ErrorHeader::PathUnsupported) => write::header(headers, "Unsupported", b"path"),
+            Some(ErrorHeader::Unsupported) => {
                 for option in unsupported(request) {
                     write::header(headers, "Unsupported", option);
                 }

@@ -1,7 +1,7 @@
 //! What the server answers itself, REGISTER and SUBSCRIBE apart: OPTIONS, redirection, refusals.
 
 use super::refusal::Refusal;
-use super::request::Pass;
+use super::request::IncomingRequest;
 use super::target::RequestTarget;
 use super::turn::Turn;
 use crate::shared::REMEMBER_REQUEST;
@@ -22,19 +22,19 @@ Accept-Encoding: identity\r\nAccept-Language: en\r\nAllow-Events: reg\r\n\
 Supported: path, outbound, gruu\r\n";
 
 /// A request whose Request-URI is the server, without a user.
-pub(super) fn serve(t: &mut Turn<'_>, pass: &Pass<'_>) -> Result<(), Refusal> {
-    let msg = pass.msg;
+pub(super) fn serve(t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Refusal> {
+    let msg = incoming.msg;
     match msg.method() {
         Method::Ack => {}
         // RFC 3261 section 8.2.2.3: an extension that is required and not understood.
         _ if msg.has(HeaderId::Require) => {
             return Err(Refusal::bad_extension(msg.items(HeaderId::Require)));
         }
-        Method::Options if is_merged(t, pass) => {
+        Method::Options if is_merged(t, incoming) => {
             t.stats.looped += 1;
             return Err(Refusal::new(482, "Loop Detected"));
         }
-        Method::Options => t.refuse(pass, 200, "OK", CAPABILITIES),
+        Method::Options => t.refuse(incoming, 200, "OK", CAPABILITIES),
         Method::Other(_) => {
             let headers = ALLOW.to_vec();
             return Err(Refusal { status: 501, reason: "Not Implemented", headers });
@@ -43,7 +43,7 @@ pub(super) fn serve(t: &mut Turn<'_>, pass: &Pass<'_>) -> Result<(), Refusal> {
             return Err(Refusal::new(481, "Call/Transaction Does Not Exist"));
         }
         Method::Invite | Method::Message | Method::Refer | Method::Publish => {
-            return Err(Refusal::new(404, "Not Found"));
+            return Err(Refusal::new(404, "Not Lookup"));
         }
         _ => {
             let headers = ALLOW.to_vec();
@@ -55,8 +55,8 @@ pub(super) fn serve(t: &mut Turn<'_>, pass: &Pass<'_>) -> Result<(), Refusal> {
 
 /// Whether the same request has come another way (RFC 3261 section 8.2.2.2): without a To tag, with
 /// the From tag, Call-ID and CSeq of one that came by another branch.
-fn is_merged(t: &Turn<'_>, pass: &Pass<'_>) -> bool {
-    let (msg, requests) = (pass.msg, &t.node.shared.requests);
+fn is_merged(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
+    let (msg, requests) = (incoming.msg, &t.node.shared.requests);
     let from = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
     if from.is_empty() || msg.to().is_ok_and(|to| to.tag().is_some()) {
         return false;
@@ -67,7 +67,7 @@ fn is_merged(t: &Turn<'_>, pass: &Pass<'_>) -> bool {
         h.write_u8(b'\n');
     }
     h.write_u32(msg.cseq().map_or(0, |cseq| cseq.seq));
-    let (key, branch) = (h.finish(), pass.key.to_u64() as u8);
+    let (key, branch) = (h.finish(), incoming.key.to_u64() as u8);
     let before = requests.get(key, t.now);
     requests.put(key, before.unwrap_or(branch), t.now, REMEMBER_REQUEST);
     before.is_some_and(|before| before != branch)
@@ -84,7 +84,11 @@ pub(super) fn no_such_service(method: Method<'_>) -> Refusal {
 }
 
 /// Redirection (RFC 3261 section 8.3): the contacts with their q, best first.
-pub(super) fn redirect(t: &mut Turn<'_>, pass: &Pass<'_>, targets: &[RequestTarget]) {
+pub(super) fn redirect(
+    t: &mut Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    targets: &[RequestTarget],
+) {
     let mut headers = Vec::with_capacity(64 * targets.len());
     for target in targets {
         headers.extend_from_slice(b"Contact: <");
@@ -97,11 +101,13 @@ pub(super) fn redirect(t: &mut Turn<'_>, pass: &Pass<'_>, targets: &[RequestTarg
         }
         headers.extend_from_slice(b"\r\n");
     }
-    if pass.msg.method() == Method::Invite && pass.msg.to().is_ok_and(|to| to.tag().is_none()) {
+    if incoming.msg.method() == Method::Invite
+        && incoming.msg.to().is_ok_and(|to| to.tag().is_none())
+    {
         t.stats.sessions += 1;
         t.stats.sessions_redirected += 1;
     }
-    t.refuse(pass, 302, "Moved Temporarily", &headers);
+    t.refuse(incoming, 302, "Moved Temporarily", &headers);
 }
 
 /// 400 for a request whose topmost Via cannot be read, so that RFC 3261 section 18.2.2 has nothing
