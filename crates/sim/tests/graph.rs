@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
-use ringway_link::Chance;
+use ringway_link::{Chance, Rate};
 use ringway_sansio::{Duration, SplitMix, Time};
 use ringway_sim::graph::{
     Adjacency, Destination, Flood, Graph, GraphNode, LinkModel, MAX_LEN, Origin, Topology, Totals,
@@ -16,13 +16,13 @@ const ONE: Origin = Origin { first: Time::from_secs(1), every: Duration::ZERO, p
 
 fn equal(percent: f64) -> impl Fn(u32, u32) -> LinkModel {
     let loss = Chance::percent(percent).unwrap();
-    move |_, _| LinkModel { delay: Duration::from_millis(1), loss }
+    move |_, _| LinkModel { loss, ..LinkModel::new(Duration::from_millis(1)) }
 }
 
 /// A delay of 1 to 9 ms that depends on both ends and on the direction.
 fn unequal(from: u32, to: u32) -> LinkModel {
     let ms = 1 + u64::from(from.wrapping_mul(31) ^ to.wrapping_mul(17)) % 9;
-    LinkModel { delay: Duration::from_millis(ms), loss: Chance::NEVER }
+    LinkModel::new(Duration::from_millis(ms))
 }
 
 /// A graph in which node `origin` floods one packet.
@@ -152,6 +152,29 @@ proptest! {
         prop_assert_eq!(&once, &all(seed, step));
         prop_assert_ne!(&once, &all(!seed, step));
     }
+}
+
+/// Packets of 100 bytes take 0.8 ms each at 1 Mbit/s, and wait for each other on each link; on the link
+/// without a rate they arrive at once.
+#[test]
+fn packets_wait_for_each_other_on_a_link_with_a_rate() {
+    let model = |from: u32, to: u32| LinkModel {
+        rate: if (from, to) == (1, 2) { Rate::UNLIMITED } else { Rate(1_000_000) },
+        max_wait: Duration::from_millis(4),
+        ..LinkModel::new(Duration::from_millis(1))
+    };
+    let adjacency = Adjacency::new(&Topology::line(4), model).unwrap();
+    let origin = Origin { first: Time::ZERO, every: Duration::ZERO, packets: 10 };
+    let node = |node| Flood::new(node, 100, 3, (node == 1).then_some(origin));
+    let mut graph = Graph::new(adjacency, 1, node);
+    graph.run_until(Time::from_secs(1)).unwrap();
+    let last = |node: &Flood| (node.received(), node.last().0.as_nanos() / 1000);
+    let nodes: Vec<_> = graph.nodes().map(last).collect();
+    // The first six packets to node 0 wait for at most 4 ms, and so do those that node 2 sends on at 1 ms.
+    assert_eq!(nodes, [(6, 5_800), (0, 0), (10, 1_000), (6, 6_800)]);
+    // Node 2 also drops as many that it sends back.
+    let totals = graph.totals();
+    assert_eq!((totals.sent, totals.hops, totals.dropped), (32, 6 + 10 + 6 + 6 + 6 + 6, 12));
 }
 
 /// Sends a packet to its neighbour `first`, and a packet back for each one it receives.

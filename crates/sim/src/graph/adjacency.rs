@@ -1,9 +1,10 @@
 //! The links of all nodes in one array.
 
+use super::queue::Queues;
 use super::topology::Topology;
 use crate::error::Error;
 use crate::events::MAX_NODES;
-use ringway_link::Chance;
+use ringway_link::{Chance, Rate};
 use ringway_sansio::{Duration, Time};
 
 /// Maximum number of neighbours of a node.
@@ -17,8 +18,20 @@ pub struct LinkModel {
     /// Time from sending to arrival, in whole microseconds from 1 to 2^32 - 1: a shorter one is extended and
     /// a longer one shortened.
     pub delay: Duration,
-    /// Probability that a packet is lost, in steps of 1/65,535.
+    /// Probability that a packet is lost after it was sent, in steps of 1/65,535.
     pub loss: Chance,
+    /// Rate at which packets are sent, one after another.
+    pub rate: Rate,
+    /// Maximum time that a packet waits for those before it; one that would wait longer is dropped.
+    pub max_wait: Duration,
+}
+
+impl LinkModel {
+    /// Creates a link with a delay, and without loss and limit of its rate.
+    pub const fn new(delay: Duration) -> Self {
+        let (loss, rate) = (Chance::NEVER, Rate::UNLIMITED);
+        LinkModel { delay, loss, rate, max_wait: Duration::ZERO }
+    }
 }
 
 /// A link in the array.
@@ -67,15 +80,12 @@ pub struct Adjacency {
     /// By node: its first link; and the end of the last.
     starts: Vec<u32>,
     links: Vec<Link>,
+    queues: Queues,
 }
 
 impl Adjacency {
-    /// Creates the links of a graph. `model` returns the link from one node to another and is called for
-    /// both directions.
-    pub fn new(
-        topology: &Topology,
-        mut model: impl FnMut(u32, u32) -> LinkModel,
-    ) -> Result<Self, Error> {
+    /// Creates the links of a graph. `model` returns the link from one node to another, for both directions.
+    pub fn new(topology: &Topology, model: impl Fn(u32, u32) -> LinkModel) -> Result<Self, Error> {
         let (nodes, edges) = (topology.nodes() as usize, topology.edges());
         if topology.nodes() > MAX_NODES {
             return Err(Error::TooMany { what: "nodes", max: MAX_NODES.into() });
@@ -89,21 +99,29 @@ impl Adjacency {
             return Err(Error::TooMany { what: "neighbours of a node", max: MAX_DEGREE as u64 });
         }
         (1..=nodes).for_each(|node| starts[node] += starts[node - 1]);
-        let links = Self::sorted_rows(&starts, edges, &mut model);
-        Ok(Adjacency { starts, links })
+        let links = Self::sorted_rows(&starts, edges, &model);
+        let row =
+            |node: u32| &links[starts[node as usize] as usize..starts[node as usize + 1] as usize];
+        let ends =
+            (0..topology.nodes()).flat_map(|node| row(node).iter().map(move |l| (node, l.peer)));
+        let queues = Queues::new(ends.map(|(node, peer)| {
+            let LinkModel { rate, max_wait, .. } = model(node, peer);
+            (rate, max_wait)
+        }));
+        Ok(Adjacency { starts, links, queues })
     }
 
     fn sorted_rows(
         starts: &[u32],
         edges: &[[u32; 2]],
-        model: &mut impl FnMut(u32, u32) -> LinkModel,
+        model: &impl Fn(u32, u32) -> LinkModel,
     ) -> Vec<Link> {
         // Each link beside its direction of an edge: twice the number of the edge, and 1 from the end.
         let mut rows = vec![(Link { peer: 0, delay_us: 0, loss: 0, back: 0 }, 0); 2 * edges.len()];
         let mut next = starts.to_vec();
         for (edge, &[a, b]) in (0..).zip(edges) {
             for (direction, node, peer) in [(2 * edge, a, b), (2 * edge + 1, b, a)] {
-                let LinkModel { delay, loss } = model(node, peer);
+                let LinkModel { delay, loss, .. } = model(node, peer);
                 let delay_us = delay.as_micros().clamp(1, u32::MAX.into()) as u32;
                 let loss = (loss.get() * f64::from(ALL)).round() as u16;
                 let position = &mut next[node as usize];
@@ -154,9 +172,24 @@ impl Adjacency {
         &self.links[position as usize]
     }
 
+    /// Returns whether packets wait for each other on some link.
+    #[inline]
+    pub(super) fn has_queues(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    /// Adds a packet to the queue of a link. Returns the time of its arrival; `None` if it would wait too
+    /// long.
+    pub(super) fn queue(&mut self, position: u32, now: Time, bytes: usize) -> Option<Time> {
+        let sent = self.queues.add(position, now, bytes)?;
+        Some(self.link(position).arrival(sent))
+    }
+
     /// Returns the allocated bytes.
     pub(super) fn memory(&self) -> usize {
-        self.starts.capacity() * size_of::<u32>() + self.links.capacity() * size_of::<Link>()
+        self.starts.capacity() * size_of::<u32>()
+            + self.links.capacity() * size_of::<Link>()
+            + self.queues.memory()
     }
 }
 
@@ -166,9 +199,8 @@ mod tests {
 
     #[test]
     fn links_are_in_the_order_of_delays_and_lead_back() {
-        let model = |from: u32, to: u32| LinkModel {
-            delay: Duration::from_micros(u64::from(7 * from + 3 * to) % 5),
-            loss: Chance::NEVER,
+        let model = |from: u32, to: u32| {
+            LinkModel::new(Duration::from_micros(u64::from(7 * from + 3 * to) % 5))
         };
         let topology = Topology::grid(7, 5);
         let adjacency = Adjacency::new(&topology, model).unwrap();
@@ -188,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_hub_with_too_many_neighbours_is_an_error() {
-        let model = |_, _| LinkModel { delay: Duration::ZERO, loss: Chance::NEVER };
+        let model = |_, _| LinkModel::new(Duration::ZERO);
         let star = |nodes: u32| Topology::new(nodes, (1..nodes).map(|node| [0, node]));
         assert!(Adjacency::new(&star(65_536), model).is_ok());
         let error = Adjacency::new(&star(65_537), model).unwrap_err();

@@ -1,8 +1,8 @@
 //! The world of scale: a graph of up to millions of nodes that exchange short packets with their neighbours.
 //!
-//! It has neither addresses, routes, queues nor rates: [`World`](crate::World) has those, at some kilobytes a
-//! link. Here all nodes are of one type, so calls are static; a link has a delay and a probability of loss and
-//! takes 12 bytes in each direction; a packet in flight takes an event of 32 bytes, a record of 16 and a slot
+//! It has neither addresses nor routes: [`World`](crate::World) has those, at some kilobytes a link. Here all
+//! nodes are of one type, so calls are static; a link has a delay and a probability of loss and takes 12 bytes in
+//! each direction, and if any link has a rate, 32 more for a queue; a packet in flight takes an event of 32 bytes, a record of 16 and a slot
 //! of its size, and a broadcast to any number of neighbours with the same delay takes no more.
 //!
 //! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
@@ -11,6 +11,7 @@
 pub mod adjacency;
 pub mod flood;
 pub mod node;
+mod queue;
 mod store;
 pub mod topology;
 pub mod world;

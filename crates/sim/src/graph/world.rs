@@ -64,6 +64,8 @@ pub struct Totals {
     pub hop_bytes: u64,
     /// Packets lost on a link.
     pub lost: u64,
+    /// Packets dropped because they would have waited too long for a link.
+    pub dropped: u64,
     /// Packets that could not be sent, since they were longer than [`MAX_LEN`] or had no such neighbour.
     pub refused: u64,
     /// A hash of the time, link, sender and length of every arrival, which is the sum of their hashes.
@@ -77,7 +79,7 @@ pub struct Memory {
     pub nodes: usize,
     /// What nodes have allocated.
     pub heap: usize,
-    /// Links.
+    /// Links and their queues.
     pub links: usize,
     /// Pending events.
     pub events: usize,
@@ -282,8 +284,7 @@ impl<N: GraphNode> Graph<N> {
         let at = at.max(self.now);
         if at.as_nanos() < slot.timer {
             slot.timer = at.as_nanos();
-            slot.requested += 1;
-            let order = Order::new(node, slot.requested);
+            let order = Order::new(node, self.count(node));
             self.events.push(at, order, Event::Timer { node }.pack());
         }
     }
@@ -320,24 +321,61 @@ impl<N: GraphNode> Graph<N> {
         }
         self.totals.sent += 1;
         self.totals.sent_bytes += self.scratch.len() as u64;
-        let slot = &mut self.slots[node as usize];
-        slot.requested += 1;
-        let (count, link) = (slot.requested, start + index);
+        match destination {
+            Destination::Neighbour(_) => self.send_over(node, start + index),
+            // On links with queues it arrives at different times.
+            Destination::Neighbours if self.adjacency.has_queues() => {
+                (start..end).try_for_each(|link| self.send_over(node, link))
+            }
+            Destination::Neighbours => {
+                let count = self.count(node);
+                let at = self.adjacency.link(start).arrival(self.now);
+                self.launch(node, count, at, |packet| Event::Broadcast { packet, link: start })
+            }
+        }
+    }
+
+    /// Sends the packet in `scratch` over one link.
+    fn send_over(&mut self, node: u32, link: u32) -> Result<(), Error> {
+        let count = self.count(node);
         let to = *self.adjacency.link(link);
-        let is_broadcast = destination == Destination::Neighbours;
-        if !is_broadcast && to.loses(mix(self.bits(node, count), link)) {
+        let at = match self.adjacency.has_queues() {
+            false => Some(to.arrival(self.now)),
+            true => self.adjacency.queue(link, self.now, self.scratch.len()),
+        };
+        let Some(at) = at else {
+            self.totals.dropped += 1;
+            return Ok(());
+        };
+        if to.loses(mix(self.bits(node, count), link)) {
             self.totals.lost += 1;
             return Ok(());
         }
+        self.launch(node, count, at, |packet| Event::Arrive { packet, link })
+    }
+
+    /// Returns the number of the next event that a node requests.
+    #[inline]
+    fn count(&mut self, node: u32) -> u64 {
+        let slot = &mut self.slots[node as usize];
+        slot.requested += 1;
+        slot.requested
+    }
+
+    /// Stores the packet in `scratch` and adds its event.
+    #[inline]
+    fn launch(
+        &mut self,
+        node: u32,
+        count: u64,
+        at: Time,
+        event: impl FnOnce(u32) -> Event,
+    ) -> Result<(), Error> {
         let Some(packet) = self.store.insert(node, count, &self.scratch) else {
             let max = MAX_PACKETS as u64;
             return Err(Error::TooMany { what: "packets of one size at a time", max });
         };
-        let event = match is_broadcast {
-            true => Event::Broadcast { packet, link },
-            false => Event::Arrive { packet, link },
-        };
-        self.events.push(to.arrival(self.now), Order::new(node, count), event.pack());
+        self.events.push(at, Order::new(node, count), event(packet).pack());
         Ok(())
     }
 
@@ -369,5 +407,23 @@ impl<N> std::fmt::Debug for Graph<N> {
             .field("pending", &self.events.len())
             .field("totals", &self.totals)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_unpacked_as_they_were() {
+        let (packet, link) = ((1 << NUMBER_BITS) - 1, u32::MAX);
+        for event in [
+            Event::Timer { node: u32::MAX },
+            Event::Arrive { packet, link },
+            Event::Arrive { packet: 0, link: 7 },
+            Event::Broadcast { packet, link },
+        ] {
+            assert_eq!(event.pack().unpack(), event);
+        }
     }
 }
