@@ -11,8 +11,8 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Creates a graph from pairs of nodes below `nodes`. Links of a node to itself and repeated links
-    /// are left out.
+    /// Creates a graph from pairs of nodes. Links of a node to itself, repeated links, and links to a node
+    /// that is not below `nodes` are left out.
     pub fn new(nodes: u32, pairs: impl IntoIterator<Item = [u32; 2]>) -> Self {
         let ordered = pairs.into_iter().map(|[a, b]| [a.min(b), a.max(b)]);
         let mut edges: Vec<_> = ordered.filter(|[a, b]| a < b && *b < nodes).collect();
