@@ -6,6 +6,7 @@ use crate::record::{Record, Recorder, Step};
 use crate::world::World;
 use ringway_sansio::Addressing;
 use ringway_sansio::pcapng::{Direction, Writer};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Writes the packets that some interfaces of a world send, receive and lose into one pcapng file.
@@ -15,8 +16,8 @@ use std::io::{self, Write};
 /// dropped.
 pub struct Capture<W> {
     writer: Writer<W>,
-    /// Indices of the interfaces in the world, in the order of the file.
-    interfaces: Vec<u32>,
+    /// Positions of the interfaces in the file, by their indices in the world.
+    positions: BTreeMap<u32, u32>,
     header: Vec<u8>,
     error: Option<io::Error>,
 }
@@ -28,8 +29,11 @@ impl<W: Write + 'static> Capture<W> {
         for interface in interfaces {
             writer.interface(world.interface_name(interface.0).unwrap_or("?"))?;
         }
-        let interfaces = interfaces.iter().map(|i| i.0).collect();
-        Ok(Capture { writer, interfaces, header: Vec::new(), error: None })
+        let mut positions = BTreeMap::new();
+        for (interface, position) in interfaces.iter().zip(0..) {
+            positions.entry(interface.0).or_insert(position);
+        }
+        Ok(Capture { writer, positions, header: Vec::new(), error: None })
     }
 
     /// Finishes the file and returns the output, or the first error of writing.
@@ -43,8 +47,8 @@ impl<W: Write + 'static> Capture<W> {
 
 impl<W: Write + 'static> Recorder for Capture<W> {
     fn record(&mut self, record: &Record, addressing: &Addressing, payload: &[u8]) {
-        let position = record.interface.and_then(|i| self.interfaces.iter().position(|&j| j == i));
-        let (Some(position), None) = (position, &self.error) else { return };
+        let position = record.interface.and_then(|i| self.positions.get(&i));
+        let (Some(&position), None) = (position, &self.error) else { return };
         let (direction, comment) = match record.step {
             Step::Receive => (Direction::Inbound, None),
             Step::Leave(_) => (Direction::Outbound, None),
@@ -62,8 +66,7 @@ impl<W: Write + 'static> Recorder for Capture<W> {
         );
         let parts = [self.header.as_slice(), payload];
         let nanos = record.at.as_nanos();
-        let written =
-            self.writer.packet(position as u32, nanos, direction, parts, comment.as_deref());
+        let written = self.writer.packet(position, nanos, direction, parts, comment.as_deref());
         self.error = written.err();
     }
 }

@@ -152,6 +152,12 @@ impl<T: Copy> EventQueue<T> {
         self.len() == 0
     }
 
+    /// Returns the allocated bytes, without the fixed ones.
+    pub fn memory(&self) -> usize {
+        let due = self.buckets.due.many.capacity() * size_of::<Reverse<(Order, u32)>>();
+        self.buckets.entries.capacity() * size_of::<Entry<T>>() + due
+    }
+
     /// Adds an event. One that is earlier than the last removed event happens next.
     #[inline]
     pub fn push(&mut self, at: Time, order: Order, what: T) {

@@ -4,7 +4,7 @@
 //!
 //! Read [`world`] first, then [`events`] for the order of events, [`traffic`] for sources and sinks, [`flows`] for
 //! programs that exchange messages, [`record`] and [`capture`] for logs of packets, and [`mod@replicate`] for runs on all
-//! cores. [`ringway_link`] decides what happens to packets on a link. Every link joins two interfaces, a packet that
+//! cores. [`graph`] is another world, of up to millions of nodes. [`ringway_link`] decides what happens to packets on a link. Every link joins two interfaces, a packet that
 //! exceeds an MTU is dropped, and paths are computed once, from the whole map.
 
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ pub mod capture;
 pub mod error;
 pub mod events;
 pub mod flows;
+pub mod graph;
 pub mod headers;
 mod node;
 mod packed;

@@ -71,10 +71,6 @@ pub(crate) struct Node {
     pub(crate) interfaces: Vec<u32>,
     /// Whether it forwards packets of other nodes.
     pub(crate) forwards: bool,
-    /// Static routes: network, prefix length, interface.
-    pub(crate) routes: Vec<(IpAddr, u8, u32)>,
-    /// The next hop to each address: an interface, or [`NONE`].
-    pub(crate) table: Vec<u32>,
     /// Endpoints by bind, ascending.
     binds: Vec<(u32, u32)>,
     /// Number of events that this node has requested.
@@ -91,8 +87,6 @@ impl Node {
             name,
             interfaces: Vec::new(),
             forwards: true,
-            routes: Vec::new(),
-            table: Vec::new(),
             binds: Vec::new(),
             requested: 0,
             events: 0,

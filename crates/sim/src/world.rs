@@ -10,7 +10,7 @@ use crate::node::{
 use crate::packed::{Event, PackedEvent};
 use crate::pool::{MAX_PACKETS, Pool, StoredPacket};
 use crate::record::{Reason, Recorder, Step};
-use crate::routes;
+use crate::routes::Routes;
 use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
 use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
@@ -57,9 +57,7 @@ pub struct World {
     addresses: BTreeMap<IpAddr, u32>,
     /// Each address and its interface, by number.
     address_table: Vec<(IpAddr, u32)>,
-    computed: bool,
-    /// Whether the routes are those of the present nodes, links and addresses.
-    routed: bool,
+    routes: Routes,
     notifier: Notifier,
     census: Census,
     happened: u64,
@@ -82,8 +80,7 @@ impl World {
             endpoints: Vec::new(),
             addresses: BTreeMap::new(),
             address_table: Vec::new(),
-            computed: true,
-            routed: false,
+            routes: Routes::new(),
             notifier: Notifier::default(),
             census: Census::default(),
             happened: 0,
@@ -125,7 +122,7 @@ impl World {
             return Err(Error::NameTaken(name.into()));
         }
         self.nodes.push(Node::new(name.into()));
-        self.routed = false;
+        self.routes.invalidate();
         Ok(NodeId(self.nodes.len() as u32 - 1))
     }
 
@@ -150,7 +147,7 @@ impl World {
         self.interfaces.extend([out, home]);
         self.nodes[a.0 as usize].interfaces.push(first);
         self.nodes[b.0 as usize].interfaces.push(second);
-        self.routed = false;
+        self.routes.invalidate();
         Ok((InterfaceId(first), InterfaceId(second)))
     }
 
@@ -162,8 +159,13 @@ impl World {
         config: LinkConfig,
     ) -> Result<Interface, Error> {
         let (node, peer_node) = (self.node(from)?, self.node(to)?);
-        let same = |&&i: &&u32| self.interfaces[i as usize].peer_node == to.0;
-        let others = node.interfaces.iter().filter(same).count();
+        // Both ends have as many links to each other, so the end with fewer links is searched.
+        let (few, other) = match node.interfaces.len() <= peer_node.interfaces.len() {
+            true => (node, to),
+            false => (peer_node, from),
+        };
+        let same = |&&i: &&u32| self.interfaces[i as usize].peer_node == other.0;
+        let others = few.interfaces.iter().filter(same).count();
         let mut name = format!("{}-{}", node.name, peer_node.name);
         if others > 0 {
             name.push_str(&format!("-{}", others + 1));
@@ -193,7 +195,7 @@ impl World {
         self.addresses.insert(address, self.address_table.len() as u32);
         self.address_table.push((address, interface.0));
         self.interfaces[interface.0 as usize].addresses.push(address);
-        self.routed = false;
+        self.routes.invalidate();
         Ok(())
     }
 
@@ -210,22 +212,20 @@ impl World {
         if self.interfaces[interface.0 as usize].node != node.0 {
             return Err(Error::Unknown { what: "interface of that node", index: interface.0 });
         }
-        self.node_mut(node)?.routes.push((network, prefix, interface.0));
-        self.routed = false;
+        self.routes.add(node.0, (network, prefix, interface.0));
         Ok(())
     }
 
     /// Sets whether shortest paths are computed, which is the default.
     pub fn set_computed_routes(&mut self, computed: bool) {
-        self.computed = computed;
-        self.routed = false;
+        self.routes.set_computed(computed);
     }
 
     /// Sets the cost of a path out of `interface`, by default 1.
     pub fn set_cost(&mut self, interface: InterfaceId, cost: u32) -> Result<(), Error> {
         self.check_interface(interface)?;
         self.interfaces[interface.0 as usize].cost = cost;
-        self.routed = false;
+        self.routes.invalidate();
         Ok(())
     }
 
@@ -520,7 +520,7 @@ impl World {
 
     /// Finds the path of a flow of packets from its first node.
     #[inline(never)]
-    fn find_path(&self, node: u32, addressing: &Addressing, ports: u32) -> Option<Path> {
+    fn find_path(&mut self, node: u32, addressing: &Addressing, ports: u32) -> Option<Path> {
         let number = *self.addresses.get(&addressing.destination)?;
         let owner = self.interfaces[self.address_table[number as usize].1 as usize].node;
         let way = if owner == node {
@@ -536,29 +536,34 @@ impl World {
     /// Returns the outgoing interface at the packet's first node. Where the source address is on one of
     /// several interfaces and a path leads on from there, it is that interface: a host with several
     /// addresses chooses its path by the source.
-    fn first_hop(&self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
-        let this = &self.nodes[node as usize];
-        if this.interfaces.len() > 1 {
+    fn first_hop(&mut self, node: u32, source: &IpAddr, number: u32, owner: u32) -> u32 {
+        if self.nodes[node as usize].interfaces.len() > 1 {
             let chosen = self.addresses.get(source).map(|&n| self.address_table[n as usize].1);
             let chosen = chosen.filter(|&i| self.interfaces[i as usize].node == node);
             if let Some(way) = chosen {
                 let next = self.interfaces[way as usize].peer_node;
-                let onward = self.nodes[next as usize].table[number as usize];
-                let leads = onward != NONE && self.interfaces[onward as usize].peer_node != node;
-                if next == owner || leads {
+                if next == owner {
+                    return way;
+                }
+                let onward = self.next_hop(next, number);
+                if onward != NONE && self.interfaces[onward as usize].peer_node != node {
                     return way;
                 }
             }
         }
-        this.table[number as usize]
+        self.next_hop(node, number)
+    }
+
+    /// Returns the outgoing interface at a node to an address by its number, or [`NONE`].
+    #[inline]
+    fn next_hop(&mut self, node: u32, number: u32) -> u32 {
+        self.routes.next_hop(node, number, &self.interfaces, &self.address_table)
     }
 
     /// Updates the routes.
     fn route(&mut self) {
-        if !self.routed {
-            routes::fill(&mut self.nodes, &self.interfaces, &self.address_table, self.computed);
+        if self.routes.update(self.nodes.len(), &self.interfaces, self.address_table.len()) {
             self.endpoints.iter_mut().for_each(|plugged| plugged.path = None);
-            self.routed = true;
         }
     }
 
@@ -653,9 +658,9 @@ impl World {
             return self.deliver(packet);
         }
         held.hops -= 1;
-        let (hops, number) = (held.hops, held.destination as usize);
-        let this = &self.nodes[node as usize];
-        let next = if this.forwards { this.table[number] } else { NONE };
+        let (hops, number) = (held.hops, held.destination);
+        let forwards = self.nodes[node as usize].forwards;
+        let next = if forwards { self.next_hop(node, number) } else { NONE };
         match next {
             NONE => self.lose(packet, node, Reason::NoRoute),
             _ if hops == 0 => self.lose(packet, node, Reason::HopLimit),

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Line, PORT, address};
-use ringway_link::{LinkConfig, Rate, Size, Span, Streams};
+use ringway_link::{Generator, LinkConfig, Rate, Size, Span, Streams};
 use ringway_sansio::{Addressing, Endpoint, Time};
 use ringway_sim::traffic::{Sink, Source, SourceConfig};
 use ringway_sim::{Bind, Budget, Error, InterfaceId, NodeId, Reason, Record, Records, Step, World};
@@ -267,4 +267,42 @@ fn an_invalid_world_is_an_error() {
     let slow = LinkConfig { rate: Rate(0), ..LinkConfig::default() };
     let error = w.connect(n[0], n[1], slow, link(1)).unwrap_err().to_string();
     assert!(error.contains("a-b-2") && error.contains("rate"), "{error}");
+}
+
+/// A tree in which every node sends to its parent, and some to distant nodes: set-up and routes cost in
+/// proportion to the nodes and to the distant destinations.
+#[test]
+fn a_world_of_32768_nodes_takes_seconds() {
+    const NODES: u32 = 32_768;
+    const CHILDREN: u32 = 8;
+    let at = |n: u32| IpAddr::from([10, (n >> 16) as u8, (n >> 8) as u8, n as u8]);
+    let mut w = World::new(Streams::new(1, 0).with(Generator::Xoshiro));
+    let nodes: Vec<NodeId> = (0..NODES).map(|n| w.add_node(&format!("n{n}")).unwrap()).collect();
+    for n in 1..NODES {
+        let parent = (n - 1) / CHILDREN;
+        let ends = [n, parent].map(|n| nodes[n as usize]);
+        let (up, down) = w.connect(ends[0], ends[1], link(1), link(1)).unwrap();
+        w.add_address(up, at(n)).unwrap();
+        w.add_address(down, at(n | 1 << 20)).unwrap();
+    }
+    let mut sinks = Vec::new();
+    let mut send = |w: &mut World, from: u32, to: u32, address: u32, port: u16| {
+        let ends = [at(from), at(address)].map(|ip| SocketAddr::new(ip, port));
+        let config = SourceConfig { max_packets: 2, ..SourceConfig::ns2(ends[0], ends[1]) };
+        let source = Source::new(config, w.streams().stream(&format!("{from}/{port}")));
+        w.attach(nodes[from as usize], Bind { protocol: 17, port: Some(port + 1) }, source)
+            .unwrap();
+        if w.attach(nodes[to as usize], Bind::udp(port), Sink::new()).is_ok() {
+            sinks.push(to);
+        }
+    };
+    for n in 1..NODES {
+        send(&mut w, n, (n - 1) / CHILDREN, n | 1 << 20, 9);
+    }
+    for n in 1..=64 {
+        send(&mut w, n * 500, (n * 400).max(1), n * 400, 11);
+    }
+    w.run_until(Time::from_secs(10)).unwrap();
+    assert_eq!(sinks.len() as u32, (NODES - 2) / CHILDREN + 1 + 64);
+    assert_eq!(w.census().delivered, u64::from(2 * (NODES - 1 + 64)));
 }

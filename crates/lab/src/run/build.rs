@@ -3,7 +3,7 @@
 use super::ledger::{CountedPackets, FlowLedger, Ledger};
 use super::statistics::BoundedSamples;
 use super::transport::{self, Ends, RunningFlow};
-use crate::scenario::{ProbeKind, Scenario, Transport};
+use crate::scenario::{MAX_FLOWS, ProbeKind, Scenario, Transport};
 use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
@@ -12,6 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Ports of the two ends of flow 0; those of flow n are n higher.
 const PORTS: [u16; 2] = [10_000, 20_000];
+const _: () = assert!(PORTS[1] as usize + MAX_FLOWS == 1 << 16);
 
 /// A world that is ready to run.
 pub(super) struct BuiltWorld {
@@ -56,22 +57,22 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<BuiltWorld,
         }
         interfaces.push([out, back]);
     }
+    let beside = beside(scenario);
     for route in &scenario.routes {
         let way = usize::from(scenario.links[route.link].between[0] != route.at);
-        for (number, link) in scenario.links.iter().enumerate() {
-            for (end, _) in link.between.iter().enumerate().filter(|(_, node)| **node == route.to) {
-                let way = interfaces[route.link][way];
-                world.add_route(nodes[route.at], address(number, end), 32, way)?;
-            }
+        for &(number, end) in &beside[route.to] {
+            let way = interfaces[route.link][way];
+            world.add_route(nodes[route.at], address(number, end), 32, way)?;
         }
     }
     let mut flows = Vec::new();
     for (number, flow) in scenario.flows.iter().enumerate() {
         let ports = PORTS.map(|port| port + number as u16);
         let paths: Vec<[IpAddr; 2]> = match &flow.sctp.paths[..] {
-            [] => vec![path(scenario, flow.from, flow.to)],
+            [] => vec![path(scenario, &beside, flow.from, flow.to)],
             links => {
-                links.iter().map(|&link| path_by(scenario, flow.from, flow.to, link)).collect()
+                let by = |&link: &usize| path_by(scenario, &beside, flow.from, flow.to, link);
+                links.iter().map(by).collect()
             }
         }
         .into_iter()
@@ -103,6 +104,19 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<BuiltWorld,
     Ok(BuiltWorld { world, interfaces, flows, ledger })
 }
 
+/// By node: the links at it, each with the end that is there.
+type Beside = Vec<Vec<(usize, usize)>>;
+
+fn beside(scenario: &Scenario) -> Beside {
+    let mut beside = vec![Vec::new(); scenario.nodes.len()];
+    for (number, link) in scenario.links.iter().enumerate() {
+        for end in [0, 1] {
+            beside[link.between[end]].push((number, end));
+        }
+    }
+    beside
+}
+
 /// Returns whether a link ever goes down and drops the packets that wait for it.
 fn is_flushed(config: &LinkConfig) -> bool {
     let mut keeps = config.down_keeps_queue;
@@ -114,22 +128,29 @@ fn is_flushed(config: &LinkConfig) -> bool {
 
 /// Returns the links, each with its end, by which the cheapest path leaves one node and enters
 /// another. The scenario was checked, so there is a path.
-fn path(scenario: &Scenario, from: usize, to: usize) -> [(usize, usize); 2] {
-    let ends = cheapest(scenario, from, to, None);
-    // A static route at the first node determines the link.
-    let fixed = scenario.routes.iter().find(|r| r.at == from && r.to == to);
+fn path(scenario: &Scenario, beside: &Beside, from: usize, to: usize) -> [(usize, usize); 2] {
+    let ends = cheapest(scenario, beside, from, to, None);
+    // A static route at the first node determines the link; routes are in this order (`canonical`).
+    let index = scenario.routes.partition_point(|r| (r.at, r.to) < (from, to));
+    let fixed = scenario.routes.get(index).filter(|r| (r.at, r.to) == (from, to));
     let first = fixed.map_or(ends[0], |route| (route.link, end_at(scenario, route.link, from)));
     [first, ends[1]]
 }
 
 /// Returns the ends of a path that leaves the first node by a given link.
-fn path_by(scenario: &Scenario, from: usize, to: usize, link: usize) -> [(usize, usize); 2] {
+fn path_by(
+    scenario: &Scenario,
+    beside: &Beside,
+    from: usize,
+    to: usize,
+    link: usize,
+) -> [(usize, usize); 2] {
     let end = end_at(scenario, link, from);
     let next = scenario.links[link].between[1 - end];
     let last = match next == to {
         true => (link, 1 - end),
         // The rest of the path does not return through the first node.
-        false => cheapest(scenario, next, to, Some(from))[1],
+        false => cheapest(scenario, beside, next, to, Some(from))[1],
     };
     [(link, end), last]
 }
@@ -142,6 +163,7 @@ fn end_at(scenario: &Scenario, link: usize, node: usize) -> usize {
 /// Returns the ends of the cheapest path that does not pass through `avoid`.
 fn cheapest(
     scenario: &Scenario,
+    beside: &Beside,
     from: usize,
     to: usize,
     avoid: Option<usize>,
@@ -149,13 +171,10 @@ fn cheapest(
     let mut best = vec![(u64::MAX, None, None); scenario.nodes.len()];
     let mut heap = BinaryHeap::from([Reverse((0u64, from))]);
     best[from].0 = 0;
-    let mut beside: Vec<Vec<(usize, usize)>> = vec![Vec::new(); scenario.nodes.len()];
-    for (number, link) in scenario.links.iter().enumerate() {
-        for end in [0, 1] {
-            beside[link.between[end]].push((number, end));
-        }
-    }
     while let Some(Reverse((cost, node))) = heap.pop() {
+        if node == to {
+            break;
+        }
         if cost > best[node].0 {
             continue;
         }

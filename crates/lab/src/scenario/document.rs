@@ -7,8 +7,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-/// Maximum size of a file, in bytes.
-pub const MAX_FILE: usize = 4 << 20;
+/// Maximum size of a file, in bytes. It also limits the numbers of nodes and links.
+pub const MAX_FILE: usize = 16 << 20;
 /// Maximum length of a key path, in keys.
 const MAX_PATH: usize = 16;
 
@@ -89,29 +89,31 @@ impl<'t> Document<'t> {
         max: usize,
         problems: &mut Vec<Problem>,
     ) -> Vec<Option<T>> {
-        if !self.is_list(section, max, problems) {
+        if !self.is_list(section, problems) {
             return Vec::new();
         }
-        let elements = self.elements(section).into_iter().enumerate();
+        let elements = self.elements(section);
+        if elements.len() > max {
+            let what = format!("expected at most {max}, got {}", elements.len());
+            let span = self.0.section(section).map_or(0..0, |(key, _)| key.span());
+            problems.push(self.at(span, section, what));
+            return Vec::new();
+        }
+        let elements = elements.into_iter().enumerate();
         elements
             .map(|(i, e)| self.read(&format!("{section}.{}", label(e, i)), e, &[], problems))
             .collect()
     }
 
-    /// Returns whether a section is a list of at most `max` tables; reports if not.
-    pub(crate) fn is_list(&self, section: &str, max: usize, problems: &mut Vec<Problem>) -> bool {
+    /// Returns whether a section is a list of tables or missing; reports if not.
+    pub(crate) fn is_list(&self, section: &str, problems: &mut Vec<Problem>) -> bool {
         let Some((key, value)) = self.0.section(section) else { return true };
-        let DeValue::Array(array) = value.get_ref() else {
+        let is_list = matches!(value.get_ref(), DeValue::Array(_));
+        if !is_list {
             let what = format!("expected [[{section}]], a table each, got {}", describe(value));
             problems.push(self.at(key.span(), section, what));
-            return false;
-        };
-        if array.len() > max {
-            let what = format!("expected at most {max}, got {}", array.len());
-            problems.push(self.at(key.span(), section, what));
-            return false;
         }
-        true
+        is_list
     }
 
     /// Reads one value. `more` are further valid keys besides those of `T`. Reports problems and

@@ -26,14 +26,10 @@ use ringway_link::{Generator, Span};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of nodes.
-pub const MAX_NODES: usize = 4096;
-/// Maximum number of links.
-pub const MAX_LINKS: usize = 8192;
 /// Maximum number of static routes.
 pub const MAX_ROUTES: usize = 65_536;
-/// Maximum number of flows.
-pub const MAX_FLOWS: usize = 4096;
+/// Maximum number of flows: each has a port of its own from 20,000 on.
+pub const MAX_FLOWS: usize = 45_536;
 /// Maximum number of paths of a flow.
 pub const MAX_PATHS: usize = 8;
 /// Maximum number of probes.
@@ -151,9 +147,9 @@ impl Reader<'_, '_> {
         let nodes = self.nodes(&header.nodes);
         self.complete = !nodes.is_empty();
         let links = self.links(&nodes);
-        let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
+        let names = Names::new(links.iter().map(|l| l.name.as_str()));
         let routes = self.routes(&nodes, &links, &names);
-        let flows = self.flows(&nodes, &links);
+        let flows = self.flows(&nodes, &links, &names);
         let end = if let Stop::At(end) = header.stop { end } else { header.at_most };
         let probes = self.probes(&flows, &names, end);
         if header.stop == Stop::FlowsDone && !flows.is_empty() && !flows.iter().any(Flow::has_end) {
@@ -198,8 +194,8 @@ impl Reader<'_, '_> {
         if header.events == 0 || header.events > 1 << 40 {
             self.report("scenario", None, "events", "expected 1 to 2^40 events");
         }
-        if header.nodes.len() < 2 || header.nodes.len() > MAX_NODES {
-            let what = format!("expected 2 to {MAX_NODES} names, got {}", header.nodes.len());
+        if header.nodes.len() < 2 {
+            let what = format!("expected at least 2 names, got {}", header.nodes.len());
             self.report("scenario", None, "nodes", what);
         }
     }
@@ -217,7 +213,7 @@ impl Reader<'_, '_> {
 
     fn nodes(&mut self, names: &[String]) -> BTreeMap<String, usize> {
         let mut nodes = BTreeMap::new();
-        for (i, name) in names.iter().take(MAX_NODES).enumerate() {
+        for (i, name) in names.iter().enumerate() {
             self.name("scenario", None, "nodes", name);
             if nodes.insert(name.clone(), i).is_some() {
                 self.report(
@@ -251,7 +247,7 @@ impl Reader<'_, '_> {
     }
 
     fn links(&mut self, nodes: &BTreeMap<String, usize>) -> Vec<Link> {
-        if !self.document.is_list("link", MAX_LINKS, self.problems) {
+        if !self.document.is_list("link", self.problems) {
             return Vec::new();
         }
         let mut links: Vec<Link> = Vec::new();
@@ -279,7 +275,7 @@ impl Reader<'_, '_> {
         &mut self,
         nodes: &BTreeMap<String, usize>,
         links: &[Link],
-        names: &[&str],
+        names: &Names<'_>,
     ) -> Vec<Route> {
         let raw: Vec<Option<RawRoute>> = self.document.all("route", MAX_ROUTES, self.problems);
         let mut routes = Vec::new();
@@ -287,11 +283,11 @@ impl Reader<'_, '_> {
             let Some(raw) = raw else { continue };
             let at = self.node(nodes, &raw.at, ("route", i, "at"));
             let to = self.node(nodes, &raw.to, ("route", i, "to"));
-            let Some(link) = names.iter().position(|n| *n == raw.link) else {
+            let Some(link) = names.find(&raw.link) else {
                 if !self.complete {
                     continue;
                 }
-                self.report("route", Some(i), "link", no_such("link", &raw.link, names));
+                self.report("route", Some(i), "link", no_such("link", &raw.link, &names.all));
                 continue;
             };
             if !links[link].between.contains(&at) {
@@ -304,10 +300,15 @@ impl Reader<'_, '_> {
         routes
     }
 
-    fn flows(&mut self, nodes: &BTreeMap<String, usize>, links: &[Link]) -> Vec<Flow> {
+    fn flows(
+        &mut self,
+        nodes: &BTreeMap<String, usize>,
+        links: &[Link],
+        link_names: &Names<'_>,
+    ) -> Vec<Flow> {
         let raw: Vec<Option<flow::Raw>> = self.document.all("flow", MAX_FLOWS, self.problems);
         // Of two equal names the higher index is used.
-        let reach = Reach::new(nodes.values().max().map_or(0, |n| n + 1), links);
+        let reach = Reach::new(nodes.values().max().map_or(0, |n| n + 1), links.iter());
         let mut flows: Vec<Flow> = Vec::new();
         let mut names = BTreeMap::new();
         let links_complete = self.complete;
@@ -333,8 +334,10 @@ impl Reader<'_, '_> {
                     self.report("flow", Some(i), "to", what);
                 }
             }
-            let names_of_links = raw.sctp.as_ref().map_or(Vec::new(), |s| s.paths.clone());
-            let paths = self.paths(i, [from, to], links, &names_of_links);
+            let paths = match raw.sctp.as_ref().map_or(&[][..], |sctp| &sctp.paths) {
+                [] => Vec::new(),
+                paths => self.paths(i, [from, to], links, link_names, paths),
+            };
             if let Some(mut flow) = raw.check(self.document, i, self.problems) {
                 flow.sctp.paths = paths;
                 flows.push(Flow { from, to, ..flow });
@@ -351,19 +354,18 @@ impl Reader<'_, '_> {
         flow: usize,
         [from, to]: [usize; 2],
         links: &[Link],
+        names: &Names<'_>,
         names_of_links: &[String],
     ) -> Vec<usize> {
-        let names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
-        let others: Vec<Link> =
-            links.iter().filter(|l| !l.between.contains(&from)).cloned().collect();
+        let others = links.iter().filter(|l| !l.between.contains(&from));
         let nodes = links.iter().flat_map(|l| l.between).max().map_or(0, |n| n + 1);
-        let beyond = Reach::new(nodes.max(to + 1), &others);
+        let beyond = Reach::new(nodes.max(to + 1), others);
         let mut paths = Vec::new();
         for name in names_of_links {
             let key = "sctp.paths";
-            match names.iter().position(|n| n == name) {
+            match names.find(name) {
                 _ if !self.complete => {}
-                None => self.report("flow", Some(flow), key, no_such("link", name, &names)),
+                None => self.report("flow", Some(flow), key, no_such("link", name, &names.all)),
                 Some(link) if !links[link].between.contains(&from) => {
                     let what = format!("the link \"{name}\" does not begin where the flow does");
                     self.report("flow", Some(flow), key, what);
@@ -388,9 +390,9 @@ impl Reader<'_, '_> {
         paths
     }
 
-    fn probes(&mut self, flows: &[Flow], links: &[&str], end: Span) -> Vec<Probe> {
+    fn probes(&mut self, flows: &[Flow], links: &Names<'_>, end: Span) -> Vec<Probe> {
         let raw: Vec<Option<probe::Raw>> = self.document.all("probe", MAX_PROBES, self.problems);
-        let names: Vec<&str> = flows.iter().map(|f| f.name.as_str()).collect();
+        let names = Names::new(flows.iter().map(|f| f.name.as_str()));
         let mut probes: Vec<Probe> = Vec::new();
         for (i, raw) in raw.into_iter().enumerate() {
             let Some(raw) = raw else { continue };
@@ -455,7 +457,7 @@ impl Reader<'_, '_> {
         key: &str,
         needed: bool,
         name: Option<&str>,
-        known: &[&str],
+        known: &Names<'_>,
         what: ProbeKind,
     ) -> Option<usize> {
         let what = what.as_str();
@@ -477,9 +479,9 @@ impl Reader<'_, '_> {
                 None
             }
             (true, Some(name)) => {
-                let found = known.iter().position(|k| *k == name);
+                let found = known.find(name);
                 if found.is_none() && self.complete {
-                    self.report("probe", Some(index), key, no_such(key, name, known));
+                    self.report("probe", Some(index), key, no_such(key, name, &known.all));
                 }
                 found
             }
@@ -500,28 +502,52 @@ fn no_such(what: &str, name: &str, known: &[&str]) -> String {
     }
 }
 
-/// Sets of nodes that are connected by links.
+/// Names in the order of the file, and their positions.
+struct Names<'a> {
+    all: Vec<&'a str>,
+    positions: BTreeMap<&'a str, usize>,
+}
+
+impl<'a> Names<'a> {
+    fn new(names: impl Iterator<Item = &'a str>) -> Self {
+        let all: Vec<&str> = names.collect();
+        // Of two equal names, which are reported, the first is found.
+        let positions = all.iter().enumerate().rev().map(|(i, name)| (*name, i)).collect();
+        Names { all, positions }
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        self.positions.get(name).copied()
+    }
+}
+
+/// By node, a number of the set of nodes that links connect it with.
 struct Reach(Vec<usize>);
 
 impl Reach {
-    fn new(nodes: usize, links: &[Link]) -> Self {
+    fn new<'a>(nodes: usize, links: impl Iterator<Item = &'a Link>) -> Self {
         let mut reach = Reach((0..nodes.max(1)).collect());
         for link in links {
             let [a, b] = link.between.map(|end| reach.root(end));
             reach.0[a] = b;
         }
+        for node in 0..reach.0.len() {
+            reach.0[node] = reach.root(node);
+        }
         reach
     }
 
-    fn root(&self, mut node: usize) -> usize {
+    /// Returns the root of a set, and halves the path to it.
+    fn root(&mut self, mut node: usize) -> usize {
         while self.0[node] != node {
+            self.0[node] = self.0[self.0[node]];
             node = self.0[node];
         }
         node
     }
 
     fn joined(&self, a: usize, b: usize) -> bool {
-        self.root(a) == self.root(b)
+        self.0[a] == self.0[b]
     }
 }
 

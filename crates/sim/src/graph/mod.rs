@@ -1,0 +1,25 @@
+//! The world of scale: a graph of up to millions of nodes that exchange short packets with their neighbours.
+//!
+//! It has neither addresses nor routes: [`World`](crate::World) has those, at some kilobytes a link. Here all
+//! nodes are of one type, so calls are static. A link has a delay and a probability of loss and takes 12 bytes in
+//! each direction, and if any link has a rate, each takes 32 more for its queue. A packet in flight takes an event
+//! of 32 bytes, a record of 16 and a slot of its size; a broadcast to any number of neighbours with the same delay
+//! takes no more.
+//!
+//! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
+//! passing of time. [`flood`] is a protocol: flooding, with which others are compared.
+
+pub mod adjacency;
+pub mod flood;
+pub mod node;
+mod queue;
+mod store;
+pub mod topology;
+pub mod world;
+
+pub use adjacency::{Adjacency, LinkModel};
+pub use flood::{Flood, Origin};
+pub use node::{Destination, GraphNode};
+pub use store::MAX_LEN;
+pub use topology::Topology;
+pub use world::{Graph, Memory, Totals};
