@@ -76,9 +76,9 @@ pub(crate) struct Node {
     /// Number of events that this node has requested.
     pub(crate) requested: u64,
     /// Number of events at this node in total, and at the present instant.
-    pub(crate) events: u64,
-    pub(crate) instant: Time,
-    pub(crate) at_instant: u64,
+    events: u64,
+    instant: Time,
+    at_instant: u64,
 }
 
 impl Node {
@@ -93,6 +93,28 @@ impl Node {
             instant: Time::ZERO,
             at_instant: 0,
         }
+    }
+
+    /// Counts an event. Returns the number of events at this instant.
+    #[inline]
+    pub(crate) fn count_event(&mut self, now: Time) -> u64 {
+        self.events += 1;
+        if self.instant != now {
+            self.instant = now;
+            self.at_instant = 0;
+        }
+        self.at_instant += 1;
+        self.at_instant
+    }
+
+    /// Returns the number of events in total.
+    pub(crate) fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Returns the number of events at the instant of the last one.
+    pub(crate) fn events_at_instant(&self) -> u64 {
+        self.at_instant
     }
 
     pub(crate) fn bind(&mut self, bind: Bind, endpoint: u32) -> Result<(), Error> {

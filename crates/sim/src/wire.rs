@@ -85,12 +85,9 @@ impl Outlet for Wire<'_> {
     fn departs(&mut self, departure: Departure) {
         let packet = departure.packet.id;
         let held = self.pool.get_mut(packet);
-        held.addressing.ecn = departure.packet.ecn;
-        held.started = departure.started;
+        held.start(departure.started, departure.packet.ecn);
         if let Some(bit) = departure.flip {
-            held.fill_checksum();
-            flip(&mut held.payload, bit);
-            held.damaged = true;
+            held.invert(bit);
         }
         self.counters.left += 1;
         self.counters.left_bytes += u64::from(departure.packet.size);
@@ -140,14 +137,4 @@ impl Outlet for Wire<'_> {
     fn dequeued(&mut self, at: Time, packet: Packet) {
         self.notify(at, Step::Dequeue, packet.id);
     }
-}
-
-/// Inverts a bit. A bit in the IP header, for which a router would drop the packet, is replaced by one
-/// in the payload.
-fn flip(payload: &mut [u8], bit: u32) {
-    if payload.is_empty() {
-        return;
-    }
-    let at = bit as usize / 8 % payload.len();
-    payload[at] ^= 1 << (bit % 8);
 }

@@ -21,8 +21,6 @@ use std::net::IpAddr;
 
 /// Maximum length of an IP packet.
 const MAX_IP: usize = 65_535;
-/// Initial hop limit of a packet.
-const HOPS: u8 = 64;
 
 /// The locations of all packets of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,14 +381,8 @@ impl World {
     /// Counts an event against the budget.
     #[inline]
     fn account(&mut self, index: u32) -> Result<(), Error> {
-        let node = &mut self.nodes[index as usize];
-        node.events += 1;
-        if node.instant != self.now {
-            node.instant = self.now;
-            node.at_instant = 0;
-        }
-        node.at_instant += 1;
-        if node.at_instant > self.budget.per_instant || self.happened > self.budget.events {
+        let at_instant = self.nodes[index as usize].count_event(self.now);
+        if at_instant > self.budget.per_instant || self.happened > self.budget.events {
             return Err(self.over_budget(index));
         }
         Ok(())
@@ -399,16 +391,16 @@ impl World {
     #[cold]
     fn over_budget(&self, index: u32) -> Error {
         let node = &self.nodes[index as usize];
-        if node.at_instant > self.budget.per_instant {
+        if node.events_at_instant() > self.budget.per_instant {
             let (node, max) = (node.name.clone(), self.budget.per_instant);
             return Error::Spin { node, max, at: self.now };
         }
-        let busiest = self.nodes.iter().max_by_key(|n| n.events);
+        let busiest = self.nodes.iter().max_by_key(|n| n.events());
         Error::Budget {
             max: self.budget.events,
             at: self.now,
             node: busiest.map_or_else(String::new, |n| n.name.clone()),
-            took: busiest.map_or(0, |n| n.events),
+            took: busiest.map_or(0, Node::events),
         }
     }
 
@@ -482,12 +474,7 @@ impl World {
         self.census.sent += 1;
         let held = self.pool.get_mut(packet);
         let size = held.payload.len() + headers::ip_header_len(&addressing);
-        held.addressing = addressing;
-        held.serial = self.census.sent;
-        held.born = self.now;
-        held.size = size as u32;
-        held.hops = HOPS;
-        held.damaged = false;
+        held.send(addressing, self.census.sent, self.now, size as u32);
         if !self.notifier.recorders.is_empty() {
             held.fill_checksum();
         }

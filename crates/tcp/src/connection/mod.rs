@@ -427,6 +427,17 @@ impl Connection {
         connection
     }
 
+    /// The user has accepted it from its listener.
+    pub(crate) fn note_accepted(&mut self) {
+        self.passive = false;
+        self.pending.connected = false;
+    }
+
+    /// Returns what the user has not been notified of yet.
+    pub(crate) fn pending_mut(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
     /// Returns the length in bytes of an IP header, which the MTU includes.
     fn ip_header(&self) -> u16 {
         if self.remote.is_ipv4() { 20 } else { 40 }

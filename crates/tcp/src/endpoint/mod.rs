@@ -305,8 +305,7 @@ impl Tcp {
                 let entry = &mut self.slots[slot as usize];
                 entry.listener = None;
                 if let Some(connection) = &mut entry.connection {
-                    connection.passive = false;
-                    connection.pending.connected = false;
+                    connection.note_accepted();
                 }
                 self.announce(slot);
                 return Some(conn);
@@ -414,7 +413,7 @@ impl Tcp {
             entry.notified = false;
             return None;
         };
-        let pending = &mut connection.pending;
+        let pending = connection.pending_mut();
         if core::mem::take(&mut pending.connected) {
             return Some(Event::Connected(id));
         }
@@ -644,7 +643,7 @@ impl Tcp {
             self.release(slot);
             return false;
         }
-        if !entry.half_open || !core::mem::take(&mut connection.pending.connected) {
+        if !entry.half_open || !core::mem::take(&mut connection.pending_mut().connected) {
             return true;
         }
         entry.half_open = false;
