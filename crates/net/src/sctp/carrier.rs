@@ -1,8 +1,8 @@
 //! The transport of SCTP packets, as the driver uses it.
 
 use super::opening::BoundSocket;
-use crate::sys::ErrorQueue;
 use arc_swap::ArcSwap;
+use ringway_os::ErrorQueue;
 use ringway_sansio::{Addressing, Icmp};
 use socket2::Socket;
 use std::io;

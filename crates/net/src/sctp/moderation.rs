@@ -8,7 +8,7 @@
 //! few packets. Where pauses do not pay, as with large requests that each wait for a response, they are
 //! tried less and less often.
 
-use crate::sys::{RECEIVE_BATCH, ReceiveBatch, Timer, watch_packets, watch_timer};
+use ringway_os::{RECEIVE_BATCH, ReceiveBatch, Timer, watch_packets, watch_timer};
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsFd;

@@ -9,7 +9,7 @@ use super::locals::{Locals, check_scope};
 use super::moderation::ModeratedSocket;
 use super::opening::{self, BoundSocket, UDP_PORT};
 use super::ports::{DESTINATION, PortSet, Ports};
-use crate::sys::{
+use ringway_os::{
     After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
     set_option, watch_errors, watch_reading,
 };

@@ -3,8 +3,7 @@
 use super::carrier::{Carrier, ErrorSource, Outgoing, Traffic};
 use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, first_identification, fragment};
 use super::opening::BoundSocket;
-use crate::sys::watch_tun;
-use crate::tun::Tun;
+use ringway_os::{Tun, watch_tun};
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;

@@ -1,13 +1,10 @@
 //! One worker's socket of one UDP listener.
 
-use super::backlog::Gauge;
-use super::fragment::Fragment;
 use super::shed;
-use super::waiting::Waiting;
-use crate::route::source_for;
-use crate::sys::{
+use ringway_os::udp::{Fragment, Gauge, Waiting};
+use ringway_os::{
     After, Datagram, IcmpError, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch,
-    enlarge_buffers, memory, next_icmp_error, set_option, watch_reading,
+    enlarge_buffers, memory, next_icmp_error, set_option, source_for, watch_reading,
 };
 use ringway_sansio::{Backlog, Flow, FlowId, Listener, Time, Transport};
 use socket2::Socket;
@@ -102,7 +99,7 @@ impl UdpPort {
         if count < RECEIVE_BATCH {
             return (self.gauge.emptied(count), 0);
         }
-        let octets = (0..count).filter_map(|i| buffers.get(i)).map(|r| r.len()).sum();
+        let octets = (0..count).filter_map(|i| buffers.get(i)).map(|r| r.bytes().len()).sum();
         match memory(self.io.as_fd()) {
             Some(memory) => self.gauge.full(now, count, octets, memory),
             None => (self.gauge.emptied(count), 0),

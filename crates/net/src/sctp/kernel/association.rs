@@ -9,9 +9,9 @@ use crate::sctp::limits::EVENT_QUEUE;
 use crate::sctp::locals::check_scope;
 use crate::sctp::message::Event;
 use crate::sctp::waiters::Waiters;
-use crate::sys::sctp as sys;
-use crate::sys::watch_both;
 use bytes::Bytes;
+use ringway_os::sctp as sys;
+use ringway_os::watch_both;
 use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{
     Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,

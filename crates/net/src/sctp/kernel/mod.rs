@@ -8,8 +8,8 @@ pub(super) use association::Association;
 
 use super::config::Connect;
 use super::error::Error;
-use crate::sys::sctp as sys;
-use crate::sys::watch_both;
+use ringway_os::sctp as sys;
+use ringway_os::watch_both;
 use ringway_sctp::Settings;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;

@@ -1,7 +1,8 @@
 //! Changes of the host's addresses and links, reported by the kernel over netlink (rtnetlink(7)).
+#![allow(unsafe_code)]
 
-use super::options::set_option;
-use super::watch::watch;
+use crate::options::set_option;
+use crate::watch::watch;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -30,7 +31,7 @@ const IFA_LOCAL: u16 = 2;
 const TENTATIVE: u8 = (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
 
 /// Reports addresses of the host that are added or removed, or whose links go up or down.
-pub(crate) struct NetworkMonitor {
+pub struct NetworkMonitor {
     io: AsyncFd<Socket>,
     buffer: Vec<u8>,
     /// The addresses of each interface.
@@ -57,8 +58,11 @@ enum Request {
 }
 
 impl NetworkMonitor {
-    /// To be called within a runtime.
-    pub(crate) fn open() -> io::Result<NetworkMonitor> {
+    /// Opens a monitor of the network namespace of the thread. To be called within a runtime.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn open() -> io::Result<NetworkMonitor> {
         const GROUPS: libc::c_int =
             libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let protocol = Protocol::from(libc::NETLINK_ROUTE);
@@ -107,7 +111,7 @@ impl NetworkMonitor {
 
     /// Returns the next address that became usable (`true`) or unusable. `None` when the kernel reports
     /// no more changes.
-    pub(crate) async fn next(&mut self) -> Option<(IpAddr, bool)> {
+    pub async fn next(&mut self) -> Option<(IpAddr, bool)> {
         loop {
             if let Some(changes) = self.changes.pop_front() {
                 return Some(changes);
