@@ -17,7 +17,7 @@ use crate::udp::{Ledger, QUOTE, UdpPort};
 use arc_swap::ArcSwap;
 use ringway_flow::limits::MAX_WORKERS;
 use ringway_flow::{Common, Counters, Flows, Limits};
-use ringway_os::{Clock, RECEIVE_BATCH, ReceiveBatch};
+use ringway_os::{Clock, RECEIVE_BATCH, ReceiveBatch, Watched};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{CloseReason, FlowId, Listener, Time, Transport};
 use socket2::Socket;
@@ -32,7 +32,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::JoinHandle;
@@ -498,7 +497,7 @@ fn take_mails<H: Handler>(worker: &SharedWorker<H>, mails: &mut Vec<Mail<H::Post
 }
 
 /// Receives ICMP messages about what was sent from a socket.
-async fn hear_refusals<H: Handler>(worker: SharedWorker<H>, index: usize, io: Rc<AsyncFd<Socket>>) {
+async fn hear_refusals<H: Handler>(worker: SharedWorker<H>, index: usize, io: Rc<Watched<Socket>>) {
     let mut quote = [0; QUOTE];
     while let Ok(mut ready) = io.ready(Interest::ERROR).await {
         // From here on a new message makes the socket ready again.

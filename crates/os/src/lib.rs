@@ -34,4 +34,4 @@ pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub use route::{LocalAddresses, source_for};
 pub use send::{After, Datagram, SEND_BATCH, SendBatch};
 pub use tun::Tun;
-pub use watch::{watch_both, watch_reading, watch_tun};
+pub use watch::{Watched, watch_both, watch_reading, watch_tun};

@@ -2,7 +2,7 @@
 //! readable with a socket's errors and not with its packets.
 #![allow(unsafe_code)]
 
-use crate::watch::watch;
+use crate::watch::{Watched, watch};
 use socket2::Socket;
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Converts the result of a call: a new descriptor, or -1 and the error in `errno`.
 fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
@@ -110,7 +109,7 @@ impl AsRawFd for ErrorQueue {
 ///
 /// # Errors
 /// The error of epoll_ctl(2).
-pub fn watch_timer(timer: Timer) -> io::Result<AsyncFd<Timer>> {
+pub fn watch_timer(timer: Timer) -> io::Result<Watched<Timer>> {
     watch(timer, Interest::READABLE)
 }
 
@@ -118,7 +117,7 @@ pub fn watch_timer(timer: Timer) -> io::Result<AsyncFd<Timer>> {
 ///
 /// # Errors
 /// The error of epoll_create1(2) or epoll_ctl(2).
-pub fn watch_errors(socket: Arc<Socket>) -> io::Result<AsyncFd<ErrorQueue>> {
+pub fn watch_errors(socket: Arc<Socket>) -> io::Result<Watched<ErrorQueue>> {
     watch(ErrorQueue::new(socket)?, Interest::READABLE)
 }
 
@@ -127,6 +126,6 @@ pub fn watch_errors(socket: Arc<Socket>) -> io::Result<AsyncFd<ErrorQueue>> {
 ///
 /// # Errors
 /// The error of epoll_ctl(2).
-pub fn watch_packets(socket: Arc<Socket>) -> io::Result<AsyncFd<Arc<Socket>>> {
+pub fn watch_packets(socket: Arc<Socket>) -> io::Result<Watched<Arc<Socket>>> {
     watch(socket, Interest::READABLE)
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::options::set_option;
-use crate::watch::watch;
+use crate::watch::{Watched, watch};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -10,7 +10,6 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Bytes read at once; the kernel sends no larger messages.
 const BUFFER: usize = 32 << 10;
@@ -32,7 +31,7 @@ const TENTATIVE: u8 = (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
 
 /// Reports addresses of the host that are added or removed, or whose links go up or down.
 pub struct NetworkMonitor {
-    io: AsyncFd<Socket>,
+    io: Watched<Socket>,
     buffer: Vec<u8>,
     /// The addresses of each interface.
     addresses: HashMap<u32, Vec<IpAddr>>,
