@@ -1,7 +1,6 @@
 //! A worker's connection to the world: its listeners, and the loop that runs its handler.
 
 use crate::bind::{self, Bound};
-use crate::clock::Clock;
 use crate::error::BindError;
 use crate::handler::Handler;
 use crate::limits::UDP_RECEIVE_BUFFER;
@@ -13,12 +12,12 @@ use crate::shared::{Control, Files, Listening, Shared, open_files};
 use crate::sockets::{SharedWorker, Sockets, Worker, now};
 use crate::stream;
 use crate::stream::port::{SctpBinds, sctp_settings};
-use crate::sys::{RECEIVE_BATCH, ReceiveBatch};
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::{Ledger, QUOTE, UdpPort};
 use arc_swap::ArcSwap;
 use ringway_flow::limits::MAX_WORKERS;
 use ringway_flow::{Common, Counters, Flows, Limits};
+use ringway_os::{Clock, RECEIVE_BATCH, ReceiveBatch, Watched};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{CloseReason, FlowId, Listener, Time, Transport};
 use socket2::Socket;
@@ -33,7 +32,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::task::JoinHandle;
@@ -499,7 +497,7 @@ fn take_mails<H: Handler>(worker: &SharedWorker<H>, mails: &mut Vec<Mail<H::Post
 }
 
 /// Receives ICMP messages about what was sent from a socket.
-async fn hear_refusals<H: Handler>(worker: SharedWorker<H>, index: usize, io: Rc<AsyncFd<Socket>>) {
+async fn hear_refusals<H: Handler>(worker: SharedWorker<H>, index: usize, io: Rc<Watched<Socket>>) {
     let mut quote = [0; QUOTE];
     while let Ok(mut ready) = io.ready(Interest::ERROR).await {
         // From here on a new message makes the socket ready again.

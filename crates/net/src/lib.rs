@@ -7,10 +7,13 @@
 //!
 //! [`sctp`] runs SCTP, for any program and as one more carrier of SIP.
 //!
+//! The system calls below all this are in [`ringway_os`].
+//!
 //! Read [`handler`] first, then [`endpoint`].
 
+#![forbid(unsafe_code)]
+
 mod bind;
-pub mod clock;
 pub mod endpoint;
 pub mod error;
 pub mod handler;
@@ -20,30 +23,23 @@ pub mod locate;
 pub mod mailbox;
 mod origin;
 mod pipes;
-mod random;
-pub mod route;
 pub mod sctp;
 mod share;
 pub mod shared;
 mod sockets;
 mod stream;
-mod sys;
 pub mod tls;
-pub mod tun;
 mod udp;
 
-pub use clock::Clock;
 pub use endpoint::{Config, Endpoint, bind};
 pub use error::BindError;
 pub use handler::Handler;
 pub use listen::Bind;
 pub use mailbox::Mailbox;
 pub use origin::{Origin, Origins};
-pub use random::ChaCha;
 pub use ringway_flow::{Counter, Counters, Limits};
-pub use route::{LocalAddresses, source_for};
+// Types of this room's own signatures; what else the system offers is in `ringway_os` itself.
+pub use ringway_os::{Clock, LocalAddresses, Tun};
 pub use shared::Control;
 pub use stream::port::{MAX_SCTP_MESSAGE, sctp_settings};
-pub use sys::{limit_memory_retention, trim_memory};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};
-pub use tun::Tun;

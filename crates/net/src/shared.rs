@@ -1,15 +1,13 @@
 //! What the workers of one process share besides their flows: mailboxes, listeners, keys, file descriptors.
 
-use crate::clock::Clock;
 use crate::mailbox::Mailbox;
 use crate::origin::Origins;
-use crate::route::LocalAddresses;
-use crate::sys::max_files;
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::Ledger;
 use arc_swap::ArcSwap;
 use ringway_flow::limits::reserved_files;
 use ringway_flow::{Common, Counters, Limits};
+use ringway_os::{Clock, LocalAddresses, max_files};
 use ringway_sansio::{Flow, Listener};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;

@@ -2,11 +2,11 @@
 
 use crate::handler::Handler;
 use crate::mailbox::{Mail, Quoted};
-use crate::route::LocalAddresses;
 use crate::shared::{Listening, Shared};
 use crate::stream::port::SctpPort;
 use crate::udp::{Refused, UdpPort, UdpPorts};
 use ringway_flow::{Counters, Flows};
+use ringway_os::LocalAddresses;
 use ringway_sansio::time::sooner;
 use ringway_sansio::{FlowId, Outbox, Time, Transport};
 use std::cell::RefCell;

@@ -53,8 +53,8 @@ fn is_link_local(ip: IpAddr) -> bool {
 /// route, or the first that is not loopback, or loopback.
 pub fn address_for_phones(addresses: &[IpAddr]) -> IpAddr {
     // 192.0.2.1 (RFC 5737) belongs to no host: only the route is looked up, nothing is sent.
-    let route = ringway_net::source_for(Ipv4Addr::new(192, 0, 2, 1).into())
-        .or_else(|| ringway_net::source_for(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()));
+    let route = ringway_os::source_for(Ipv4Addr::new(192, 0, 2, 1).into())
+        .or_else(|| ringway_os::source_for(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()));
     route
         .filter(|ip| !ip.is_loopback())
         .or_else(|| addresses.iter().copied().find(|ip| !ip.is_loopback()))

@@ -54,7 +54,7 @@ impl<E: std::fmt::Display> From<E> for Failure {
 /// # Errors
 /// One line for each problem.
 pub fn serve(sources: &Sources) -> Result<(), Failure> {
-    ringway_net::limit_memory_retention();
+    ringway_os::limit_memory_retention();
     let settings = sources.read().map_err(Failure)?;
     let log = Log::start(settings.log)?;
     let mut server = Server::start(sources, settings, log)?;
@@ -205,7 +205,7 @@ impl Server {
                 thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
                     // Sent when the worker ends, even by a panic.
                     let _notice = EndNotice(sender, index);
-                    ringway_net::trim_memory();
+                    ringway_os::trim_memory();
                     endpoint.run(worker).map(drop)
                 })?;
             self.workers.push(thread);

@@ -7,7 +7,8 @@ use crate::calls::Calls;
 use crate::locate::Locator;
 use crate::observe::{Board, Snapshot};
 use crate::text::clean;
-use ringway_net::{ChaCha, Control, Handler, LocalAddresses, Mailbox};
+use ringway_net::{Control, Handler, LocalAddresses, Mailbox};
+use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::{
@@ -306,7 +307,7 @@ impl Program for Worker {
         self.core.handle_timeout(now, out);
         self.pump(now, out);
         if self.core.take_emptied() {
-            ringway_net::trim_memory();
+            ringway_os::trim_memory();
         }
     }
 

@@ -8,7 +8,7 @@ mod wire;
 
 use clap::{Parser, ValueEnum};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use ringway_net::Tun;
+use ringway_os::Tun;
 use ringway_sansio::{Addressing, Duration, Endpoint, Random, SplitMix, Time};
 use ringway_tcp::{
     Algorithm, Close, ConnId, Detection, Event, Limits, ListenerId, Settings, Snapshot, State, Tcp,

@@ -1,6 +1,6 @@
 //! The bridge between the endpoint and the device: IP headers, and what a bad link does.
 
-use ringway_net::Tun;
+use ringway_os::Tun;
 use ringway_sansio::pcapng::{Direction, Writer};
 use ringway_sansio::{Addressing, Duration, Ecn, Random, SplitMix, Time};
 use std::collections::BTreeMap;

@@ -5,7 +5,6 @@ use super::order::{
     usable_srv,
 };
 use super::table::MAX_LIFETIME;
-use crate::route::source_for;
 use futures_util::future::{join, join_all};
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolverConfig, ResolverOpts};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
@@ -13,6 +12,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::Query as DnsQuery;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
+use ringway_os::source_for;
 use ringway_sansio::Transport;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -15,8 +15,6 @@ mod order_tests;
 mod queue;
 mod table;
 
-use crate::clock::Clock;
-use crate::sys::max_files;
 use dns::Fetcher;
 pub use order::Query;
 use order::{FetchResult, Records, Step, failed_last, first_step};
@@ -26,6 +24,7 @@ pub use queue::{
 };
 use queue::{Queue, Waiter};
 use ringway_flow::source_of;
+use ringway_os::{Clock, max_files};
 use ringway_sansio::{Hop, SplitMix, Time, Transport};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

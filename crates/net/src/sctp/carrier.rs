@@ -1,8 +1,8 @@
 //! The transport of SCTP packets, as the driver uses it.
 
 use super::opening::BoundSocket;
-use crate::sys::ErrorQueue;
 use arc_swap::ArcSwap;
+use ringway_os::{ErrorQueue, Watched};
 use ringway_sansio::{Addressing, Icmp};
 use socket2::Socket;
 use std::io;
@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Bytes collected before they are sent: about three trains of 64 KiB, enough that a system call costs
 /// little for each packet and few enough that acknowledgements are not delayed.
@@ -30,9 +29,9 @@ pub(super) type ErrorSource = (ErrorWatch, Option<IpAddr>);
 /// A descriptor that becomes ready when a socket has ICMP messages.
 pub(super) enum ErrorWatch {
     /// A socket that is registered for packets too.
-    Shared(Arc<AsyncFd<Socket>>),
+    Shared(Arc<Watched<Socket>>),
     /// The error queue of a socket whose packets are received with pauses.
-    Separate(AsyncFd<ErrorQueue>),
+    Separate(Watched<ErrorQueue>),
 }
 
 impl ErrorWatch {

@@ -10,7 +10,7 @@ use super::carrier::{Carrier, Outgoing};
 use super::core::{Core, Shared};
 use super::host_events::read_icmp;
 use super::opening::BoundSocket;
-use crate::clock::Clock;
+use ringway_os::Clock;
 use ringway_sansio::{Endpoint, Time};
 use std::future::Future;
 use std::pin::Pin;

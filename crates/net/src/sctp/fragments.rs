@@ -6,7 +6,7 @@
 //! silently it sends them whole for ever. SCTP knows the MTU, so the fragments are written here.
 
 use super::carrier::Outgoing;
-use crate::sys::{After, Datagram, SendBatch};
+use ringway_os::{After, Datagram, SEND_BATCH, SendBatch};
 use ringway_sansio::Addressing;
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
@@ -224,7 +224,7 @@ impl Fragmenter {
             .map(|piece| Datagram::new(&self.bytes[piece], to, from))
             .collect();
         let mut failed = None;
-        for batch in pieces.chunks(crate::sys::SEND_BATCH) {
+        for batch in pieces.chunks(SEND_BATCH) {
             buffers.send(socket.as_fd(), batch, |_, code| {
                 failed = Some(code);
                 After::Stop

@@ -2,7 +2,7 @@
 
 use super::carrier::ErrorSource;
 use super::core::{Core, Shared};
-use crate::sys::{Cause, IcmpError, NetworkMonitor, next_icmp_error};
+use ringway_os::{Cause, IcmpError, NetworkMonitor, next_icmp_error};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::PROTOCOL;
 use std::net::IpAddr;

@@ -8,14 +8,13 @@
 //! few packets. Where pauses do not pay, as with large requests that each wait for a response, they are
 //! tried less and less often.
 
-use crate::sys::{RECEIVE_BATCH, ReceiveBatch, Timer, watch_packets, watch_timer};
+use ringway_os::{RECEIVE_BATCH, ReceiveBatch, Timer, Watched, watch_packets, watch_timer};
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::unix::AsyncFd;
 
 /// Maximum time that packets wait to be read while there are many.
 const PAUSE: Duration = Duration::from_micros(100);
@@ -36,8 +35,8 @@ const MAX_SKIPPED: u32 = 1024;
 pub(super) struct ModeratedSocket {
     socket: Arc<Socket>,
     /// `None` during pauses.
-    registered: Option<AsyncFd<Arc<Socket>>>,
-    timer: AsyncFd<Timer>,
+    registered: Option<Watched<Arc<Socket>>>,
+    timer: Watched<Timer>,
     /// The pause has ended, and its packets are being read.
     reading: bool,
     /// Packets of the last pause, or of the window.

@@ -1,7 +1,7 @@
 //! Opening sockets for SCTP packets: in UDP, or directly over IP as protocol 132.
 
-use crate::sys::{enlarge_buffers, set_option};
 use libc::{BPF_K, BPF_RET};
+use ringway_os::{enlarge_buffers, set_option};
 use ringway_sctp::PROTOCOL;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io;

@@ -9,9 +9,9 @@ use super::locals::{Locals, check_scope};
 use super::moderation::ModeratedSocket;
 use super::opening::{self, BoundSocket, UDP_PORT};
 use super::ports::{DESTINATION, PortSet, Ports};
-use crate::sys::{
-    After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, path_mtu,
-    set_option, watch_errors, watch_reading,
+use ringway_os::{
+    After, Datagram, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch, Watched,
+    path_mtu, set_option, watch_errors, watch_reading,
 };
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
@@ -23,7 +23,6 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use tokio::io::unix::AsyncFd;
 
 /// Maximum number of retries of a packet, because an error may be an older one of the socket.
 const SEND_RETRIES: u8 = 2;
@@ -48,7 +47,7 @@ struct PacketSocket {
 }
 
 enum Io {
-    Udp(Arc<AsyncFd<Socket>>),
+    Udp(Arc<Watched<Socket>>),
     Ip(ModeratedSocket),
 }
 

@@ -3,8 +3,7 @@
 use super::carrier::{Carrier, ErrorSource, Outgoing, Traffic};
 use super::fragments::{HOPS, IPV4_HEADER, IPV6_HEADER, checksum, first_identification, fragment};
 use super::opening::BoundSocket;
-use crate::sys::watch_tun;
-use crate::tun::Tun;
+use ringway_os::{Tun, Watched, watch_tun};
 use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
@@ -12,7 +11,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 use std::task::{Context, Poll};
-use tokio::io::unix::AsyncFd;
 
 /// Packets read at once.
 const BATCH: usize = 64;
@@ -22,7 +20,7 @@ const LARGEST: usize = 65_535;
 
 /// A TUN device, and the packets of the last read.
 pub(super) struct Packets {
-    io: AsyncFd<Tun>,
+    io: Watched<Tun>,
     bytes: Vec<u8>,
     received: Vec<(Addressing, Range<usize>)>,
     packet: Vec<u8>,

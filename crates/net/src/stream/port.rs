@@ -3,10 +3,10 @@
 use crate::bind::Bound;
 use crate::error::BindError;
 use crate::listen::Bind;
-use crate::route::source_for;
 use crate::sctp::{
     Connect, Error, Limits, Listener, Opened, Scheduling, Settings, Stack, check_scope,
 };
+use ringway_os::source_for;
 use ringway_sansio::Transport;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! What was received over a connection and is not read yet.
 
-use crate::sys::unread;
+use ringway_os::unread;
 use std::os::fd::AsFd;
 use tokio::net::TcpStream;
 use tokio_rustls::{client, server};

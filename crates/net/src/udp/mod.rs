@@ -6,13 +6,10 @@
 //!
 //! `port` is one socket, `ports` all sockets of a worker.
 
-mod backlog;
-mod fragment;
 mod outstanding;
 mod port;
 mod ports;
 mod shed;
-mod waiting;
 
 pub(crate) use outstanding::{Ledger, QUOTE};
 pub(crate) use port::UdpPort;

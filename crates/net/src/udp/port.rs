@@ -1,13 +1,10 @@
 //! One worker's socket of one UDP listener.
 
-use super::backlog::Gauge;
-use super::fragment::Fragment;
 use super::shed;
-use super::waiting::Waiting;
-use crate::route::source_for;
-use crate::sys::{
+use ringway_os::udp::{Fragment, Gauge, Waiting};
+use ringway_os::{
     After, Datagram, IcmpError, RECEIVE_BATCH, ReceiveBatch, Reception, SEND_BATCH, SendBatch,
-    enlarge_buffers, memory, next_icmp_error, set_option, watch_reading,
+    Watched, enlarge_buffers, memory, next_icmp_error, set_option, source_for, watch_reading,
 };
 use ringway_sansio::{Backlog, Flow, FlowId, Listener, Time, Transport};
 use socket2::Socket;
@@ -16,7 +13,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use tokio::io::unix::AsyncFd;
 
 /// Maximum number of retries of a datagram, because an error may be an older one of the socket. A forger of
 /// ICMP messages can cause such an error between any two attempts, but not between so many.
@@ -24,7 +20,7 @@ const SEND_RETRIES: u8 = 16;
 
 /// One worker's socket of one UDP listener.
 pub(crate) struct UdpPort {
-    io: Rc<AsyncFd<Socket>>,
+    io: Rc<Watched<Socket>>,
     id: FlowId,
     local: SocketAddr,
     wildcard: bool,
@@ -102,7 +98,7 @@ impl UdpPort {
         if count < RECEIVE_BATCH {
             return (self.gauge.emptied(count), 0);
         }
-        let octets = (0..count).filter_map(|i| buffers.get(i)).map(|r| r.len()).sum();
+        let octets = (0..count).filter_map(|i| buffers.get(i)).map(|r| r.bytes().len()).sum();
         match memory(self.io.as_fd()) {
             Some(memory) => self.gauge.full(now, count, octets, memory),
             None => (self.gauge.emptied(count), 0),
@@ -194,7 +190,7 @@ impl UdpPort {
     }
 
     /// Returns the socket, for a task that waits for ICMP messages.
-    pub(crate) fn io(&self) -> Rc<AsyncFd<Socket>> {
+    pub(crate) fn io(&self) -> Rc<Watched<Socket>> {
         self.io.clone()
     }
 

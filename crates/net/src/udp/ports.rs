@@ -2,9 +2,8 @@
 
 use super::outstanding::{Ledger, Outstanding};
 use super::port::UdpPort;
-use crate::route::LocalAddresses;
-use crate::sys::{Datagram, SEND_BATCH, SendBatch};
 use ringway_flow::Counters;
+use ringway_os::{Datagram, LocalAddresses, SEND_BATCH, SendBatch};
 use ringway_sansio::{FlowId, Outbox, Target, Time, Transport};
 use smallvec::SmallVec;
 use std::net::SocketAddr;

@@ -64,7 +64,7 @@ impl Channel {
         let mut locals = from.to_vec();
         if locals.is_empty() {
             for &remote in &location.addresses {
-                let local = ringway_net::source_for(remote)
+                let local = ringway_os::source_for(remote)
                     .ok_or_else(|| PerfError::Failed(format!("no route to {remote}")))?;
                 if !locals.contains(&local) {
                     locals.push(local);

@@ -9,9 +9,9 @@ use crate::sctp::limits::EVENT_QUEUE;
 use crate::sctp::locals::check_scope;
 use crate::sctp::message::Event;
 use crate::sctp::waiters::Waiters;
-use crate::sys::sctp as sys;
-use crate::sys::watch_both;
 use bytes::Bytes;
+use ringway_os::sctp as sys;
+use ringway_os::{Watched, watch_both};
 use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{
     Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,
@@ -25,7 +25,6 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -79,7 +78,7 @@ impl State {
 
 /// The state that the association and its tasks share.
 struct Shared {
-    io: AsyncFd<Socket>,
+    io: Watched<Socket>,
     state: Mutex<State>,
     /// Notified when a task waits for something to read, and for room to write.
     reading: Notify,

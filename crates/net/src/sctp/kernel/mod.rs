@@ -8,15 +8,14 @@ pub(super) use association::Association;
 
 use super::config::Connect;
 use super::error::Error;
-use crate::sys::sctp as sys;
-use crate::sys::watch_both;
+use ringway_os::sctp as sys;
+use ringway_os::{Watched, watch_both};
 use ringway_sctp::Settings;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
-use tokio::io::unix::AsyncFd;
 
 /// Maximum number of associations that the kernel queues until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -104,7 +103,7 @@ fn any_ipv6(addresses: &[IpAddr]) -> bool {
 /// A listening socket of the kernel's SCTP.
 #[derive(Debug)]
 pub(super) struct Listener {
-    io: AsyncFd<Socket>,
+    io: Watched<Socket>,
 }
 
 impl Listener {

@@ -1,8 +1,8 @@
 //! The kernel's notifications (RFC 6458 section 6.1, as in linux/sctp.h).
 
 use crate::sctp::message::Event;
-use crate::sys::sctp::decode_address;
 use bytes::Bytes;
+use ringway_os::sctp::decode_address;
 use ringway_sctp::{Change, Close, PathState};
 
 const ASSOC_CHANGE: u16 = 0x8001;
@@ -99,7 +99,7 @@ fn aborted(code: u16, quoted: &[u8]) -> Close {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::sctp::encode_addresses;
+    use ringway_os::sctp::encode_addresses;
     use std::net::SocketAddr;
 
     fn notice(kind: u16, flags: u16, rest: &[u8]) -> Vec<u8> {

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Maximum number of cached source addresses, after which the cache is cleared.
-pub const SOURCES_REMEMBERED: usize = 4096;
+const SOURCES_REMEMBERED: usize = 4096;
 /// Lifetime of the cached source addresses, so that a change of routes is noticed.
-pub const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
+const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Returns the source address of the system's route to `remote`, or `None` when there is no route. Sends
 /// nothing.
@@ -58,15 +58,10 @@ impl LocalAddresses {
         Some(listener)
     }
 
-    /// Returns the index of the listener to send from to `remote`: the only one of that transport and family,
+    /// Returns the index of the listener to send from to `remote`, `None` where none fits: the only one of that transport and family,
     /// else the one bound to the route's source address, else a wildcard, else one that is a loopback address
     /// exactly when the peer's is, else the first.
-    pub(crate) fn choose(
-        &mut self,
-        now: Time,
-        transport: Transport,
-        remote: IpAddr,
-    ) -> Option<usize> {
+    pub fn choose(&mut self, now: Time, transport: Transport, remote: IpAddr) -> Option<usize> {
         let fits = |l: &Listener| l.transport == transport && l.addr.is_ipv4() == remote.is_ipv4();
         let mut fitting = self.listeners.iter().enumerate().filter(|(_, l)| fits(l));
         let (first, _) = fitting.next()?;

@@ -1,4 +1,5 @@
 //! Socket addresses in the form that the system calls take (`sockaddr_in`, `sockaddr_in6`).
+#![allow(unsafe_code)]
 
 use std::mem::size_of;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
@@ -6,13 +7,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 /// Storage for an address of either family.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) union Name {
+pub(crate) union Name {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
 /// Writes an address. Returns the length of the structure in bytes.
-pub(super) fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
+pub(crate) fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t {
     match addr {
         SocketAddr::V4(addr) => {
             name.v4 = libc::sockaddr_in {
@@ -37,7 +38,7 @@ pub(super) fn encode_name(addr: SocketAddr, name: &mut Name) -> libc::socklen_t 
 }
 
 /// Reads an address. Returns `None` for a family other than IPv4 and IPv6.
-pub(super) fn decode_name(name: &Name) -> Option<SocketAddr> {
+pub(crate) fn decode_name(name: &Name) -> Option<SocketAddr> {
     // SAFETY: the storage began zeroed, and a structure of integers has no invalid values; the family
     // stands at the same offset in both.
     match libc::c_int::from(unsafe { name.v4.sin_family }) {

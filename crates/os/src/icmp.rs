@@ -1,13 +1,14 @@
 //! ICMP messages about what was sent from a socket, read from its error queue (ip(7), ipv6(7)).
+#![allow(unsafe_code)]
 
-use super::name::{Name, decode_name};
+use crate::name::{Name, decode_name};
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The cause of an ICMP message, from a socket's error queue (RFC 792, RFC 4443).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// Port unreachable.
     PortUnreachable,
     /// Protocol unreachable.
@@ -23,27 +24,27 @@ pub(crate) enum Cause {
 impl Cause {
     /// Returns whether the destination is unreachable. Time exceeded and the like do not mean that
     /// (RFC 3261 section 18.4).
-    pub(crate) fn is_unreachable(self) -> bool {
+    pub fn is_unreachable(self) -> bool {
         matches!(self, Cause::PortUnreachable | Cause::ProtocolUnreachable | Cause::Unreachable)
     }
 }
 
 /// An ICMP message about a datagram that was sent from a socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct IcmpError {
+pub struct IcmpError {
     /// The datagram's destination, where it is reported.
-    pub(crate) to: Option<SocketAddr>,
+    pub to: Option<SocketAddr>,
     /// The local address that the message came to, where the socket reports it.
-    pub(crate) local: Option<IpAddr>,
+    pub local: Option<IpAddr>,
     /// The cause.
-    pub(crate) cause: Cause,
+    pub cause: Cause,
     /// The number of quoted bytes of the datagram, which are in the caller's buffer.
-    pub(crate) quoted: usize,
+    pub quoted: usize,
 }
 
-/// Removes one entry from the socket's error queue, which `IP_RECVERR` fills. Returns `None` when the
-/// queue is empty.
-pub(crate) fn next_icmp_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<IcmpError> {
+/// Removes one entry from the socket's error queue, which `IP_RECVERR` fills, and writes the start of the datagram
+/// that it quotes to `quote`. Returns `None` when the queue is empty.
+pub fn next_icmp_error(fd: BorrowedFd<'_>, quote: &mut [u8]) -> Option<IcmpError> {
     #[repr(C, align(8))]
     struct ErrorControl([u8; 256]);
     let mut name = MaybeUninit::<Name>::zeroed();

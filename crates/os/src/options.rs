@@ -1,4 +1,5 @@
 //! Socket options, and queries of a socket's buffers and of the path to an address.
+#![allow(unsafe_code)]
 
 use socket2::Socket;
 use std::io;
@@ -7,7 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Sets a socket option whose value is an integer.
-pub(crate) fn set_option(
+///
+/// # Errors
+/// The error of setsockopt(2).
+pub fn set_option(
     fd: BorrowedFd<'_>,
     level: libc::c_int,
     option: libc::c_int,
@@ -27,8 +31,11 @@ pub(crate) fn set_option(
 }
 
 /// Requests socket buffers of `bytes` in each direction, above the system's limit where the process may.
-/// Returns the size of the receive buffer that was granted.
-pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
+/// Returns the size of the receive buffer that was granted, in bytes.
+///
+/// # Errors
+/// The error of the system call that failed; a size above the limit is reduced without one.
+pub fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX / 2);
     if set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value).is_err() {
         socket.set_recv_buffer_size(bytes)?;
@@ -40,8 +47,9 @@ pub(crate) fn enlarge_buffers(socket: &Socket, bytes: usize) -> io::Result<usize
     Ok(socket.recv_buffer_size()? / 2)
 }
 
-/// Returns the size of the largest IP packet on the path to `to` that the system knows, in bytes.
-pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
+/// Returns the size of the largest IP packet on the path to `to` that the system knows, in bytes. `None` when
+/// there is no route. Sends nothing.
+pub fn path_mtu(to: IpAddr) -> Option<u32> {
     let any: IpAddr =
         if to.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
@@ -62,19 +70,19 @@ pub(crate) fn path_mtu(to: IpAddr) -> Option<u32> {
 
 /// The state of a socket's receive buffer (linux/sock_diag.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Memory {
+pub struct Memory {
     /// Octets allocated for received data. A UDP socket goes on counting what was read, up to a quarter
     /// of its capacity, and then releases that at once.
-    pub(crate) allocated: usize,
+    pub allocated: usize,
     /// The capacity, in octets.
-    pub(crate) capacity: usize,
+    pub capacity: usize,
     /// Datagrams dropped since the socket was opened, for want of room or for a wrong checksum. The
     /// number wraps.
-    pub(crate) dropped: u32,
+    pub dropped: u32,
 }
 
 /// Returns the state of a socket's receive buffer. `None` where the system does not report it.
-pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
+pub fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
     const VALUES: usize = libc::SK_MEMINFO_DROPS as usize + 1;
     let mut values = [0u32; VALUES];
     let mut length = size_of::<[u32; VALUES]>() as libc::socklen_t;
@@ -98,7 +106,7 @@ pub(crate) fn memory(fd: BorrowedFd<'_>) -> Option<Memory> {
 
 /// Returns the number of octets that a connection has received and that are not read yet; 0 where the
 /// system does not report it.
-pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
+pub fn unread(fd: BorrowedFd<'_>) -> usize {
     let mut octets: libc::c_int = 0;
     // SAFETY: FIONREAD writes one integer, to a live one.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut octets) };

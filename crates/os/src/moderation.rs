@@ -1,7 +1,8 @@
 //! The descriptors of receiving with pauses: a timer finer than the runtime's, and one that becomes
 //! readable with a socket's errors and not with its packets.
+#![allow(unsafe_code)]
 
-use super::watch::watch;
+use crate::watch::{Watched, watch};
 use socket2::Socket;
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +10,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Converts the result of a call: a new descriptor, or -1 and the error in `errno`.
 fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
@@ -22,10 +22,14 @@ fn owned(descriptor: libc::c_int) -> io::Result<OwnedFd> {
 
 /// A timer that makes its descriptor readable when it expires.
 #[derive(Debug)]
-pub(crate) struct Timer(OwnedFd);
+pub struct Timer(OwnedFd);
 
 impl Timer {
-    pub(crate) fn new() -> io::Result<Timer> {
+    /// Creates a timer that is not armed.
+    ///
+    /// # Errors
+    /// The error of timerfd_create(2), as when no descriptor is free.
+    pub fn new() -> io::Result<Timer> {
         // SAFETY: the call takes no pointers.
         let timer = unsafe {
             libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_NONBLOCK | libc::TFD_CLOEXEC)
@@ -33,8 +37,12 @@ impl Timer {
         owned(timer).map(Timer)
     }
 
-    /// Arms the timer to expire once, after a time below a second. It is not readable until then.
-    pub(crate) fn arm(&self, after: Duration) -> io::Result<()> {
+    /// Arms the timer to expire once, after a time below a second: of a longer one only the fraction counts. It is
+    /// not readable until then.
+    ///
+    /// # Errors
+    /// The error of timerfd_settime(2).
+    pub fn arm(&self, after: Duration) -> io::Result<()> {
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         let value = libc::timespec { tv_sec: 0, tv_nsec: after.subsec_nanos().max(1).into() };
         let when = libc::itimerspec { it_interval: zero, it_value: value };
@@ -55,7 +63,7 @@ impl AsRawFd for Timer {
 /// The error queue of a socket; as a descriptor, one that becomes readable when an error comes, and not
 /// when a packet does.
 #[derive(Debug)]
-pub(crate) struct ErrorQueue {
+pub struct ErrorQueue {
     epoll: OwnedFd,
     socket: Arc<Socket>,
 }
@@ -76,7 +84,7 @@ impl ErrorQueue {
     }
 
     /// Makes the descriptor unreadable until the next error. To be called before the queue is read.
-    pub(crate) fn clear(&self) {
+    pub fn clear(&self) {
         let mut event = MaybeUninit::<libc::epoll_event>::uninit();
         // SAFETY: there is room for the one event requested, which is not read.
         let _ = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), event.as_mut_ptr(), 1, 0) };
@@ -97,17 +105,27 @@ impl AsRawFd for ErrorQueue {
     }
 }
 
-/// Registers a timer.
-pub(crate) fn watch_timer(timer: Timer) -> io::Result<AsyncFd<Timer>> {
+/// Registers a timer. To be called within a runtime.
+///
+/// # Errors
+/// The error of epoll_ctl(2).
+pub fn watch_timer(timer: Timer) -> io::Result<Watched<Timer>> {
     watch(timer, Interest::READABLE)
 }
 
-/// Registers a socket for errors alone.
-pub(crate) fn watch_errors(socket: Arc<Socket>) -> io::Result<AsyncFd<ErrorQueue>> {
+/// Registers a socket for errors alone. To be called within a runtime.
+///
+/// # Errors
+/// The error of epoll_create1(2) or epoll_ctl(2).
+pub fn watch_errors(socket: Arc<Socket>) -> io::Result<Watched<ErrorQueue>> {
     watch(ErrorQueue::new(socket)?, Interest::READABLE)
 }
 
-/// Registers a socket for packets. Once the registration is dropped, packets wake no task.
-pub(crate) fn watch_packets(socket: Arc<Socket>) -> io::Result<AsyncFd<Arc<Socket>>> {
+/// Registers a socket for packets. Once the registration is dropped, packets wake no task. To be called within a
+/// runtime.
+///
+/// # Errors
+/// The error of epoll_ctl(2).
+pub fn watch_packets(socket: Arc<Socket>) -> io::Result<Watched<Arc<Socket>>> {
     watch(socket, Interest::READABLE)
 }

@@ -19,6 +19,10 @@ pub struct Tun {
 impl Tun {
     /// Opens the device `name` in the network namespace of the thread, and creates it if it does not exist.
     /// The name has 1 to 15 bytes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for another name; else the error of open(2) or of TUNSETIFF, as when the process lacks
+    /// CAP_NET_ADMIN.
     pub fn open(name: &str) -> io::Result<Tun> {
         const MAX_NAME: usize = libc::IFNAMSIZ - 1;
         if name.is_empty() || name.len() > MAX_NAME || name.bytes().any(|b| b == 0 || b == b'/') {
@@ -45,12 +49,18 @@ impl Tun {
         Ok(Tun { file })
     }
 
-    /// Reads one packet. Returns its length; what does not fit `out` is lost. `WouldBlock` when there is none.
+    /// Reads one packet. Returns its length in bytes; what does not fit `out` is lost.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is none; else the error of read(2).
     pub fn read(&self, out: &mut [u8]) -> io::Result<usize> {
         (&self.file).read(out)
     }
 
-    /// Passes one packet to the kernel. `WouldBlock` when its queue is full.
+    /// Passes one packet to the kernel.
+    ///
+    /// # Errors
+    /// `WouldBlock` when its queue is full, `WriteZero` when it took part of the packet; else the error of write(2).
     pub fn write(&self, packet: &[u8]) -> io::Result<()> {
         let written = (&self.file).write(packet)?;
         if written == packet.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }

@@ -9,7 +9,7 @@
 //! IPv6 has no identification in a whole datagram, and routers do not fragment: its sockets are left
 //! unchanged.
 
-use crate::sys::{Datagram, set_option};
+use crate::{Datagram, set_option};
 use libc::{IP_MTU_DISCOVER, IP_PMTUDISC_DO, IP_PMTUDISC_DONT, IPPROTO_IP};
 use socket2::Socket;
 use std::os::fd::AsFd;
@@ -21,9 +21,9 @@ const MAX_WITH_DF: usize = 1_200;
 /// Number of small datagrams before DF is set again, because a change is a system call.
 const SMALL_BEFORE_DF: usize = 32;
 
-/// Whether a socket sets DF.
+/// Whether a socket sets DF on its datagrams.
 #[derive(Debug)]
-pub(crate) struct Fragment {
+pub struct Fragment {
     df: bool,
     /// The number of small datagrams since the last one that had to be sent without DF. `None` if the socket
     /// is left unchanged.
@@ -32,12 +32,12 @@ pub(crate) struct Fragment {
 
 impl Fragment {
     /// Creates the state of a socket that does not set DF yet, and never does unless `ipv4`.
-    pub(crate) fn new(ipv4: bool) -> Self {
+    pub fn new(ipv4: bool) -> Self {
         Fragment { df: false, small: ipv4.then_some(SMALL_BEFORE_DF) }
     }
 
     /// Sets or clears DF. To be called before `batch` is sent.
-    pub(crate) fn prepare(&mut self, socket: &Socket, batch: &[Datagram<'_>]) {
+    pub fn prepare(&mut self, socket: &Socket, batch: &[Datagram<'_>]) {
         let Some(small) = self.small else { return };
         if batch.iter().any(|datagram| datagram.bytes.len() > MAX_WITH_DF) {
             self.allow(socket);
@@ -54,7 +54,7 @@ impl Fragment {
 
     /// Clears DF, as when a datagram has been refused because of the path's MTU. Returns whether DF was set:
     /// then sending that datagram again may succeed.
-    pub(crate) fn allow(&mut self, socket: &Socket) -> bool {
+    pub fn allow(&mut self, socket: &Socket) -> bool {
         if self.small.is_some() {
             self.small = Some(0);
         }

@@ -1,13 +1,13 @@
 //! Datagrams that wait because the socket's send buffer is full.
 
-use crate::sys::{Datagram, SEND_BATCH};
+use crate::{Datagram, SEND_BATCH};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 /// Maximum number of bytes that wait for one socket. Further datagrams are reported as not sent.
-pub(crate) const WAITING_BYTES: usize = 1 << 20;
+pub const WAITING_BYTES: usize = 1 << 20;
 
 struct Item {
     to: SocketAddr,
@@ -18,18 +18,20 @@ struct Item {
 
 /// A queue of datagrams in one buffer, which is freed when the queue is empty.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub struct Waiting {
     bytes: Vec<u8>,
     items: VecDeque<Item>,
 }
 
 impl Waiting {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Returns whether nothing waits.
+    pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Appends a copy of the datagram. Returns `false` when there is no room.
-    pub(crate) fn push(&mut self, datagram: &Datagram<'_>, report: u64) -> bool {
+    /// Appends a copy of a single datagram and its report number. Returns `false` when there is no room.
+    /// The copy is sent with the socket's own ECN bits.
+    pub fn push(&mut self, datagram: &Datagram<'_>, report: u64) -> bool {
         if self.bytes.len() + datagram.bytes.len() > WAITING_BYTES {
             return false;
         }
@@ -44,8 +46,8 @@ impl Waiting {
         true
     }
 
-    /// Calls `f` with the first batch.
-    pub(crate) fn with_front<R>(&self, f: impl FnOnce(&[Datagram<'_>], &[u64]) -> R) -> R {
+    /// Calls `f` with the first batch, at most [`SEND_BATCH`] datagrams, and their report numbers.
+    pub fn with_front<R>(&self, f: impl FnOnce(&[Datagram<'_>], &[u64]) -> R) -> R {
         let front = || self.items.iter().take(SEND_BATCH);
         let batch: SmallVec<[Datagram<'_>; SEND_BATCH]> =
             front().map(|i| Datagram::new(&self.bytes[i.range.clone()], i.to, i.from)).collect();
@@ -54,7 +56,7 @@ impl Waiting {
     }
 
     /// Removes the first `n`.
-    pub(crate) fn pop(&mut self, n: usize) {
+    pub fn pop(&mut self, n: usize) {
         self.items.drain(..n.min(self.items.len()));
         if self.items.is_empty() {
             *self = Waiting::default();

@@ -1,7 +1,8 @@
 //! Changes of the host's addresses and links, reported by the kernel over netlink (rtnetlink(7)).
+#![allow(unsafe_code)]
 
-use super::options::set_option;
-use super::watch::watch;
+use crate::options::set_option;
+use crate::watch::{Watched, watch};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -9,7 +10,6 @@ use std::mem::{MaybeUninit, size_of};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 /// Bytes read at once; the kernel sends no larger messages.
 const BUFFER: usize = 32 << 10;
@@ -30,8 +30,8 @@ const IFA_LOCAL: u16 = 2;
 const TENTATIVE: u8 = (libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED) as u8;
 
 /// Reports addresses of the host that are added or removed, or whose links go up or down.
-pub(crate) struct NetworkMonitor {
-    io: AsyncFd<Socket>,
+pub struct NetworkMonitor {
+    io: Watched<Socket>,
     buffer: Vec<u8>,
     /// The addresses of each interface.
     addresses: HashMap<u32, Vec<IpAddr>>,
@@ -57,8 +57,11 @@ enum Request {
 }
 
 impl NetworkMonitor {
-    /// To be called within a runtime.
-    pub(crate) fn open() -> io::Result<NetworkMonitor> {
+    /// Opens a monitor of the network namespace of the thread. To be called within a runtime.
+    ///
+    /// # Errors
+    /// The error of the system call that failed.
+    pub fn open() -> io::Result<NetworkMonitor> {
         const GROUPS: libc::c_int =
             libc::RTMGRP_LINK | libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV6_IFADDR;
         let protocol = Protocol::from(libc::NETLINK_ROUTE);
@@ -107,7 +110,7 @@ impl NetworkMonitor {
 
     /// Returns the next address that became usable (`true`) or unusable. `None` when the kernel reports
     /// no more changes.
-    pub(crate) async fn next(&mut self) -> Option<(IpAddr, bool)> {
+    pub async fn next(&mut self) -> Option<(IpAddr, bool)> {
         loop {
             if let Some(changes) = self.changes.pop_front() {
                 return Some(changes);

@@ -1,38 +1,41 @@
 //! Sending many datagrams in one system call, each alone or as a train that the system or the card
 //! splits into datagrams of equal size.
+#![allow(unsafe_code)]
 
-use super::name::{Name, encode_name};
+use crate::name::{Name, encode_name};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Maximum number of datagrams passed to the kernel in one call.
-pub(crate) const SEND_BATCH: usize = 64;
+pub const SEND_BATCH: usize = 64;
 
 /// One datagram to send, or a train of them.
 #[derive(Clone, Copy)]
-pub(crate) struct Datagram<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) to: SocketAddr,
+pub struct Datagram<'a> {
+    /// The payload.
+    pub bytes: &'a [u8],
+    /// The destination.
+    pub to: SocketAddr,
     /// The source address, where the socket is bound to a wildcard.
-    pub(crate) from: Option<IpAddr>,
+    pub from: Option<IpAddr>,
     /// The two ECN bits; 0 keeps the socket's own.
-    pub(crate) ecn: u8,
-    /// The size of each datagram of a train but the last, which may be shorter; 0 for a single datagram.
-    pub(crate) segment: u16,
+    pub ecn: u8,
+    /// The size in bytes of each datagram of a train but the last, which may be shorter; 0 for a single datagram.
+    pub segment: u16,
 }
 
 impl<'a> Datagram<'a> {
-    /// A single datagram.
-    pub(crate) fn new(bytes: &'a [u8], to: SocketAddr, from: Option<IpAddr>) -> Self {
+    /// Returns a single datagram, with the socket's own ECN bits.
+    pub fn new(bytes: &'a [u8], to: SocketAddr, from: Option<IpAddr>) -> Self {
         Datagram { bytes, to, from, ecn: 0, segment: 0 }
     }
 }
 
 /// The action after an error for a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum After {
+pub enum After {
     /// Skip it and continue with the next.
     Skip,
     /// The error was an older one of the socket: send it again.
@@ -57,23 +60,30 @@ struct Arrays {
 }
 
 /// Reusable buffers for `sendmmsg`.
-pub(crate) struct SendBatch(Box<Arrays>);
+pub struct SendBatch(Box<Arrays>);
 
 // SAFETY: the pointers in the headers are only read by `send`, which writes them first; between
 // calls they are not dereferenced.
 unsafe impl Send for SendBatch {}
 
+impl Default for SendBatch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl SendBatch {
-    pub(crate) fn new() -> Self {
+    /// Creates empty buffers.
+    pub fn new() -> Self {
         // SAFETY: all four are plain C structures or byte arrays for which all zeroes is a value
         // (null pointers, zero lengths).
         SendBatch(Box::new(unsafe { MaybeUninit::<Arrays>::zeroed().assume_init() }))
     }
 
     /// Sends `batch` in as few calls as the kernel allows, at most [`SEND_BATCH`] datagrams of it. Calls
-    /// `on_error` with the index and error code of each datagram that the kernel refuses. Returns the
+    /// `on_error` with the index and error code (`errno`) of each datagram that the kernel refuses. Returns the
     /// number of datagrams sent or skipped, which is less than all only after [`After::Stop`].
-    pub(crate) fn send(
+    pub fn send(
         &mut self,
         fd: BorrowedFd<'_>,
         batch: &[Datagram<'_>],
@@ -212,7 +222,7 @@ fn append<T: Copy>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{ReceiveBatch, set_option};
+    use crate::{ReceiveBatch, set_option};
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
     use std::time::Duration;

@@ -1,8 +1,9 @@
 //! The process: its limit on open files, and the memory that its allocator retains.
+#![allow(unsafe_code)]
 
 /// Returns the maximum number of file descriptors of the process (`RLIMIT_NOFILE`); `None` without a
 /// limit.
-pub(crate) fn max_files() -> Option<usize> {
+pub fn max_files() -> Option<usize> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes one structure, to a live one.
     let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };

@@ -5,7 +5,7 @@
 //! reports memory, not datagrams, and goes on counting what was read until it releases that all at once.
 //! The handler's time for a datagram varies. So the numbers serve to detect overload and nothing more.
 
-use crate::sys::Memory;
+use crate::Memory;
 use ringway_sansio::{Backlog, Time};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const RETAINED: usize = 4;
 
 /// The backlog of one socket.
 #[derive(Default, Debug)]
-pub(crate) struct Gauge {
+pub struct Gauge {
     /// The number of datagrams in the consecutive full batches before the present one.
     behind: usize,
     /// The time of the last batch and the number of its datagrams, if it was full.
@@ -39,7 +39,7 @@ pub(crate) struct Gauge {
 
 impl Gauge {
     /// Returns the backlog after a batch that has emptied the socket.
-    pub(crate) fn emptied(&mut self, datagrams: usize) -> Backlog {
+    pub fn emptied(&mut self, datagrams: usize) -> Backlog {
         let backlog = Backlog { messages: self.behind + datagrams, ..Backlog::default() };
         (self.behind, self.last, self.reported, self.read) = (0, None, 0, 0);
         backlog
@@ -48,7 +48,7 @@ impl Gauge {
     /// Returns the backlog after a full batch of `datagrams` with `octets` in total, at `now`, when the kernel
     /// reported `memory`. Returns also the number of datagrams that the kernel has dropped since its last
     /// report.
-    pub(crate) fn full(
+    pub fn full(
         &mut self,
         now: Time,
         datagrams: usize,

@@ -2,8 +2,9 @@
 //!
 //! The headers are filled once. Before each call only the fields that the kernel wrote in the last one
 //! are reset, so that a call that returns one datagram costs the work of one.
+#![allow(unsafe_code)]
 
-use super::name::{Name, decode_name};
+use crate::name::{Name, decode_name};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::io;
 use std::mem::size_of;
@@ -12,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 /// Maximum number of receptions of one call. Each is a datagram, or several that the system coalesced.
-pub(crate) const RECEIVE_BATCH: usize = 32;
+pub const RECEIVE_BATCH: usize = 32;
 
 /// Size of a buffer for the largest datagram, or a train of coalesced ones: 65,535 bytes and enough more
 /// that the buffers do not start on the same cache lines.
@@ -39,13 +40,13 @@ struct Arrays {
 
 /// A datagram, or a train of datagrams that the system coalesced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reception<'a> {
+pub struct Reception<'a> {
     /// The peer's address.
-    pub(crate) remote: SocketAddr,
+    pub remote: SocketAddr,
     /// The destination address, where the socket reports it.
-    pub(crate) local: Option<IpAddr>,
+    pub local: Option<IpAddr>,
     /// The ECN bits, where the socket reports them.
-    pub(crate) ecn: u8,
+    pub ecn: u8,
     bytes: &'a [u8],
     /// The size of every datagram but the last, which may be shorter.
     stride: usize,
@@ -53,25 +54,20 @@ pub(crate) struct Reception<'a> {
 
 impl<'a> Reception<'a> {
     /// Returns the datagrams. An empty one is a slice of no bytes.
-    pub(crate) fn datagrams(self) -> impl Iterator<Item = &'a [u8]> {
+    pub fn datagrams(self) -> impl Iterator<Item = &'a [u8]> {
         let Reception { bytes, stride, .. } = self;
         let pieces = if bytes.len() <= stride { 1 } else { bytes.len().div_ceil(stride) };
         (0..pieces).map(move |i| &bytes[i * stride..((i + 1) * stride).min(bytes.len())])
     }
 
     /// Returns all the bytes.
-    pub(crate) fn bytes(&self) -> &'a [u8] {
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
-    }
-
-    /// Returns the number of bytes of all the datagrams.
-    pub(crate) fn len(&self) -> usize {
-        self.bytes.len()
     }
 }
 
-/// Reusable buffers for `recvmmsg`.
-pub(crate) struct ReceiveBatch {
+/// Reusable buffers for `recvmmsg`: about 2 MiB of address space, of which the system allocates what is used.
+pub struct ReceiveBatch {
     /// Owned. A pointer, because the headers in it point into it.
     arrays: NonNull<Arrays>,
     /// The number of headers that the last call used.
@@ -79,7 +75,8 @@ pub(crate) struct ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    pub(crate) fn new() -> Self {
+    /// Creates empty buffers.
+    pub fn new() -> Self {
         let layout = Layout::new::<Arrays>();
         // SAFETY: the layout is not of size zero. All zeroes is a value of `Arrays`: plain C
         // structures of integers and null pointers, and bytes. Memory that is not written to is
@@ -106,8 +103,13 @@ impl ReceiveBatch {
         ReceiveBatch { arrays, used: RECEIVE_BATCH }
     }
 
-    /// Receives what is queued. Returns the number of receptions, or `WouldBlock` when the queue is empty.
-    pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+    /// Receives what is queued at a datagram or raw socket, without waiting. Returns the number of receptions, at
+    /// most [`RECEIVE_BATCH`]; fewer than that only when the queue is empty now.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is queued; else the error of recvmmsg(2), except that an interrupted call is
+    /// repeated.
+    pub fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
         let a = self.arrays.as_ptr();
         loop {
             for i in 0..self.used {
@@ -144,7 +146,7 @@ impl ReceiveBatch {
 
     /// Returns the reception `i` of the last call. `None` when the call returned fewer, or when the
     /// sender has no internet address.
-    pub(crate) fn get(&self, i: usize) -> Option<Reception<'_>> {
+    pub fn get(&self, i: usize) -> Option<Reception<'_>> {
         if i >= self.used {
             return None;
         }
@@ -166,6 +168,12 @@ impl ReceiveBatch {
             unsafe { read_control(&header.msg_hdr, &mut reception) };
         }
         Some(reception)
+    }
+}
+
+impl Default for ReceiveBatch {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -218,7 +226,7 @@ unsafe fn read_control(header: &libc::msghdr, reception: &mut Reception<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::set_option;
+    use crate::set_option;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
 
@@ -241,7 +249,7 @@ mod tests {
             for n in 0..count {
                 let reception = batch.get(n).unwrap();
                 assert_eq!(reception.remote, sender.local_addr().unwrap());
-                assert_eq!(reception.len(), 10 * n);
+                assert_eq!(reception.bytes().len(), 10 * n);
                 let datagrams: Vec<_> = reception.datagrams().collect();
                 assert_eq!(datagrams, [vec![n as u8; 10 * n]]);
             }

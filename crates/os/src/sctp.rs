@@ -1,7 +1,8 @@
 //! The interface of the kernel's SCTP: socket options with lists of addresses, and messages with control
 //! data (RFC 6458, as in linux/sctp.h).
+#![allow(unsafe_code)]
 
-use super::name::{Name, decode_name, encode_name};
+use crate::name::{Name, decode_name, encode_name};
 use socket2::{Domain, Socket, Type};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -9,35 +10,57 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-pub(crate) const RTOINFO: i32 = 0;
-pub(crate) const INITMSG: i32 = 2;
-pub(crate) const NODELAY: i32 = 3;
-pub(crate) const SET_PEER_PRIMARY_ADDR: i32 = 5;
-pub(crate) const PRIMARY_ADDR: i32 = 6;
-pub(crate) const PEER_ADDR_PARAMS: i32 = 9;
-pub(crate) const EVENTS: i32 = 11;
-pub(crate) const MAPPED_V4: i32 = 12;
-pub(crate) const STATUS: i32 = 14;
-pub(crate) const PEER_ADDR_INFO: i32 = 15;
-pub(crate) const RECVRCVINFO: i32 = 32;
-pub(crate) const BINDX_ADD: i32 = 100;
-pub(crate) const BINDX_REMOVE: i32 = 101;
-pub(crate) const PEER_ADDRS: i32 = 108;
-pub(crate) const LOCAL_ADDRS: i32 = 109;
-pub(crate) const CONNECTX: i32 = 110;
-pub(crate) const ASSOC_STATS: i32 = 112;
-pub(crate) const ENABLE_STREAM_RESET: i32 = 118;
-pub(crate) const RESET_STREAMS: i32 = 119;
-pub(crate) const RESET_ASSOC: i32 = 120;
-pub(crate) const ADD_STREAMS: i32 = 121;
+/// `SCTP_RTOINFO`: bounds of the RTO, in milliseconds.
+pub const RTOINFO: i32 = 0;
+/// `SCTP_INITMSG`: streams and attempts of an association to open.
+pub const INITMSG: i32 = 2;
+/// `SCTP_NODELAY`: small messages are sent at once.
+pub const NODELAY: i32 = 3;
+/// `SCTP_SET_PEER_PRIMARY_ADDR`: asks the peer to send to an address.
+pub const SET_PEER_PRIMARY_ADDR: i32 = 5;
+/// `SCTP_PRIMARY_ADDR`: the address of the peer that is sent to.
+pub const PRIMARY_ADDR: i32 = 6;
+/// `SCTP_PEER_ADDR_PARAMS`: parameters of a path; also asks for a HEARTBEAT.
+pub const PEER_ADDR_PARAMS: i32 = 9;
+/// `SCTP_EVENTS`: the notifications that are received.
+pub const EVENTS: i32 = 11;
+/// `SCTP_I_WANT_MAPPED_V4_ADDR`: whether IPv4 addresses are written as IPv6 ones.
+pub const MAPPED_V4: i32 = 12;
+/// `SCTP_STATUS`: the state of an association.
+pub const STATUS: i32 = 14;
+/// `SCTP_GET_PEER_ADDR_INFO`: the state of a path.
+pub const PEER_ADDR_INFO: i32 = 15;
+/// `SCTP_RECVRCVINFO`: messages are received with a [`ReceiveInfo`].
+pub const RECVRCVINFO: i32 = 32;
+/// `SCTP_SOCKOPT_BINDX_ADD`: adds local addresses.
+pub const BINDX_ADD: i32 = 100;
+/// `SCTP_SOCKOPT_BINDX_REM`: removes local addresses.
+pub const BINDX_REMOVE: i32 = 101;
+/// `SCTP_GET_PEER_ADDRS`: the addresses of the peer.
+pub const PEER_ADDRS: i32 = 108;
+/// `SCTP_GET_LOCAL_ADDRS`: the local addresses.
+pub const LOCAL_ADDRS: i32 = 109;
+/// `SCTP_SOCKOPT_CONNECTX`: opens an association to a peer with these addresses.
+pub const CONNECTX: i32 = 110;
+/// `SCTP_GET_ASSOC_STATS`: counters of an association, see [`counts`].
+pub const ASSOC_STATS: i32 = 112;
+/// `SCTP_ENABLE_STREAM_RESET`: the requests of RFC 6525 that are permitted.
+pub const ENABLE_STREAM_RESET: i32 = 118;
+/// `SCTP_RESET_STREAMS`: resets streams (RFC 6525 section 6.3.2).
+pub const RESET_STREAMS: i32 = 119;
+/// `SCTP_RESET_ASSOC`: resets an association (RFC 6525 section 6.3.3).
+pub const RESET_ASSOC: i32 = 120;
+/// `SCTP_ADD_STREAMS`: adds streams (RFC 6525 section 6.3.4).
+pub const ADD_STREAMS: i32 = 121;
 
-/// Start and end offsets of the address in the structures that have one.
-pub(crate) const ADDRESS: usize = 4;
-pub(crate) const ADDRESS_END: usize = ADDRESS + size_of::<libc::sockaddr_storage>();
+/// Offset in bytes of the address in the structures that have one.
+pub const ADDRESS: usize = 4;
+/// Offset of the byte after that address.
+pub const ADDRESS_END: usize = ADDRESS + size_of::<libc::sockaddr_storage>();
 
-/// The number of counters of an association (`sctp_assoc_stats`), and their offset: they follow an
-/// association and an address, with the usual alignment.
-pub(crate) const COUNTS: usize = 15;
+/// The number of counters of an association (`sctp_assoc_stats`).
+pub const COUNTS: usize = 15;
+/// The offset of the counters: they follow an association and an address, with the usual alignment.
 const COUNTS_AT: usize = std::mem::offset_of!(AssociationStats, counts);
 
 #[repr(C)]
@@ -47,12 +70,14 @@ struct AssociationStats {
     counts: [u64; COUNTS],
 }
 
-/// Flags of a message.
-pub(crate) const UNORDERED: u16 = 1;
-pub(crate) const SACK_IMMEDIATELY: u16 = 8;
-/// Policies of partial reliability.
-pub(crate) const PR_TTL: u16 = 0x10;
-pub(crate) const PR_RTX: u16 = 0x20;
+/// Flag of a message that is delivered without order.
+pub const UNORDERED: u16 = 1;
+/// Flag of a message whose SACK is requested at once (RFC 7053).
+pub const SACK_IMMEDIATELY: u16 = 8;
+/// Policy of partial reliability: a message is abandoned after a time, in milliseconds.
+pub const PR_TTL: u16 = 0x10;
+/// Policy of partial reliability: a message is abandoned after a number of retransmissions.
+pub const PR_RTX: u16 = 0x20;
 
 /// `msg_flags` of a notification.
 const MSG_NOTIFICATION: i32 = 0x8000;
@@ -68,35 +93,49 @@ const MAX_RECEIVE: usize = 64 << 10;
 /// The attributes of a message to send (`sctp_sndinfo`).
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct SendInfo {
-    pub(crate) stream: u16,
-    pub(crate) flags: u16,
-    /// As on the wire, in network order.
-    pub(crate) ppid: u32,
-    pub(crate) context: u32,
-    pub(crate) association: i32,
+pub struct SendInfo {
+    /// The stream.
+    pub stream: u16,
+    /// [`UNORDERED`], [`SACK_IMMEDIATELY`] or both.
+    pub flags: u16,
+    /// The payload protocol identifier as on the wire, in network order.
+    pub ppid: u32,
+    /// The sender's own value, returned with the message if it is not sent.
+    pub context: u32,
+    /// The association; 0 on a one-to-one socket.
+    pub association: i32,
 }
 
 /// When a message is abandoned (`sctp_prinfo`).
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(crate) struct Partial {
-    pub(crate) policy: u16,
-    pub(crate) value: u32,
+pub struct Partial {
+    /// [`PR_TTL`] or [`PR_RTX`].
+    pub policy: u16,
+    /// Milliseconds or retransmissions.
+    pub value: u32,
 }
 
 /// The attributes of a received message (`sctp_rcvinfo`).
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct ReceiveInfo {
-    pub(crate) stream: u16,
-    pub(crate) ssn: u16,
-    pub(crate) flags: u16,
-    pub(crate) ppid: u32,
-    pub(crate) tsn: u32,
-    pub(crate) cumulative: u32,
-    pub(crate) context: u32,
-    pub(crate) association: i32,
+pub struct ReceiveInfo {
+    /// The stream.
+    pub stream: u16,
+    /// The stream sequence number.
+    pub ssn: u16,
+    /// [`UNORDERED`] or 0.
+    pub flags: u16,
+    /// The payload protocol identifier as on the wire, in network order.
+    pub ppid: u32,
+    /// The TSN of the first chunk.
+    pub tsn: u32,
+    /// The cumulative TSN received.
+    pub cumulative: u32,
+    /// The receiver's own value.
+    pub context: u32,
+    /// The association.
+    pub association: i32,
 }
 
 /// Encodes an address as a C structure. Returns its bytes and their number.
@@ -109,7 +148,7 @@ fn encode(addr: SocketAddr) -> ([u8; size_of::<Name>()], usize) {
 }
 
 /// Encodes a list of addresses as the options take it: one after the other.
-pub(crate) fn encode_addresses(addresses: &[SocketAddr]) -> Vec<u8> {
+pub fn encode_addresses(addresses: &[SocketAddr]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for &addr in addresses {
         let (name, length) = encode(addr);
@@ -120,7 +159,7 @@ pub(crate) fn encode_addresses(addresses: &[SocketAddr]) -> Vec<u8> {
 
 /// Encodes association 0, which is the only one of a one-to-one socket, and an address, padded with zeroes
 /// to `size` bytes.
-pub(crate) fn encode_address(addr: SocketAddr, size: usize) -> Vec<u8> {
+pub fn encode_address(addr: SocketAddr, size: usize) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     bytes.extend(encode_addresses(&[addr]));
     bytes.resize(size.max(ADDRESS_END), 0);
@@ -128,7 +167,7 @@ pub(crate) fn encode_address(addr: SocketAddr, size: usize) -> Vec<u8> {
 }
 
 /// Decodes the first address of a list. Returns it and its size in bytes.
-pub(crate) fn decode_address(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
+pub fn decode_address(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     let family = libc::c_int::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
     let length = match family {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -142,8 +181,11 @@ pub(crate) fn decode_address(bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     Some((decode_name(&name)?, length))
 }
 
-/// Sets an SCTP option to `value`.
-pub(crate) fn set(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<()> {
+/// Sets an SCTP option to `value`, the bytes of the option's structure.
+///
+/// # Errors
+/// The error of setsockopt(2).
+pub fn set(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer is to live bytes and the length is their own.
     let result = unsafe {
         libc::setsockopt(
@@ -159,7 +201,10 @@ pub(crate) fn set(fd: BorrowedFd<'_>, option: i32, value: &[u8]) -> io::Result<(
 
 /// Reads an SCTP option into `value`, whose bytes select what is read. Returns the number of bytes
 /// written.
-pub(crate) fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
+///
+/// # Errors
+/// The error of getsockopt(2).
+pub fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Result<usize> {
     let mut length = value.len() as libc::socklen_t;
     // SAFETY: the kernel reads and writes at most `length` bytes of `value`, which has so many, and
     // the number written into `length`.
@@ -177,7 +222,10 @@ pub(crate) fn get(fd: BorrowedFd<'_>, option: i32, value: &mut [u8]) -> io::Resu
 
 /// Reads the counters of a one-to-one socket's association, in the order of `sctp_assoc_stats`, from the
 /// longest RTO on.
-pub(crate) fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
+///
+/// # Errors
+/// The error of getsockopt(2).
+pub fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
     let mut value = [0; size_of::<AssociationStats>()];
     get(fd, ASSOC_STATS, &mut value)?;
     let mut counts = [0; COUNTS];
@@ -190,8 +238,11 @@ pub(crate) fn counts(fd: BorrowedFd<'_>) -> io::Result<[u64; COUNTS]> {
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
-/// Sends a whole message.
-pub(crate) fn send(
+/// Sends a whole message, without waiting.
+///
+/// # Errors
+/// `WouldBlock` when the socket has no room for it; else the error of sendmsg(2).
+pub fn send(
     fd: BorrowedFd<'_>,
     bytes: &[u8],
     info: SendInfo,
@@ -248,17 +299,23 @@ pub(crate) fn send(
 
 /// The result of a receive call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Received {
-    pub(crate) length: usize,
-    /// Whether it ends a message or a notification.
-    pub(crate) end: bool,
-    pub(crate) notification: bool,
-    pub(crate) info: ReceiveInfo,
+pub struct Received {
+    /// The number of bytes appended.
+    pub length: usize,
+    /// Whether they end a message or a notification.
+    pub end: bool,
+    /// Whether they are of a notification.
+    pub notification: bool,
+    /// The attributes of the message; zeroes for a notification.
+    pub info: ReceiveInfo,
 }
 
-/// Receives a message, part of one, or a notification, and appends it to `out`. A length of zero without
-/// `end` means that the association has ended.
-pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Received> {
+/// Receives a message, part of one, or a notification, and appends it to `out`, without waiting. A length of zero
+/// without `end` means that the association has ended.
+///
+/// # Errors
+/// `WouldBlock` when nothing is queued; else the error of recvmsg(2).
+pub fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Received> {
     out.reserve(MAX_RECEIVE);
     let start = out.len();
     let mut control = Control([0; 128]);
@@ -301,7 +358,10 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, out: &mut Vec<u8>) -> io::Result<Recei
 
 /// Aborts the association of a socket, which only closing it does: its descriptor is replaced by that of
 /// another, unconnected socket.
-pub(crate) fn abort(socket: &Socket) -> io::Result<()> {
+///
+/// # Errors
+/// The error of the system call that failed.
+pub fn abort(socket: &Socket) -> io::Result<()> {
     socket.set_linger(Some(Duration::ZERO))?;
     let unconnected = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
     // SAFETY: both descriptors are open and owned by live sockets. The owner of the second still
