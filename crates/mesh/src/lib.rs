@@ -1,0 +1,19 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
+//! limit, [`budget`] for what control messages may cost.
+
+#![forbid(unsafe_code)]
+
+pub mod budget;
+pub mod config;
+pub mod id;
+pub mod identity;
+pub mod metric;
+
+pub use config::Limits;
+pub use id::{Instance, NodeId, Prefix, Sequence};
+pub use identity::{Identity, Proof};
+pub use metric::{Ring, Space, Xor};
