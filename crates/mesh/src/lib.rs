@@ -3,7 +3,8 @@
 //! ## Modules
 //!
 //! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
-//! limit, [`budget`] for what control messages may cost.
+//! limit, [`budget`] for what control messages may cost, [`wire`] for the
+//! formats.
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ pub mod config;
 pub mod id;
 pub mod identity;
 pub mod metric;
+pub mod wire;
 
 pub use config::Limits;
 pub use id::{Instance, NodeId, Prefix, Sequence};
