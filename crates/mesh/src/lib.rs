@@ -4,15 +4,17 @@
 //!
 //! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
 //! limit, [`budget`] for what control messages may cost, [`wire`] for the
-//! formats.
+//! formats, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers.
 
 #![forbid(unsafe_code)]
 
 pub mod budget;
 pub mod config;
+pub mod forward;
 pub mod id;
 pub mod identity;
 pub mod metric;
+pub mod routes;
 pub mod wire;
 
 pub use config::Limits;

@@ -238,6 +238,11 @@ impl Labels {
         Some(slot)
     }
 
+    /// Returns a position in the labels, to change them in place.
+    pub fn cursor(&mut self, at: u16, reverse: bool) -> Result<Cursor<'_>, Malformed> {
+        Cursor::new(&mut self.bytes, self.nibbles, at, reverse)
+    }
+
     /// Returns the labels in reverse order.
     pub fn reversed(&self) -> Labels {
         let mut reversed = Labels::default();
