@@ -4,7 +4,8 @@
 //!
 //! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
 //! limit, [`budget`] for what control messages may cost, [`wire`] for the
-//! formats, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers.
+//! formats, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers, and
+//! [`ring`] for how routers sort themselves.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod forward;
 pub mod id;
 pub mod identity;
 pub mod metric;
+pub mod ring;
 pub mod routes;
 pub mod wire;
 
@@ -21,3 +23,4 @@ pub use config::Limits;
 pub use id::{Instance, NodeId, Prefix, Sequence};
 pub use identity::{Identity, Proof};
 pub use metric::{Ring, Space, Xor};
+pub use ring::{Action, Overlay};

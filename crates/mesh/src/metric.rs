@@ -27,6 +27,9 @@ pub trait Space: Copy + Default + fmt::Debug + 'static {
     /// with the smallest distance is responsible for the key, except for keys before the first node of a ring.
     fn distance(node: NodeId, key: NodeId) -> u64;
 
+    /// Returns how far two ids are from each other, whichever is first.
+    fn span(one: NodeId, other: NodeId) -> u64;
+
     /// Returns the class of a contact by its distance, below 128. Of each class a few candidates are kept.
     fn class(own: NodeId, other: NodeId) -> u8;
 
@@ -52,10 +55,14 @@ impl Space for Ring {
         if node <= key { key.raw() - node.raw() } else { node.raw() }
     }
 
+    fn span(one: NodeId, other: NodeId) -> u64 {
+        one.raw().abs_diff(other.raw())
+    }
+
     /// The side, and the power of two of the linear distance.
     fn class(own: NodeId, other: NodeId) -> u8 {
         let side = if other > own { 64 } else { 0 };
-        side + (63 - own.raw().abs_diff(other.raw()).max(1).leading_zeros()) as u8
+        side + (63 - Ring::span(own, other).max(1).leading_zeros()) as u8
     }
 
     fn near(own: NodeId, sorted: &[NodeId], count: usize) -> Ids {
@@ -92,6 +99,10 @@ impl Space for Xor {
 
     fn distance(node: NodeId, key: NodeId) -> u64 {
         node.raw() ^ key.raw()
+    }
+
+    fn span(one: NodeId, other: NodeId) -> u64 {
+        one.raw() ^ other.raw()
     }
 
     /// The number of leading bits in common.
