@@ -4,13 +4,14 @@
 //!
 //! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
 //! limit, [`budget`] for what control messages may cost, [`wire`] for the
-//! formats, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers, and
+//! formats, [`crypto`] for what seals them, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers, and
 //! [`ring`] for how routers sort themselves.
 
 #![forbid(unsafe_code)]
 
 pub mod budget;
 pub mod config;
+pub mod crypto;
 pub mod forward;
 pub mod id;
 pub mod identity;
