@@ -19,6 +19,10 @@ pub const CONTROL_BURST: u32 = 256 * 1024;
 /// Sizes of a router's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
+    /// Neighbours; at most half of them on one interface.
+    pub neighbours: usize,
+    /// Time for which the slot of a lost neighbour is kept for it.
+    pub slot_quarantine: Duration,
     /// Contacts: routers to which a verified route is known.
     pub contacts: usize,
     /// Contacts on each side of the ring that a router must know.
@@ -36,6 +40,8 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Limits {
+            neighbours: 512,
+            slot_quarantine: Duration::from_secs(120),
             contacts: 255,
             near: 2,
             candidates: 3,
