@@ -23,6 +23,10 @@ pub struct Limits {
     pub neighbours: usize,
     /// Time for which the slot of a lost neighbour is kept for it.
     pub slot_quarantine: Duration,
+    /// Handshakes of links under way.
+    pub handshakes: usize,
+    /// Handshakes above which an INIT must carry a cookie.
+    pub handshakes_busy: usize,
     /// Contacts: routers to which a verified route is known.
     pub contacts: usize,
     /// Contacts on each side of the ring that a router must know.
@@ -42,6 +46,8 @@ impl Default for Limits {
         Limits {
             neighbours: 512,
             slot_quarantine: Duration::from_secs(120),
+            handshakes: 128,
+            handshakes_busy: 32,
             contacts: 255,
             near: 2,
             candidates: 3,
