@@ -239,21 +239,20 @@ impl<C: Crypto> Handshakes<C> {
     ) -> Result<Option<Verified<C::Keys>>, Refused> {
         let resp = Resp::parse(bytes)?;
         let at = self.find(resp.receiver, from)?;
+        let mut payload = Vec::new();
         match &mut self.entries[at].state {
             State::Finished { packet, remote } if *remote == resp.sender => {
                 out.extend_from_slice(packet);
                 return Ok(None);
             }
-            State::Initiated { .. } => {}
+            // A forged RESP leaves the handshake as it was: the true one may still come.
+            State::Initiated { handshake, .. } => C::read(handshake, resp.noise, &mut payload)?,
             _ => return Err(Refused::Unknown(resp.receiver)),
         }
-        // A RESP that cannot be opened ends the handshake: its state is of no use, and another INIT is sent soon.
         let entry = self.entries.swap_remove(at);
         let State::Initiated { mut handshake, .. } = entry.state else {
             return Err(Refused::Unknown(resp.receiver));
         };
-        let mut payload = Vec::new();
-        C::read(&mut handshake, resp.noise, &mut payload)?;
         let payload = LinkPayload::parse(&payload)?;
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
@@ -277,15 +276,15 @@ impl<C: Crypto> Handshakes<C> {
     ) -> Result<Verified<C::Keys>, Refused> {
         let conf = Conf::parse(bytes)?;
         let at = self.find(conf.receiver, from)?;
-        if !matches!(self.entries[at].state, State::Responded { .. }) {
-            return Err(Refused::Unknown(conf.receiver));
+        let mut payload = Vec::new();
+        match &mut self.entries[at].state {
+            State::Responded { handshake, .. } => C::read(handshake, conf.noise, &mut payload)?,
+            _ => return Err(Refused::Unknown(conf.receiver)),
         }
         let entry = self.entries.swap_remove(at);
-        let State::Responded { mut handshake, remote, .. } = entry.state else {
+        let State::Responded { handshake, remote, .. } = entry.state else {
             return Err(Refused::Unknown(conf.receiver));
         };
-        let mut payload = Vec::new();
-        C::read(&mut handshake, conf.noise, &mut payload)?;
         let payload = LinkPayload::parse(&payload)?;
         let established = C::finish(handshake)?;
         let id = verify::<C>(&payload, &established, local)?;

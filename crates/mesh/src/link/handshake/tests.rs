@@ -212,6 +212,37 @@ fn a_copied_key_is_noticed() {
     assert_eq!(pair.ends[0].refused, [Refused::OwnIdentity]);
 }
 
+/// Somebody on the link answers faster, and confirms faster, with what nobody can open.
+fn a_forged_answer_leaves_the_handshake<C: Crypto>() {
+    let mut pair = Pair::<C>::new();
+    let hosts = pair.ends.each_ref().map(|end| end.host);
+    pair.initiate(START, 0);
+    let (_, _, init) = pair.wire.remove(0);
+    let resp = pair.ends[1].receive(START, hosts[0], &init);
+    let forge = |packet: &[u8], at: usize| {
+        let mut forged = packet.to_vec();
+        forged[at] ^= 1;
+        forged
+    };
+    for octet in [20, 60, 182] {
+        assert!(pair.ends[0].receive(START, hosts[1], &forge(&resp, octet)).is_empty());
+    }
+    let conf = pair.ends[0].receive(START, hosts[1], &resp);
+    pair.ends[1].receive(START, hosts[0], &forge(&conf, 20));
+    pair.ends[1].receive(START, hosts[0], &conf);
+    pair.assert_up();
+}
+
+#[test]
+fn a_forged_answer_leaves_the_handshake_with_real_keys() {
+    a_forged_answer_leaves_the_handshake::<Real>();
+}
+
+#[test]
+fn a_forged_answer_leaves_the_handshake_with_stand_ins() {
+    a_forged_answer_leaves_the_handshake::<StandIn>();
+}
+
 #[test]
 fn an_identity_without_extension_is_refused() {
     let mut pair = Pair::<StandIn>::new();
