@@ -2,10 +2,17 @@
 //!
 //! ## Modules
 //!
-//! Read [`id`] and [`identity`] for who a router is, [`metric`] for distance and responsibility, [`config`] for every
-//! limit, [`budget`] for what control messages may cost, [`wire`] for the
-//! formats, [`crypto`] for what seals them, [`link`] for neighbours, [`forward`] for what happens to a packet at a router, [`routes`] for what it remembers, and
-//! [`ring`] for how routers sort themselves.
+//! | module | what it holds |
+//! |---|---|
+//! | [`id`], [`identity`] | who a router is, and which addresses follow from it |
+//! | [`metric`] | distance and responsibility: the ring, and XOR beside it |
+//! | [`config`], [`budget`] | every limit, and what control messages may cost |
+//! | [`wire`] | the formats; [`wire::labels`] first |
+//! | [`crypto`] | signatures, handshakes and seals |
+//! | [`link`] | what a neighbour is made of |
+//! | [`forward`] | what happens to a packet at a router |
+//! | [`routes`] | contacts, and requests under way |
+//! | [`ring`] | how routers sort themselves |
 
 #![forbid(unsafe_code)]
 
