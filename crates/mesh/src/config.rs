@@ -1,0 +1,59 @@
+//! Every limit by name. Each has a counter of the same meaning where it is enforced.
+
+use ringway_sansio::time::Duration;
+
+/// Maximum number of nibbles in the route of a data packet: 240 hops of routers with up to 15 neighbours.
+pub const MAX_DATA_NIBBLES: usize = 240;
+/// Maximum number of nibbles in the route or record of a control message.
+pub const MAX_CONTROL_NIBBLES: usize = 1_022;
+/// Maximum number of tags in the record of a request; hops behind them are recorded by their label alone.
+pub const MAX_TAGS: usize = 208;
+/// Hops that a packet may take.
+pub const HOP_LIMIT: u8 = 255;
+
+/// Octets a second that the control messages of a router may cost, counted at every hop they take.
+pub const CONTROL_RATE: u32 = 98;
+/// Octets that they may cost at once, when a network forms or changes.
+pub const CONTROL_BURST: u32 = 256 * 1024;
+
+/// Sizes of a router's tables.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Neighbours; at most half of them on one interface.
+    pub neighbours: usize,
+    /// Time for which the slot of a lost neighbour is kept for it.
+    pub slot_quarantine: Duration,
+    /// Handshakes of links under way.
+    pub handshakes: usize,
+    /// Handshakes above which an INIT must carry a cookie.
+    pub handshakes_busy: usize,
+    /// Contacts: routers to which a verified route is known.
+    pub contacts: usize,
+    /// Contacts on each side of the ring that a router must know.
+    pub near: usize,
+    /// Contacts at about the same distance, of which the cheapest are kept.
+    pub candidates: usize,
+    /// Own requests under way.
+    pub pending: usize,
+    /// Times that a request is sent again before it is given up.
+    pub retransmissions: u8,
+    /// Least time to wait for an answer.
+    pub min_wait: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            neighbours: 512,
+            slot_quarantine: Duration::from_secs(120),
+            handshakes: 128,
+            handshakes_busy: 32,
+            contacts: 255,
+            near: 2,
+            candidates: 3,
+            pending: 64,
+            retransmissions: 2,
+            min_wait: Duration::from_millis(200),
+        }
+    }
+}

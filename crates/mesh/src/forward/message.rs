@@ -1,0 +1,91 @@
+//! Forwarding of messages between routers: labels, then contacts, and the record of the way.
+
+use super::{Step, step};
+use crate::config::HOP_LIMIT;
+use crate::id::NodeId;
+use crate::wire::control::Code;
+use crate::wire::{Neighbour, Route, Routed, Slot};
+
+/// A router as far as forwarding needs it.
+#[derive(Clone, Copy, Debug)]
+pub struct Here<'a> {
+    /// The router.
+    pub id: NodeId,
+    /// Its neighbours whose links are up.
+    pub neighbours: &'a [Neighbour],
+}
+
+impl Here<'_> {
+    fn is_up(&self, slot: Slot) -> bool {
+        self.neighbours.iter().any(|neighbour| neighbour.slot == slot)
+    }
+}
+
+/// What to do with a message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Send it to this neighbour.
+    Out(Slot),
+    /// It is at its end: for this router, for the one responsible, or in vain.
+    Arrived {
+        /// The way back to the origin, if there is a record and the origin is elsewhere.
+        back: Option<Route>,
+    },
+    /// Drop it and report this to its origin.
+    Error(Code),
+}
+
+/// Forwards a message that came by `entered`. `onward` is asked when a greedy message is at the end of its labels: it
+/// returns the route to a contact whose distance to the target is below [`Routed::best`], and that distance.
+pub fn forward(
+    message: &mut Routed<'_>,
+    here: Here<'_>,
+    entered: Slot,
+    onward: impl FnOnce(&Routed<'_>) -> Option<(Route, u64)>,
+) -> Verdict {
+    let reverse = message.flags.reverse;
+    let Ok(mut cursor) = message.labels.cursor(message.at, reverse) else {
+        return Verdict::Error(Code::BadRoute);
+    };
+    let taken = step(&mut cursor, &mut message.hop_limit, entered, |slot| here.is_up(slot));
+    message.at = cursor.at();
+    let out = match taken {
+        Step::Out(out) => out,
+        Step::Error(code) => return Verdict::Error(code),
+        Step::End => match go_on(message, here, entered, onward) {
+            Some(out) => out,
+            None => {
+                let id = message.id;
+                let record = message.record.as_mut();
+                let back = record.and_then(|way| way.finish(id, here.id, here.neighbours, entered));
+                return Verdict::Arrived { back };
+            }
+        },
+    };
+    if let Some(record) = &mut message.record
+        && record.pass(message.id, here.id, here.neighbours, entered, out).is_err()
+    {
+        return Verdict::Error(Code::BadRoute);
+    }
+    Verdict::Out(out)
+}
+
+/// Extends the labels by the route to a closer contact. Returns the first slot, or `None` if the message is at its end.
+fn go_on(
+    message: &mut Routed<'_>,
+    here: Here<'_>,
+    entered: Slot,
+    onward: impl FnOnce(&Routed<'_>) -> Option<(Route, u64)>,
+) -> Option<Slot> {
+    if !message.flags.greedy || message.flags.reverse || message.target == here.id {
+        return None;
+    }
+    let (route, distance) = onward(message)?;
+    if distance >= message.best || !here.is_up(route.first) {
+        return None;
+    }
+    message.best = distance;
+    message.hop_limit = HOP_LIMIT;
+    message.go_on(entered, &route);
+    Some(route.first)
+}

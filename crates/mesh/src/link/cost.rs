@@ -1,0 +1,193 @@
+//! What a link costs: loss in both directions, and the round trip.
+//!
+//! A neighbour's HELLOs are numbered, so we know how many of the last 16 have come; it reports how many of ours have.
+//! The product of both is the chance that a packet and its answer arrive (ETX, De Couto et al. 2003). A report also says
+//! when our newest HELLO was sent and how long ago it came, which gives the round trip without a packet of its own.
+
+use crate::wire::hello::Report;
+
+/// Cost of a link without loss and delay.
+pub const UNIT: u16 = 256;
+/// HELLOs that are looked at.
+const HISTORY: u16 = 16;
+/// HELLOs that must have been sent before losses count.
+const ENOUGH: u16 = 4;
+/// Round trips up to this many microseconds cost nothing.
+const FREE_ROUND_TRIP: u32 = 1_000;
+/// Longer round trips cost no more than this many microseconds.
+const MAX_ROUND_TRIP: u32 = 120_000;
+/// Microseconds of round trip that cost one.
+const ROUND_TRIP_UNIT: u32 = 250;
+/// Microseconds in a unit of [`Report::echo`].
+const ECHO_UNIT: u32 = 16;
+/// Units of an echo in a unit of [`Report::held`].
+const HELD_UNIT: u16 = 4;
+
+/// The cost of a link in units of 1/256 of a lossless one. `None` for a link that is not usable.
+pub type Cost = Option<u16>;
+
+/// What is known of a link's quality.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LinkQuality {
+    /// The number of the newest HELLO, if one has come.
+    newest: Option<u16>,
+    /// Which of the last 16 have come, the newest in the lowest bit.
+    received: u16,
+    /// How many have been sent since the first, at most 16.
+    sent: u16,
+    /// What the neighbour has of ours: its bitmap, and how many we had sent.
+    reported: Option<(u16, u16)>,
+    /// Average of the round trip in microseconds.
+    round_trip: Option<u32>,
+}
+
+impl LinkQuality {
+    /// Notes the neighbour's HELLO number `sequence`. Returns whether it is new; numbers wrap (RFC 1982), and one that is
+    /// up to 64 behind is a late or a repeated one. A jump of more means that the neighbour has begun anew.
+    pub fn hello(&mut self, sequence: u16) -> bool {
+        let ahead = self.newest.map(|newest| sequence.wrapping_sub(newest));
+        match ahead {
+            Some(0) => return false,
+            Some(ahead) if ahead < 1 << 15 => {
+                self.received = self.received.checked_shl(ahead.into()).unwrap_or(0) | 1;
+                self.sent = self.sent.saturating_add(ahead).min(HISTORY);
+            }
+            Some(ahead) if ahead.wrapping_neg() <= 64 => {
+                let late = 1u16.checked_shl(ahead.wrapping_neg().into()).unwrap_or(0);
+                let is_new = late != 0 && self.received & late == 0;
+                self.received |= late;
+                return is_new;
+            }
+            _ => *self = LinkQuality { received: 1, sent: 1, ..LinkQuality::default() },
+        }
+        self.newest = Some(sequence);
+        true
+    }
+
+    /// Notes what the neighbour reports of our HELLOs, of which `sent` have been sent. `now` is our clock in
+    /// microseconds, by which our HELLOs are stamped.
+    pub fn report(&mut self, now: u32, report: &Report, sent: u16) {
+        self.reported = Some((report.received, sent.min(HISTORY)));
+        let now = (now / ECHO_UNIT) as u16;
+        // All of it wraps after 1.05 s, which is longer than a round trip.
+        let held = report.held.wrapping_mul(HELD_UNIT);
+        let sample = u32::from(now.wrapping_sub(report.echo).wrapping_sub(held)) * ECHO_UNIT;
+        // A clock that is coarse may give less than nothing.
+        let sample = if sample > 1 << 19 { 0 } else { sample };
+        self.round_trip = Some(self.round_trip.map_or(sample, |mean| (7 * mean + sample) / 8));
+    }
+
+    /// Returns the bitmap to report to the neighbour.
+    pub fn received(&self) -> u16 {
+        self.received
+    }
+
+    /// Returns the mean round trip in microseconds.
+    pub fn round_trip(&self) -> Option<u32> {
+        self.round_trip
+    }
+
+    /// Returns the cost. A link is not usable until both ends hear each other, or if fewer than one in eight HELLOs come.
+    pub fn cost(&self) -> Cost {
+        let (reported, sent) = self.reported?;
+        let [reverse, forward] = [(self.received, self.sent), (reported, sent)].map(share);
+        let (reverse, forward) = (reverse?, forward?);
+        // Shares are in 256ths: UNIT / (reverse x forward).
+        let loss = u32::from(UNIT) * 256 * 256 / (reverse * forward);
+        let delay = self.round_trip.unwrap_or(0).min(MAX_ROUND_TRIP);
+        let delay = delay.saturating_sub(FREE_ROUND_TRIP) / ROUND_TRIP_UNIT;
+        Some((loss + delay).min(u32::from(u16::MAX - 1)) as u16)
+    }
+}
+
+/// Returns which part of the HELLOs has come, in 256ths, or `None` if it is below one in eight.
+fn share((bitmap, sent): (u16, u16)) -> Option<u32> {
+    let looked_at = sent.max(1);
+    let mask = u16::MAX.checked_shr((HISTORY - looked_at.min(HISTORY)).into()).unwrap_or(0);
+    let came = (bitmap & mask).count_ones();
+    // A link that is new has no losses yet, as long as anything has come.
+    let looked_at = if looked_at < ENOUGH { came } else { looked_at.into() };
+    let share = (256 * came).checked_div(looked_at)?;
+    (share >= 32).then_some(share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn report(received: u16, echo: u16, held: u16) -> Report {
+        Report { tag: 0, received, echo, held }
+    }
+
+    /// A link on which `lost` of the last 16 HELLOs of the neighbour, and `reported` of ours, were lost.
+    fn quality(lost: impl Fn(u16) -> bool, reported: u16, round_trip: u32) -> LinkQuality {
+        let mut quality = LinkQuality::default();
+        (0..32).filter(|&sequence| !lost(sequence)).for_each(|sequence| {
+            quality.hello(sequence);
+        });
+        quality.report(
+            1_000_000 + round_trip,
+            &report(reported, (1_000_000 / ECHO_UNIT) as u16, 0),
+            16,
+        );
+        quality
+    }
+
+    #[test]
+    fn a_lossless_link_costs_a_unit() {
+        assert_eq!(quality(|_| false, u16::MAX, 500).cost(), Some(UNIT));
+        // Half lost in one direction, and in both.
+        assert_eq!(quality(|sequence| sequence % 2 == 0, u16::MAX, 500).cost(), Some(2 * UNIT));
+        assert_eq!(quality(|sequence| sequence % 2 == 0, 0x5555, 500).cost(), Some(4 * UNIT));
+        assert_eq!(quality(|_| false, 1, 500).cost(), None);
+    }
+
+    #[test]
+    fn a_round_trip_costs_four_a_millisecond_up_to_a_limit() {
+        assert_eq!(quality(|_| false, u16::MAX, 11_008).cost(), Some(UNIT + 40));
+        assert_eq!(quality(|_| false, u16::MAX, 300_000).cost(), Some(UNIT + 476));
+        let mut quality = quality(|_| false, u16::MAX, 8_000);
+        assert_eq!(quality.round_trip(), Some(8_000));
+        // Held for 640 us, and the clock has wrapped.
+        quality.report(16_640, &report(u16::MAX, 0u16.wrapping_sub(0), 10), 16);
+        assert_eq!(quality.round_trip(), Some((7 * 8_000 + 16_000) / 8));
+    }
+
+    #[test]
+    fn a_link_that_only_one_end_hears_is_not_usable() {
+        let mut quality = LinkQuality::default();
+        quality.hello(7);
+        assert_eq!(quality.cost(), None);
+        quality.report(0, &report(0, 0, 0), 3);
+        assert_eq!(quality.cost(), None);
+        quality.report(0, &report(0b100, 0, 0), 3);
+        assert_eq!(quality.cost(), Some(UNIT));
+    }
+
+    #[test]
+    fn a_repeated_hello_is_not_new() {
+        let mut quality = LinkQuality::default();
+        let new = [65_534, 65_535, 65_535, 1, 0, 0, 65_534].map(|sequence| quality.hello(sequence));
+        assert_eq!(new, [true, true, false, true, true, false, false]);
+        assert_eq!(quality.received(), 0b1111);
+        // Too old to be told from a repeated one; and a neighbour that has begun anew.
+        assert!(!quality.hello(1u16.wrapping_sub(60)));
+        assert!(quality.hello(30_000) && quality.hello(5));
+        assert_eq!(quality.received(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn any_reports_give_a_cost_or_none(
+            steps in proptest::collection::vec((any::<u16>(), any::<u32>(), any::<[u16; 3]>(), any::<u16>()), 1..50),
+        ) {
+            let mut quality = LinkQuality::default();
+            for (sequence, now, [received, echo, held], sent) in steps {
+                quality.hello(sequence);
+                quality.report(now, &report(received, echo, held), sent);
+                prop_assert!(quality.cost().is_none_or(|cost| (UNIT..u16::MAX).contains(&cost)));
+            }
+        }
+    }
+}

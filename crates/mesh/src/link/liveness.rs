@@ -1,0 +1,298 @@
+//! When a neighbour is dead.
+//!
+//! A neighbour that has been silent for a little longer than the interval of its HELLOs is *suspect* and probed four
+//! times; without an answer it is dead 0.7 s later, in all under 3 s at the usual interval of 1.9 s. Data that is not
+//! acknowledged makes it suspect at once, and it is dead 0.3 s later: whoever has traffic does not wait for HELLOs.
+//!
+//! HELLOs are authenticated by a key that all neighbours of their sender know, so they do not prove that the sender is
+//! there. After [`PROOF_INTERVAL`] without a packet sealed for us alone the neighbour is probed, and only a sealed packet
+//! clears it.
+
+use ringway_sansio::Time;
+use ringway_sansio::time::{Duration, sooner};
+
+/// Silence that is forgiven beyond the interval of HELLOs: a tenth of it, and this.
+const GRACE: Duration = Duration::from_millis(50);
+/// Unit of the interval in a HELLO.
+const INTERVAL_UNIT: Duration = Duration::from_millis(20);
+/// Time without a sealed packet after which a neighbour is probed, times a third of the number of neighbours.
+pub const PROOF_INTERVAL: Duration = Duration::from_secs(30);
+/// Data packets without an acknowledgement after which a neighbour is suspect.
+const MAX_UNACKNOWLEDGED: u32 = 16;
+/// Time of data without an acknowledgement after which a neighbour is suspect.
+const MAX_SILENT_DATA: Duration = Duration::from_millis(100);
+
+/// When probes are sent after suspicion, and when the neighbour is dead, in milliseconds.
+const SILENT: (&[u64], u64) = (&[0, 150, 350, 600], 700);
+const UNACKNOWLEDGED: (&[u64], u64) = (&[0, 50, 150], 300);
+
+/// A sign of life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sign {
+    /// A HELLO with a good code, and the interval in it, in units of 20 ms.
+    Hello(u8),
+    /// A packet that was sealed for us alone.
+    Sealed,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Send a probe.
+    Probe,
+    /// The neighbour is dead.
+    Dead,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Suspicion {
+    since: Time,
+    probes: usize,
+    /// Whether only a sealed packet clears it.
+    strict: bool,
+    schedule: (&'static [u64], u64),
+}
+
+/// Whether one neighbour is alive.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    interval: Duration,
+    heard: Time,
+    proved: Time,
+    /// Data packets that were sent since the last sealed packet came, and when the first was.
+    unacknowledged: u32,
+    data_since: Option<Time>,
+    suspicion: Option<Suspicion>,
+    dead: bool,
+}
+
+impl Liveness {
+    /// A neighbour whose handshake has just ended, and the interval of its HELLOs in units of 20 ms.
+    pub fn new(now: Time, interval: u8) -> Liveness {
+        Liveness {
+            interval: INTERVAL_UNIT * u32::from(interval),
+            heard: now,
+            proved: now,
+            unacknowledged: 0,
+            data_since: None,
+            suspicion: None,
+            dead: false,
+        }
+    }
+
+    /// Returns whether the neighbour is dead. It stays so; a new handshake makes a new one.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Returns whether the neighbour is being probed.
+    pub fn is_suspect(&self) -> bool {
+        self.suspicion.is_some()
+    }
+
+    /// The neighbour has been heard.
+    pub fn hear(&mut self, now: Time, sign: Sign) {
+        self.heard = now;
+        match sign {
+            Sign::Hello(interval) => self.interval = INTERVAL_UNIT * u32::from(interval),
+            Sign::Sealed => {
+                (self.proved, self.unacknowledged, self.data_since) = (now, 0, None);
+            }
+        }
+        self.suspicion =
+            self.suspicion.filter(|suspicion| suspicion.strict && sign != Sign::Sealed);
+    }
+
+    /// Data has been sent to the neighbour.
+    pub fn data_sent(&mut self, now: Time, packets: u32) {
+        self.unacknowledged = self.unacknowledged.saturating_add(packets);
+        let since = *self.data_since.get_or_insert(now);
+        if self.unacknowledged >= MAX_UNACKNOWLEDGED || now.since(since) >= MAX_SILENT_DATA {
+            self.suspect(now, true, UNACKNOWLEDGED);
+        }
+    }
+
+    /// The system has reported that it cannot send to the neighbour.
+    pub fn send_failed(&mut self, now: Time) {
+        self.suspect(now, false, UNACKNOWLEDGED);
+    }
+
+    /// Returns what is due. `neighbours` is how many there are, by which proofs are spread. To be called until `None`.
+    pub fn timeout(&mut self, now: Time, neighbours: usize) -> Option<Task> {
+        if self.dead {
+            return None;
+        }
+        if self.suspicion.is_none() {
+            if now >= self.silent_at() {
+                self.suspect(now, false, SILENT);
+            } else if now >= self.prove_at(neighbours) {
+                self.suspect(now, true, SILENT);
+            }
+        }
+        let suspicion = self.suspicion.as_mut()?;
+        let (probes, dead) = suspicion.schedule;
+        if now >= suspicion.since + Duration::from_millis(dead) {
+            self.dead = true;
+            return Some(Task::Dead);
+        }
+        let due =
+            probes.get(suspicion.probes).map(|&at| suspicion.since + Duration::from_millis(at));
+        if due.is_some_and(|due| now >= due) {
+            suspicion.probes += 1;
+            return Some(Task::Probe);
+        }
+        None
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self, neighbours: usize) -> Option<Time> {
+        if self.dead {
+            return None;
+        }
+        let Some(suspicion) = &self.suspicion else {
+            return sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
+        };
+        let (probes, dead) = suspicion.schedule;
+        let next = probes.get(suspicion.probes).copied().unwrap_or(dead);
+        Some(suspicion.since + Duration::from_millis(next))
+    }
+
+    fn silent_at(&self) -> Time {
+        self.heard + self.interval + self.interval / 10 + GRACE
+    }
+
+    fn prove_at(&self, neighbours: usize) -> Time {
+        let third = u32::try_from(neighbours).unwrap_or(u32::MAX).max(3);
+        self.proved + (PROOF_INTERVAL / 3).saturating_mul(third)
+    }
+
+    /// Begins to probe, or goes on; unacknowledged data shortens what has begun.
+    fn suspect(&mut self, now: Time, strict: bool, schedule: (&'static [u64], u64)) {
+        let sooner = |suspicion: &Suspicion| {
+            suspicion.since + Duration::from_millis(suspicion.schedule.1)
+                <= now + Duration::from_millis(schedule.1)
+        };
+        if !self.dead && !self.suspicion.as_ref().is_some_and(sooner) {
+            self.suspicion = Some(Suspicion { since: now, probes: 0, strict, schedule });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const START: Time = Time::from_secs(100);
+    /// 1.9 s.
+    const INTERVAL: u8 = 95;
+
+    fn at(millis: u64) -> Time {
+        START + Duration::from_millis(millis)
+    }
+
+    /// Runs until the neighbour is dead or `until`. Returns the times of probes, and of death, in milliseconds.
+    fn run(liveness: &mut Liveness, until: Time) -> (Vec<u64>, Option<u64>) {
+        let mut probes = Vec::new();
+        while let Some(now) = liveness.poll_timeout(3).filter(|&now| now <= until) {
+            while let Some(task) = liveness.timeout(now, 3) {
+                match task {
+                    Task::Probe => probes.push(now.since(START).as_millis() as u64),
+                    Task::Dead => return (probes, Some(now.since(START).as_millis() as u64)),
+                }
+            }
+        }
+        (probes, None)
+    }
+
+    #[test]
+    fn a_silent_neighbour_is_probed_four_times_and_dead() {
+        let mut liveness = Liveness::new(START, INTERVAL);
+        let (probes, dead) = run(&mut liveness, at(10_000));
+        assert_eq!((probes, dead), (vec![2_140, 2_290, 2_490, 2_740], Some(2_840)));
+        assert!(liveness.is_dead() && liveness.poll_timeout(3).is_none());
+        liveness.hear(at(2_900), Sign::Sealed);
+        assert!(liveness.is_dead() && liveness.timeout(at(9_999), 3).is_none());
+    }
+
+    #[test]
+    fn an_answer_clears_suspicion() {
+        let mut liveness = Liveness::new(START, INTERVAL);
+        assert_eq!(run(&mut liveness, at(2_300)), (vec![2_140, 2_290], None));
+        assert!(liveness.is_suspect());
+        liveness.hear(at(2_300), Sign::Hello(50));
+        assert!(!liveness.is_suspect());
+        // The interval is 1 s now.
+        assert_eq!(run(&mut liveness, at(9_000)).1, Some(2_300 + 1_150 + 700));
+    }
+
+    #[test]
+    fn traffic_finds_it_within_half_a_second() {
+        let mut liveness = Liveness::new(START, INTERVAL);
+        // The link breaks while 10 packets a second are sent: at the latest after 100 ms it is suspect.
+        liveness.data_sent(at(0), 1);
+        assert!(!liveness.is_suspect());
+        liveness.data_sent(at(100), 1);
+        assert_eq!(run(&mut liveness, at(2_000)), (vec![100, 150, 250], Some(400)));
+        // Or 16 packets at once; a HELLO on its way does not hide it.
+        let mut liveness = Liveness::new(START, INTERVAL);
+        liveness.data_sent(at(5), 16);
+        liveness.hear(at(10), Sign::Hello(INTERVAL));
+        assert_eq!(run(&mut liveness, at(2_000)), (vec![5, 55, 155], Some(305)));
+        // Acknowledged data is forgotten.
+        let mut liveness = Liveness::new(START, INTERVAL);
+        liveness.data_sent(at(5), 16);
+        liveness.hear(at(10), Sign::Sealed);
+        liveness.data_sent(at(200), 15);
+        assert!(!liveness.is_suspect());
+    }
+
+    #[test]
+    fn what_the_system_reports_is_probed_at_once() {
+        let mut liveness = Liveness::new(START, INTERVAL);
+        assert_eq!(run(&mut liveness, at(2_150)).0, [2_140]);
+        liveness.send_failed(at(2_160));
+        assert_eq!(run(&mut liveness, at(9_000)), (vec![2_160, 2_210, 2_310], Some(2_460)));
+    }
+
+    #[test]
+    fn a_borrowed_hello_key_does_not_hide_a_dead_link() {
+        let mut liveness = Liveness::new(START, INTERVAL);
+        for millis in (0..30_000).step_by(1_900) {
+            assert_eq!(run(&mut liveness, at(millis)), (vec![], None));
+            liveness.hear(at(millis), Sign::Hello(INTERVAL));
+        }
+        let (probes, dead) = run(&mut liveness, at(40_000));
+        assert_eq!((probes.len(), dead), (4, Some(30_700)));
+        // Where there are many neighbours, each is proved more rarely.
+        assert_eq!(Liveness::new(START, 255).poll_timeout(12), Some(at(5_660)));
+        let mut many = Liveness::new(START, INTERVAL);
+        many.hear(at(119_000), Sign::Hello(INTERVAL));
+        assert_eq!(many.poll_timeout(12), Some(at(120_000)));
+    }
+
+    proptest! {
+        /// Whatever was heard before, and whenever the link breaks: it is dead within 3 s, and never while it is heard.
+        #[test]
+        fn a_silent_link_is_dead_within_three_seconds(
+            hellos in proptest::collection::vec(1_700u64..1_900, 1..20),
+            silence in 0u64..1_900,
+            data: bool,
+        ) {
+            let (mut liveness, mut now) = (Liveness::new(START, INTERVAL), 0);
+            for interval in hellos {
+                now += interval;
+                prop_assert_eq!(run(&mut liveness, at(now)).1, None);
+                liveness.hear(at(now), Sign::Hello(INTERVAL));
+                liveness.hear(at(now), Sign::Sealed);
+            }
+            let broken = now + silence;
+            if data {
+                (0..4).for_each(|packet| liveness.data_sent(at(broken + 40 * packet), 1));
+            }
+            let (_, dead) = run(&mut liveness, at(now + 10_000));
+            let limit = if data { broken + 500 } else { now + 3_000 };
+            prop_assert!(dead.is_some_and(|dead| dead <= limit), "{:?} after {}", dead, broken);
+        }
+    }
+}

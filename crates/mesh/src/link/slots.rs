@@ -1,0 +1,178 @@
+//! The numbers of neighbours.
+//!
+//! Labels in packets on their way name slots, so a slot that has become free is not given to another neighbour for
+//! [`Limits::slot_quarantine`](crate::config::Limits::slot_quarantine): a packet must not go to somebody else. The
+//! neighbour that had it gets it back. No interface may have more than half of all slots, so that who rotates identities
+//! on one does not shut out the others.
+
+use ringway_sansio::Time;
+
+use crate::config::Limits;
+use crate::id::NodeId;
+use crate::wire::Slot;
+
+#[derive(Clone, Debug)]
+enum Entry<T> {
+    Used {
+        id: NodeId,
+        interface: u32,
+        value: T,
+    },
+    /// Kept for the neighbour that had it.
+    Reserved {
+        id: NodeId,
+        until: Time,
+    },
+}
+
+/// Why there is no slot for a neighbour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoSlot {
+    /// All slots are used or reserved.
+    #[error("no free slot for a neighbour, all {0} are used or reserved")]
+    Full(usize),
+    /// The interface has its half.
+    #[error("no free slot for a neighbour on this interface, it has {0}")]
+    Interface(usize),
+}
+
+/// The neighbours by slot.
+#[derive(Clone, Debug)]
+pub struct Slots<T> {
+    entries: Vec<Entry<T>>,
+    limits: Limits,
+    /// Neighbours that found no slot.
+    pub refused: u64,
+}
+
+impl<T> Slots<T> {
+    /// No neighbours.
+    pub fn new(limits: Limits) -> Self {
+        Slots { entries: Vec::new(), limits, refused: 0 }
+    }
+
+    /// Gives a neighbour the lowest free slot, or the one it had. `interface` is the one it was found on.
+    pub fn insert(
+        &mut self,
+        now: Time,
+        id: NodeId,
+        interface: u32,
+        value: T,
+    ) -> Result<Slot, NoSlot> {
+        let half = self.limits.neighbours / 2;
+        let on_interface = self.entries.iter().filter(
+            |entry| matches!(entry, Entry::Used { interface: other, .. } if *other == interface),
+        );
+        if on_interface.count() >= half {
+            self.refused += 1;
+            return Err(NoSlot::Interface(half));
+        }
+        let own =
+            |entry: &Entry<T>| matches!(entry, Entry::Reserved { id: other, .. } if *other == id);
+        let free =
+            |entry: &Entry<T>| matches!(entry, Entry::Reserved { until, .. } if *until <= now);
+        let at = self.entries.iter().position(own).or_else(|| self.entries.iter().position(free));
+        let entry = Entry::Used { id, interface, value };
+        match at {
+            Some(at) => {
+                self.entries[at] = entry;
+                Ok(Slot(at as u16))
+            }
+            None if self.entries.len() < self.limits.neighbours.min(1 << 16) => {
+                self.entries.push(entry);
+                Ok(Slot((self.entries.len() - 1) as u16))
+            }
+            None => {
+                self.refused += 1;
+                Err(NoSlot::Full(self.entries.len()))
+            }
+        }
+    }
+
+    /// Frees a slot.
+    pub fn remove(&mut self, now: Time, slot: Slot) -> Option<T> {
+        let entry = self.entries.get_mut(usize::from(slot.0))?;
+        let Entry::Used { id, .. } = *entry else { return None };
+        let until = now + self.limits.slot_quarantine;
+        match core::mem::replace(entry, Entry::Reserved { id, until }) {
+            Entry::Used { value, .. } => Some(value),
+            Entry::Reserved { .. } => None,
+        }
+    }
+
+    /// Returns the neighbour in a slot.
+    pub fn get(&self, slot: Slot) -> Option<&T> {
+        match self.entries.get(usize::from(slot.0))? {
+            Entry::Used { value, .. } => Some(value),
+            Entry::Reserved { .. } => None,
+        }
+    }
+
+    /// Returns the neighbour in a slot.
+    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
+        match self.entries.get_mut(usize::from(slot.0))? {
+            Entry::Used { value, .. } => Some(value),
+            Entry::Reserved { .. } => None,
+        }
+    }
+
+    /// Returns all neighbours in the order of their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, NodeId, &T)> {
+        self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
+            Entry::Used { id, value, .. } => Some((Slot(at as u16), *id, value)),
+            Entry::Reserved { .. } => None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::time::Duration;
+
+    const START: Time = Time::from_secs(5);
+
+    fn slots(neighbours: usize) -> Slots<char> {
+        Slots::new(Limits { neighbours, ..Limits::default() })
+    }
+
+    fn id(raw: u64) -> NodeId {
+        NodeId::new(raw)
+    }
+
+    #[test]
+    fn a_freed_slot_is_kept_for_its_neighbour() {
+        let mut slots = slots(8);
+        assert_eq!(slots.insert(START, id(1), 0, 'a'), Ok(Slot(0)));
+        assert_eq!(slots.insert(START, id(2), 0, 'b'), Ok(Slot(1)));
+        assert_eq!((slots.remove(START, Slot(0)), slots.remove(START, Slot(0))), (Some('a'), None));
+        assert_eq!((slots.get(Slot(0)), slots.get(Slot(9))), (None, None));
+        assert_eq!(slots.insert(START, id(3), 0, 'c'), Ok(Slot(2)));
+        assert_eq!(slots.insert(START, id(1), 0, 'A'), Ok(Slot(0)));
+        slots.remove(START, Slot(0));
+        let later = START + Duration::from_secs(120);
+        assert_eq!(slots.insert(later, id(4), 0, 'd'), Ok(Slot(0)));
+        *slots.get_mut(Slot(0)).unwrap() = 'D';
+        let all: Vec<_> = slots.iter().collect();
+        let expected = [(Slot(0), id(4), &'D'), (Slot(1), id(2), &'b'), (Slot(2), id(3), &'c')];
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn many_identities_on_one_interface_are_bounded() {
+        let mut slots = slots(6);
+        for raw in 0..3 {
+            slots.insert(START, id(raw), 7, 'x').unwrap();
+        }
+        assert_eq!(slots.insert(START, id(3), 7, 'x'), Err(NoSlot::Interface(3)));
+        for raw in 4..6 {
+            slots.insert(START, id(raw), 8, 'y').unwrap();
+        }
+        // Rotating identities use up what is reserved, not what is used.
+        slots.remove(START, Slot(0));
+        assert_eq!(slots.insert(START, id(9), 7, 'z'), Ok(Slot(5)));
+        assert_eq!(slots.insert(START, id(10), 8, 'z'), Err(NoSlot::Full(6)));
+        assert_eq!(slots.refused, 2);
+    }
+}

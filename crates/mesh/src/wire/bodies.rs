@@ -1,0 +1,403 @@
+//! What messages between routers contain.
+//!
+//! | type | body | octets without lists |
+//! |---|---|---|
+//! | CONNECT, CONNECT_ACK | proof (48), sequence (8), instance (4), flags (1), count (1), hints, signature (64) | 126 |
+//! | INTRODUCE | hint, code (8) | 20 |
+//! | LOOKUP | index (4), first message of a session (64) | 68 |
+//! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
+//! | SPREAD | hops left (1), count (1), hints, code (8) | 10 |
+//! | LEAVE | sequence (8), hint, signature (64) | 84 |
+//! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
+//! | NOT_RESPONSIBLE, DUPLICATE | proof (48), sequence (8), signature (64) | 120 |
+//!
+//! A **hint** names another router and how to go on to it from the router that gives the hint: id (8), cost (2),
+//! nibbles (2), labels. The first label is the giver's own, so that the receiver only appends them to its route to the
+//! giver.
+
+use ringway_sansio::Malformed;
+use smallvec::SmallVec;
+
+use super::routed::Message;
+use super::{Labels, MAC, Reader, SEAL, SIGNATURE};
+use crate::id::{Instance, NodeId, Sequence};
+use crate::identity::Proof;
+
+/// Maximum number of hints in a message.
+pub const MAX_HINTS: usize = 16;
+/// Maximum number of octets of a PAYLOAD.
+pub const MAX_PAYLOAD: usize = 1_000;
+/// Length in octets of the first message of a session: a key and 16 octets sealed.
+pub const SESSION_FIRST: usize = 32 + 16 + SEAL;
+/// Length in octets of the second message of a session: a key, a sealed key, and 63 octets sealed.
+pub const SESSION_SECOND: usize = 32 + 32 + SEAL + 63 + SEAL;
+
+/// A router, and how to go on to it from who gives the hint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hint {
+    /// The router.
+    pub id: NodeId,
+    /// Cost from the giver to the router.
+    pub cost: u16,
+    /// Labels from the giver on, its own first.
+    pub onward: Labels,
+}
+
+impl Hint {
+    fn parse(reader: &mut Reader<'_>) -> Result<Hint, Malformed> {
+        let (id, cost) = (NodeId::new(reader.u64()?), reader.u16()?);
+        let nibbles = reader.u16()?;
+        Ok(Hint { id, cost, onward: reader.labels(nibbles)? })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.extend(self.id.to_bytes());
+        out.extend(self.cost.to_be_bytes());
+        out.extend(self.onward.nibbles().to_be_bytes());
+        out.extend_from_slice(self.onward.as_bytes());
+    }
+}
+
+/// The hints of a message.
+pub type Hints = SmallVec<[Hint; 2]>;
+
+fn parse_hints(reader: &mut Reader<'_>) -> Result<Hints, Malformed> {
+    let count = reader.u8()?;
+    if usize::from(count) > MAX_HINTS {
+        return Err(reader.fault("expected at most 16 hints"));
+    }
+    (0..count).map(|_| Hint::parse(reader)).collect()
+}
+
+fn emit_hints(hints: &[Hint], out: &mut Vec<u8>) {
+    let hints = &hints[..hints.len().min(MAX_HINTS)];
+    out.push(hints.len() as u8);
+    hints.iter().for_each(|hint| hint.emit(out));
+}
+
+fn parse_sequence(reader: &mut Reader<'_>) -> Result<Sequence, Malformed> {
+    Ok(Sequence { epoch: reader.u32()?, count: reader.u32()? })
+}
+
+fn emit_sequence(sequence: Sequence, out: &mut Vec<u8>) {
+    out.extend(sequence.epoch.to_be_bytes());
+    out.extend(sequence.count.to_be_bytes());
+}
+
+/// CONNECT and its answer: who the sender is, and whom the receiver should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Connect {
+    /// The sender's proof, unverified.
+    pub proof: Proof,
+    /// The order of the sender's statements.
+    pub sequence: Sequence,
+    /// The sender's start.
+    pub instance: Instance,
+    /// The sender's part of the ring has not changed for some time.
+    pub settled: bool,
+    /// The sender is an end of the line and looks for the other.
+    pub wrap: bool,
+    /// The sender was found by a SPREAD.
+    pub spread: bool,
+    /// The sender's contacts that are closest to the receiver.
+    pub hints: Hints,
+}
+
+/// The contents of a message, but for the code or the signature at its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Body<'a> {
+    /// CONNECT and CONNECT_ACK.
+    Connect(Connect),
+    /// INTRODUCE: the receiver should connect to this router.
+    Introduce(Hint),
+    /// LOOKUP.
+    LookUp {
+        /// The sender's number for the session.
+        index: u32,
+        /// The first message of the session.
+        noise: &'a [u8],
+    },
+    /// LOOKUP_ACK.
+    LookUpAck {
+        /// The sender's number for the session.
+        index: u32,
+        /// The receiver's, from its LOOKUP.
+        receiver: u32,
+        /// The second message of the session.
+        noise: &'a [u8],
+    },
+    /// SPREAD: the receiver should find the closest to the target in its network, who connects to the target.
+    Spread {
+        /// Greedy steps that it may still take.
+        hops_left: u8,
+        /// Contacts of the sender.
+        hints: Hints,
+    },
+    /// LEAVE: the sender leaves, and this is the receiver's next neighbour on the ring.
+    Leave {
+        /// The order of the sender's statements.
+        sequence: Sequence,
+        /// The sender's other neighbour.
+        heir: Hint,
+    },
+    /// PAYLOAD.
+    Payload {
+        /// The application.
+        application: u16,
+        /// The sender's proof, unverified.
+        proof: Proof,
+        /// At most [`MAX_PAYLOAD`].
+        octets: &'a [u8],
+    },
+    /// NOT_RESPONSIBLE and DUPLICATE: a signed statement.
+    Statement {
+        /// The sender's proof, unverified.
+        proof: Proof,
+        /// The order of the sender's statements.
+        sequence: Sequence,
+    },
+}
+
+/// The end of a body, by which its sender is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seal {
+    /// Nothing: the contents are sealed by themselves.
+    None,
+    /// A code with the key that two contacts share.
+    Code([u8; MAC]),
+    /// A signature.
+    Signature([u8; SIGNATURE]),
+}
+
+impl<'a> Body<'a> {
+    /// Parses the body of a message. Returns the octets that the seal covers, and the seal.
+    pub fn parse(
+        message: Message,
+        bytes: &'a [u8],
+    ) -> Result<(Body<'a>, &'a [u8], Seal), Malformed> {
+        let mut reader = Reader::new("expected the whole body of a message", bytes);
+        let body = Body::contents(message, &mut reader)?;
+        let covered = &bytes[..reader.at];
+        let seal = match message {
+            Message::LookUp | Message::LookUpAck => Seal::None,
+            Message::Introduce | Message::Spread => Seal::Code(reader.array()?),
+            _ => Seal::Signature(reader.array()?),
+        };
+        reader.end()?;
+        Ok((body, covered, seal))
+    }
+
+    fn contents(message: Message, reader: &mut Reader<'a>) -> Result<Body<'a>, Malformed> {
+        Ok(match message {
+            Message::Connect | Message::ConnectAck => {
+                let proof = Proof::from_bytes(&reader.array()?);
+                let sequence = parse_sequence(reader)?;
+                let instance = Instance(reader.u32()?);
+                let flags = reader.u8()?;
+                Body::Connect(Connect {
+                    proof,
+                    sequence,
+                    instance,
+                    settled: flags & 1 != 0,
+                    wrap: flags & 2 != 0,
+                    spread: flags & 4 != 0,
+                    hints: parse_hints(reader)?,
+                })
+            }
+            Message::Introduce => Body::Introduce(Hint::parse(reader)?),
+            Message::LookUp => {
+                Body::LookUp { index: reader.u32()?, noise: reader.take(SESSION_FIRST)? }
+            }
+            Message::LookUpAck => {
+                let (index, receiver) = (reader.u32()?, reader.u32()?);
+                Body::LookUpAck { index, receiver, noise: reader.take(SESSION_SECOND)? }
+            }
+            Message::Spread => {
+                Body::Spread { hops_left: reader.u8()?, hints: parse_hints(reader)? }
+            }
+            Message::Leave => {
+                Body::Leave { sequence: parse_sequence(reader)?, heir: Hint::parse(reader)? }
+            }
+            Message::Payload => {
+                let application = reader.u16()?;
+                let proof = Proof::from_bytes(&reader.array()?);
+                let octets = reader.rest_before(SIGNATURE)?;
+                if octets.len() > MAX_PAYLOAD {
+                    return Err(reader.fault("expected a PAYLOAD of at most 1000 octets"));
+                }
+                Body::Payload { application, proof, octets }
+            }
+            Message::NotResponsible | Message::Duplicate => {
+                let proof = Proof::from_bytes(&reader.array()?);
+                Body::Statement { proof, sequence: parse_sequence(reader)? }
+            }
+        })
+    }
+
+    /// Appends the contents, which the seal is computed over and appended to.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Body::Connect(connect) => {
+                out.extend(connect.proof.to_bytes());
+                emit_sequence(connect.sequence, out);
+                out.extend(connect.instance.0.to_be_bytes());
+                let flags = [(connect.settled, 1), (connect.wrap, 2), (connect.spread, 4)];
+                out.push(flags.iter().map(|&(is, bit)| if is { bit } else { 0 }).sum());
+                emit_hints(&connect.hints, out);
+            }
+            Body::Introduce(hint) => hint.emit(out),
+            Body::LookUp { index, noise } => {
+                out.extend(index.to_be_bytes());
+                out.extend_from_slice(noise);
+            }
+            Body::LookUpAck { index, receiver, noise } => {
+                out.extend(index.to_be_bytes());
+                out.extend(receiver.to_be_bytes());
+                out.extend_from_slice(noise);
+            }
+            Body::Spread { hops_left, hints } => {
+                out.push(*hops_left);
+                emit_hints(hints, out);
+            }
+            Body::Leave { sequence, heir } => {
+                emit_sequence(*sequence, out);
+                heir.emit(out);
+            }
+            Body::Payload { application, proof, octets } => {
+                out.extend(application.to_be_bytes());
+                out.extend(proof.to_bytes());
+                out.extend_from_slice(octets);
+            }
+            Body::Statement { proof, sequence } => {
+                out.extend(proof.to_bytes());
+                emit_sequence(*sequence, out);
+            }
+        }
+    }
+}
+
+impl Seal {
+    /// Appends the seal.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        match self {
+            Seal::None => {}
+            Seal::Code(code) => out.extend(code),
+            Seal::Signature(signature) => out.extend(signature),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::labels::tests::labels;
+    use super::super::{Route, Slot};
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: [Message; 10] = [
+        Message::Connect,
+        Message::ConnectAck,
+        Message::Introduce,
+        Message::LookUp,
+        Message::LookUpAck,
+        Message::Spread,
+        Message::Leave,
+        Message::Payload,
+        Message::NotResponsible,
+        Message::Duplicate,
+    ];
+
+    fn hint() -> Hint {
+        let onward = Route::direct(Slot(7)).onward(Slot(8)).unwrap();
+        Hint { id: NodeId::new(5), cost: 6, onward }
+    }
+
+    fn seal(message: Message) -> Seal {
+        match message {
+            Message::LookUp | Message::LookUpAck => Seal::None,
+            Message::Introduce | Message::Spread => Seal::Code([8; MAC]),
+            _ => Seal::Signature([9; SIGNATURE]),
+        }
+    }
+
+    fn body(message: Message, hints: Hints, octets: &[u8]) -> Body<'_> {
+        let proof = Proof { key: [1; 32], modifier: [2; 16] };
+        let sequence = Sequence { epoch: 3, count: 4 };
+        let hint = || hints.first().cloned().unwrap_or_else(hint);
+        match message {
+            Message::Connect | Message::ConnectAck => {
+                let (instance, settled, wrap, spread) = (Instance(5), true, false, true);
+                Body::Connect(Connect { proof, sequence, instance, settled, wrap, spread, hints })
+            }
+            Message::Introduce => Body::Introduce(hint()),
+            Message::LookUp => Body::LookUp { index: 1, noise: &[3; SESSION_FIRST] },
+            Message::LookUpAck => {
+                Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
+            }
+            Message::Spread => Body::Spread { hops_left: 9, hints },
+            Message::Leave => Body::Leave { sequence, heir: hint() },
+            Message::Payload => Body::Payload { application: 10, proof, octets },
+            Message::NotResponsible | Message::Duplicate => Body::Statement { proof, sequence },
+        }
+    }
+
+    fn written(message: Message, body: &Body<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        body.emit(&mut out);
+        seal(message).emit(&mut out);
+        out
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_table() {
+        let empty = Hint { id: NodeId::new(1), cost: 0, onward: Labels::default() };
+        let length = |message| {
+            let hints = match message {
+                Message::Introduce | Message::Leave => Hints::from_elem(empty.clone(), 1),
+                _ => Hints::new(),
+            };
+            written(message, &body(message, hints, &[])).len()
+        };
+        assert_eq!(ALL.map(length), [126, 126, 20, 68, 167, 10, 84, 114, 120, 120]);
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused() {
+        let hints = Hints::from_elem(hint(), MAX_HINTS);
+        let mut out = written(Message::Spread, &body(Message::Spread, hints, &[]));
+        out[1] += 1;
+        let refused = Body::parse(Message::Spread, &out).unwrap_err();
+        assert_eq!(refused.to_string(), "expected at most 16 hints, got octet 0x11 at octet 1");
+        let long = [0; MAX_PAYLOAD + 1];
+        let out = written(Message::Payload, &body(Message::Payload, Hints::new(), &long));
+        let refused = Body::parse(Message::Payload, &out).unwrap_err().to_string();
+        assert!(refused.starts_with("expected a PAYLOAD of at most 1000 octets"), "{refused}");
+        assert!(Body::parse(Message::Payload, &out[..113]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn bodies_are_parsed_back(
+            hints in proptest::collection::vec((any::<u64>(), any::<u16>(), labels()), 0..4),
+            octets in proptest::collection::vec(any::<u8>(), 0..MAX_PAYLOAD),
+        ) {
+            let hint = |(id, cost, onward)| Hint { id: NodeId::new(id), cost, onward };
+            let hints: Hints = hints.into_iter().map(hint).collect();
+            for message in ALL {
+                let body = body(message, hints.clone(), &octets);
+                let out = written(message, &body);
+                let (read, covered, end) = Body::parse(message, &out).unwrap();
+                prop_assert_eq!((read, end), (body.clone(), seal(message)));
+                let mut unsealed = Vec::new();
+                body.emit(&mut unsealed);
+                prop_assert_eq!(covered, &unsealed[..]);
+            }
+        }
+
+        #[test]
+        fn any_octets_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), message in 0usize..10) {
+            let _ = Body::parse(ALL[message], &bytes);
+        }
+    }
+}

@@ -1,0 +1,551 @@
+//! CONTROL: what neighbours tell each other, sealed with the keys of their link.
+//!
+//! ```text
+//! 0 kind  1 flags  2 zero (2)  4 receiver index (4)  8 counter, low 32 bits of 64 (4)  12 sealed items, tag (16)
+//! item: type (1)  length (2)  body
+//! ```
+//!
+//! A type that is not known is skipped.
+
+use ringway_sansio::{Got, Malformed};
+
+use super::{Kind, Labels, MAC, Reader, SEAL, Slot};
+use crate::id::NodeId;
+
+/// A CONTROL packet as received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Control<'a> {
+    /// Flags; none are defined.
+    pub flags: u8,
+    /// The receiver's number for the link.
+    pub receiver: u32,
+    /// The low half of the packet's number.
+    pub counter: u32,
+    /// The items and the tag.
+    pub sealed: &'a [u8],
+}
+
+impl<'a> Control<'a> {
+    /// Length in octets before the items.
+    pub const HEADER: usize = 12;
+
+    /// Parses a packet.
+    pub fn parse(bytes: &'a [u8]) -> Result<Control<'a>, Malformed> {
+        let mut reader = Reader::packet(Kind::Control, "expected a CONTROL packet", bytes)?;
+        let [flags, _, _] = reader.array()?;
+        let (receiver, counter) = (reader.u32()?, reader.u32()?);
+        let sealed = reader.rest();
+        if sealed.len() < SEAL {
+            return Err(Malformed::bad("expected a tag of 16 octets", Got::End, bytes.len()));
+        }
+        Ok(Control { flags, receiver, counter, sealed })
+    }
+
+    /// Appends the packet.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        out.extend([Kind::Control.octet(), self.flags, 0, 0]);
+        out.extend(self.receiver.to_be_bytes());
+        out.extend(self.counter.to_be_bytes());
+        out.extend_from_slice(self.sealed);
+    }
+}
+
+mod kind {
+    pub(super) const PROBE: u8 = 0x01;
+    pub(super) const PROBE_ACK: u8 = 0x02;
+    pub(super) const LINK_CLOSE: u8 = 0x03;
+    pub(super) const MTU_PROBE: u8 = 0x04;
+    pub(super) const MTU_ACK: u8 = 0x05;
+    pub(super) const VICINITY: u8 = 0x06;
+    pub(super) const FEEDBACK: u8 = 0x07;
+    pub(super) const ROUTED: u8 = 0x10;
+    pub(super) const EDGE: u8 = 0x11;
+    pub(super) const ERROR: u8 = 0x12;
+    pub(super) const BROKEN: u8 = 0x13;
+}
+
+/// One item of a CONTROL packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Item<'a> {
+    /// Asks the neighbour for an answer.
+    Probe {
+        /// Repeated in the answer.
+        nonce: u32,
+        /// Makes the packet longer.
+        padding: &'a [u8],
+    },
+    /// The answer to a probe.
+    ProbeAck {
+        /// From the probe.
+        nonce: u32,
+        /// Data packets received over the link.
+        received: u32,
+        /// Highest number of a data packet received over the link.
+        highest: u32,
+    },
+    /// The sender closes the link.
+    LinkClose {
+        /// Why.
+        reason: u8,
+    },
+    /// Tests whether a packet of this length passes.
+    MtuProbe {
+        /// Makes the packet as long as is tested.
+        padding: &'a [u8],
+    },
+    /// The length that passed.
+    MtuAck {
+        /// In octets, of the whole packet.
+        size: u16,
+    },
+    /// The neighbours of the sender.
+    Vicinity(Vicinity<'a>),
+    /// How much data has arrived.
+    Feedback {
+        /// Highest number of a data packet received over the link.
+        highest: u32,
+        /// Data packets received over the link.
+        received: u32,
+    },
+    /// A message that travels by a route ([`routed`](super::routed)).
+    Routed(&'a [u8]),
+    /// A probe of a contact.
+    Edge(Edge),
+    /// Why a packet was not forwarded.
+    Error(ErrorReport),
+    /// A link of a marked route is broken.
+    Broken {
+        /// The mark.
+        mark: u32,
+        /// Whether the news goes to the end that the mark came from.
+        to_origin: bool,
+    },
+}
+
+impl Item<'_> {
+    /// Appends the item. Fails if its body has more octets than the length field can say.
+    pub fn emit(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        let start = out.len();
+        out.extend([self.kind(), 0, 0]);
+        match self {
+            Item::Probe { nonce, padding } => {
+                out.extend(nonce.to_be_bytes());
+                out.extend_from_slice(padding);
+            }
+            Item::ProbeAck { nonce, received, highest } => {
+                [nonce, received, highest].iter().for_each(|part| out.extend(part.to_be_bytes()));
+            }
+            Item::LinkClose { reason } => out.push(*reason),
+            Item::MtuProbe { padding } => out.extend_from_slice(padding),
+            Item::MtuAck { size } => out.extend(size.to_be_bytes()),
+            Item::Vicinity(vicinity) => out.extend_from_slice(vicinity.entries),
+            Item::Feedback { highest, received } => {
+                [highest, received].iter().for_each(|part| out.extend(part.to_be_bytes()));
+            }
+            Item::Routed(body) => out.extend_from_slice(body),
+            Item::Edge(edge) => edge.emit(out),
+            Item::Error(error) => error.emit(out),
+            Item::Broken { mark, to_origin } => {
+                out.extend(mark.to_be_bytes());
+                out.push(u8::from(*to_origin));
+            }
+        }
+        let length = out.len() - start - Items::HEADER;
+        let Ok(field) = u16::try_from(length) else {
+            out.truncate(start);
+            let got = Got::Number(length as u64);
+            return Err(Malformed::bad("expected an item of at most 65535 octets", got, 0));
+        };
+        out[start + 1..start + Items::HEADER].copy_from_slice(&field.to_be_bytes());
+        Ok(())
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Item::Probe { .. } => kind::PROBE,
+            Item::ProbeAck { .. } => kind::PROBE_ACK,
+            Item::LinkClose { .. } => kind::LINK_CLOSE,
+            Item::MtuProbe { .. } => kind::MTU_PROBE,
+            Item::MtuAck { .. } => kind::MTU_ACK,
+            Item::Vicinity(_) => kind::VICINITY,
+            Item::Feedback { .. } => kind::FEEDBACK,
+            Item::Routed(_) => kind::ROUTED,
+            Item::Edge(_) => kind::EDGE,
+            Item::Error(_) => kind::ERROR,
+            Item::Broken { .. } => kind::BROKEN,
+        }
+    }
+}
+
+/// The opened items of a CONTROL packet. It ends after a fault; items of unknown types are skipped.
+#[derive(Clone, Debug)]
+pub struct Items<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Number of items that were skipped.
+    pub unknown: u32,
+}
+
+impl<'a> Items<'a> {
+    /// Length in octets of the type and the length of an item.
+    pub const HEADER: usize = 3;
+
+    /// Begins at the first item.
+    pub fn new(bytes: &'a [u8]) -> Items<'a> {
+        Items { bytes, at: 0, unknown: 0 }
+    }
+
+    fn parse(&mut self) -> Result<Option<Item<'a>>, Malformed> {
+        let at = self.at;
+        let mut reader = Reader::new("expected a whole item", &self.bytes[at..]);
+        self.at = self.bytes.len();
+        let kind = reader.u8()?;
+        let length = reader.u16()?;
+        let body = reader.take(length.into()).map_err(|fault| fault.moved(at))?;
+        self.at = at + reader.at;
+        parse_body(kind, body).map_err(|fault| fault.moved(at + Items::HEADER))
+    }
+}
+
+impl<'a> Iterator for Items<'a> {
+    type Item = Result<Item<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.at < self.bytes.len() {
+            match self.parse() {
+                Ok(Some(item)) => return Some(Ok(item)),
+                Ok(None) => self.unknown += 1,
+                Err(fault) => {
+                    self.at = self.bytes.len();
+                    return Some(Err(fault));
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns the item in a body, or `None` for an unknown type.
+fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
+    let mut reader = Reader::new("expected the whole body of an item", body);
+    let item = match kind {
+        kind::PROBE => Item::Probe { nonce: reader.u32()?, padding: reader.rest() },
+        kind::PROBE_ACK => {
+            let (nonce, received) = (reader.u32()?, reader.u32()?);
+            Item::ProbeAck { nonce, received, highest: reader.u32()? }
+        }
+        kind::LINK_CLOSE => Item::LinkClose { reason: reader.u8()? },
+        kind::MTU_PROBE => Item::MtuProbe { padding: reader.rest() },
+        kind::MTU_ACK => Item::MtuAck { size: reader.u16()? },
+        kind::VICINITY => Item::Vicinity(Vicinity::parse(reader.rest())?),
+        kind::FEEDBACK => Item::Feedback { highest: reader.u32()?, received: reader.u32()? },
+        kind::ROUTED => Item::Routed(reader.rest()),
+        kind::EDGE => Item::Edge(Edge::parse(&mut reader)?),
+        kind::ERROR => Item::Error(ErrorReport::parse(&mut reader)?),
+        kind::BROKEN => Item::Broken { mark: reader.u32()?, to_origin: reader.u8()? != 0 },
+        _ => return Ok(None),
+    };
+    reader.end()?;
+    Ok(Some(item))
+}
+
+/// The neighbours of a router, and its slots for them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Vicinity<'a> {
+    entries: &'a [u8],
+}
+
+impl<'a> Vicinity<'a> {
+    /// Length in octets of an entry.
+    const ENTRY: usize = NodeId::LENGTH + 2;
+
+    /// Parses a body: whole entries.
+    pub fn parse(entries: &'a [u8]) -> Result<Vicinity<'a>, Malformed> {
+        if !entries.len().is_multiple_of(Vicinity::ENTRY) {
+            let expected = "expected neighbours of 10 octets each";
+            return Err(Malformed::bad(expected, Got::End, entries.len()));
+        }
+        Ok(Vicinity { entries })
+    }
+
+    /// Appends an entry to a body.
+    pub fn push(out: &mut Vec<u8>, id: NodeId, slot: Slot) {
+        out.extend(id.to_bytes());
+        out.extend(slot.0.to_be_bytes());
+    }
+
+    /// Returns the entries.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, Slot)> + 'a {
+        self.entries.chunks_exact(Vicinity::ENTRY).map(|entry| {
+            let (id, slot) = entry.split_at(NodeId::LENGTH);
+            let id = id.iter().fold(0, |id, &byte| (id << 8) | u64::from(byte));
+            (NodeId::new(id), Slot(u16::from_be_bytes([slot[0], slot[1]])))
+        })
+    }
+}
+
+/// EDGE: a small probe of a contact and of every link on the way.
+///
+/// ```text
+/// 0 flags  1 nibbles  2 position  3 mark (4)  7 nonce (4)  11 sequence (4)  15 digest (4)  19 code (8)  27 labels
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Edge {
+    /// Whether it travels towards the sender of the probe.
+    pub reverse: bool,
+    /// Whether it is the answer.
+    pub ack: bool,
+    /// Whether routers on the way note the mark.
+    pub marks: bool,
+    /// Position in the labels.
+    pub at: u8,
+    /// Number of the edge that routers on the way note.
+    pub mark: u32,
+    /// Repeated in the answer.
+    pub nonce: u32,
+    /// The sender's count of probes of this contact.
+    pub sequence: u32,
+    /// Digest of the contacts beside the sender on the ring.
+    pub digest: u32,
+    /// Code with the key of the edge.
+    pub code: [u8; MAC],
+    /// The route; at most 255 nibbles.
+    pub labels: Labels,
+}
+
+impl Edge {
+    fn parse(reader: &mut Reader<'_>) -> Result<Edge, Malformed> {
+        let [flags, nibbles, at] = reader.array()?;
+        if at > nibbles {
+            return Err(reader.fault("expected a position within the labels of an EDGE"));
+        }
+        Ok(Edge {
+            reverse: flags & 1 != 0,
+            ack: flags & 2 != 0,
+            marks: flags & 4 != 0,
+            at,
+            mark: reader.u32()?,
+            nonce: reader.u32()?,
+            sequence: reader.u32()?,
+            digest: reader.u32()?,
+            code: reader.array()?,
+            labels: reader.labels(nibbles.into())?,
+        })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        out.push(u8::from(self.reverse) | u8::from(self.ack) << 1 | u8::from(self.marks) << 2);
+        // A longer route belongs to a contact that is reached by way of the ring.
+        out.extend([self.labels.nibbles().min(255) as u8, self.at]);
+        for part in [self.mark, self.nonce, self.sequence, self.digest] {
+            out.extend(part.to_be_bytes());
+        }
+        out.extend(self.code);
+        out.extend_from_slice(self.labels.as_bytes());
+    }
+}
+
+/// What was wrong with a packet that is reported to its sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Code {
+    /// The link of the next hop is down.
+    LinkDown = 1,
+    /// No router closer to the target is known.
+    NoRoute = 2,
+    /// The packet is too long for the next hop; the value is the MTU.
+    TooBig = 3,
+    /// The packet was for another router.
+    NotHere = 4,
+    /// The packet has taken too many hops.
+    HopLimit = 5,
+    /// The labels cannot be read here.
+    BadRoute = 6,
+    /// The router has no room.
+    Busy = 7,
+}
+
+impl Code {
+    fn from_octet(octet: u8) -> Option<Code> {
+        use Code::{BadRoute, Busy, HopLimit, LinkDown, NoRoute, NotHere, TooBig};
+        let all = [LinkDown, NoRoute, TooBig, NotHere, HopLimit, BadRoute, Busy];
+        all.into_iter().find(|&code| code as u8 == octet)
+    }
+}
+
+/// ERROR: a report that goes back by the labels of the packet it is about.
+///
+/// ```text
+/// 0 flags  1 nibbles  2 position  3 code  4 value (2)  6 quoted (8)  14 labels
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ErrorReport {
+    /// Whether it travels by the labels in reverse.
+    pub reverse: bool,
+    /// Position in the labels.
+    pub at: u8,
+    /// What was wrong.
+    pub code: Code,
+    /// The MTU, or zero.
+    pub value: u16,
+    /// From the packet: what only its sender and routers on its way can know.
+    pub quoted: u64,
+    /// The labels of the packet; at most 255 nibbles.
+    pub labels: Labels,
+}
+
+impl ErrorReport {
+    fn parse(reader: &mut Reader<'_>) -> Result<ErrorReport, Malformed> {
+        let [flags, nibbles, at, code] = reader.array()?;
+        let Some(code) = Code::from_octet(code) else {
+            return Err(reader.fault("expected a code of an ERROR from 1 to 7"));
+        };
+        if at > nibbles {
+            return Err(reader.fault("expected a position within the labels of an ERROR"));
+        }
+        let (value, quoted) = (reader.u16()?, reader.u64()?);
+        let labels = reader.labels(nibbles.into())?;
+        Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, labels })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let nibbles = self.labels.nibbles().min(255) as u8;
+        out.extend([u8::from(self.reverse), nibbles, self.at, self.code as u8]);
+        out.extend(self.value.to_be_bytes());
+        out.extend(self.quoted.to_be_bytes());
+        out.extend_from_slice(self.labels.as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::labels::tests::labels;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn items(items: &[Item<'_>]) -> Vec<u8> {
+        let mut out = Vec::new();
+        items.iter().for_each(|item| item.emit(&mut out).unwrap());
+        out
+    }
+
+    fn edge(labels: Labels) -> Edge {
+        let at = labels.nibbles() as u8;
+        let (mark, nonce, sequence, digest) = (1, 2, 3, 4);
+        let code = [5; MAC];
+        Edge {
+            reverse: true,
+            ack: false,
+            marks: true,
+            at,
+            mark,
+            nonce,
+            sequence,
+            digest,
+            code,
+            labels,
+        }
+    }
+
+    #[test]
+    fn items_are_parsed_back() {
+        let mut entries = Vec::new();
+        Vicinity::push(&mut entries, NodeId::new(7), Slot(300));
+        Vicinity::push(&mut entries, NodeId::new(8), Slot(0));
+        let vicinity = Vicinity::parse(&entries).unwrap();
+        assert_eq!(vicinity.iter().last(), Some((NodeId::new(8), Slot(0))));
+        let all = [
+            Item::Probe { nonce: 1, padding: &[0; 9] },
+            Item::ProbeAck { nonce: 1, received: 2, highest: 3 },
+            Item::LinkClose { reason: 4 },
+            Item::MtuProbe { padding: &[0; 1_400] },
+            Item::MtuAck { size: 1_452 },
+            Item::Vicinity(vicinity),
+            Item::Feedback { highest: 5, received: 6 },
+            Item::Routed(b"anything"),
+            Item::Edge(edge(Labels::default())),
+            Item::Broken { mark: 9, to_origin: true },
+        ];
+        let out = items(&all);
+        assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);
+    }
+
+    #[test]
+    fn an_edge_over_nine_links_takes_32_octets() {
+        let mut labels = Labels::default();
+        (0..8).for_each(|slot| labels.push(Slot(slot), Slot(0)).unwrap());
+        assert_eq!(items(&[Item::Edge(edge(labels))]).len(), Items::HEADER + 27 + 4);
+    }
+
+    #[test]
+    fn an_unknown_type_is_skipped_and_counted() {
+        let mut out = vec![0x7f, 0, 2, 9, 9];
+        Item::MtuAck { size: 1 }.emit(&mut out).unwrap();
+        let mut items = Items::new(&out);
+        assert_eq!(items.next(), Some(Ok(Item::MtuAck { size: 1 })));
+        assert_eq!((items.next(), items.unknown), (None, 1));
+    }
+
+    #[test]
+    fn a_faulty_item_ends_the_packet() {
+        for (bytes, fault) in [
+            (&[1, 0][..], "expected a whole item, got the end at octet 2"),
+            (&[5, 0, 3, 0, 0], "expected a whole item, got the end at octet 5"),
+            (&[5, 0, 3, 0, 0, 0], "expected the end, got 1 at octet 5"),
+            (&[6, 0, 1, 0], "expected neighbours of 10 octets each, got the end at octet 4"),
+            (
+                &[0x12, 0, 4, 0, 0, 0, 9],
+                "expected a code of an ERROR from 1 to 7, got octet 0x09 at octet 6",
+            ),
+            (
+                &[0x11, 0, 3, 0, 1, 2],
+                "expected a position within the labels of an EDGE, got octet 0x02 at octet 5",
+            ),
+        ] {
+            let mut items = Items::new(bytes);
+            assert_eq!(items.next().unwrap().unwrap_err().to_string(), fault);
+            assert_eq!(items.next(), None);
+        }
+        let long = [0; 65_536];
+        let mut out = vec![1];
+        let refused = Item::Routed(&long).emit(&mut out).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "expected an item of at most 65535 octets, got 65536 at octet 0"
+        );
+        assert_eq!(out, [1]);
+    }
+
+    #[test]
+    fn a_packet_without_a_tag_is_refused() {
+        let mut out = Vec::new();
+        let packet = Control { flags: 0, receiver: 1, counter: 2, sealed: &[3; SEAL] };
+        packet.emit(&mut out);
+        assert_eq!((out.len(), Control::parse(&out)), (28, Ok(packet)));
+        assert!(Control::parse(&out[..27]).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn edges_and_errors_are_parsed_back(labels in labels(), code in 1u8..8, value: u16, quoted: u64) {
+            prop_assume!(labels.nibbles() <= 255);
+            let code = Code::from_octet(code).unwrap();
+            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, labels: labels.clone() };
+            let all = [Item::Error(error), Item::Edge(edge(labels))];
+            let out = items(&all);
+            prop_assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);
+        }
+
+        #[test]
+        fn any_octets_are_read_without_a_panic(bytes: Vec<u8>, kind in 0u8..0x20) {
+            let count = Items::new(&bytes).count();
+            prop_assert!(count <= bytes.len() / Items::HEADER + 1);
+            if let Ok(Some(item)) = parse_body(kind, &bytes) {
+                let mut out = Vec::new();
+                item.emit(&mut out).unwrap();
+                prop_assert_eq!(Items::new(&out).next(), Some(Ok(item)));
+            }
+            let _ = Control::parse(&bytes);
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! ROUTED: a message between routers that are not neighbours.
+//!
+//! It travels by labels, from router to router over links; at each hop the item is opened, changed and sealed again. A
+//! *greedy* message whose labels are used up goes on from there by a contact that is closer to its target, so that it
+//! needs no route to be sent.
+//!
+//! ```text
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 marks, 40 no way back
+//!  1 hop limit  2 type  3 nibbles (2)  5 position (2)  7 target (8)  15 origin (8)  23 best distance so far (8)
+//! 31 message id (8)  39 path MTU (2)  41 path cost (2)  43 tags (1)  44 recorded nibbles (2)
+//! 46 labels, tags of 4 octets, recorded labels, body
+//! ```
+//!
+//! The **record** is the way back. Each router on the way appends its tag and the label of the slot by which the message
+//! came; when it finds itself or a neighbour among the tags, it cuts the detour between. The answer travels by the
+//! record in reverse, so its labels turn into the way there: the requester's route is what arrived with the answer, and
+//! a route is used only after that.
+//!
+//! The first [`MAX_TAGS`] routers leave tags; those behind are recorded by their labels alone and only cannot be cut to.
+
+use ringway_sansio::{Got, Malformed};
+use smallvec::SmallVec;
+
+use super::{Labels, Reader, Route, RouteTooLong, Slot};
+use crate::config::{HOP_LIMIT, MAX_TAGS};
+use crate::id::{NodeId, Tag};
+
+/// A random number that joins a request and its answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct MessageId(pub u64);
+
+/// Types of messages; [`bodies`](super::bodies) has what they contain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// A router makes itself known to another.
+    Connect = 1,
+    /// The answer to CONNECT.
+    ConnectAck = 2,
+    /// A router tells another of a third.
+    Introduce = 3,
+    /// Looks a router up and begins a session with it.
+    LookUp = 4,
+    /// The answer to LOOKUP.
+    LookUpAck = 5,
+    /// Joins two networks.
+    Spread = 6,
+    /// A router leaves.
+    Leave = 7,
+    /// Octets of an application.
+    Payload = 8,
+    /// The target of an exact message does not exist.
+    NotResponsible = 9,
+    /// Two routers have one identity.
+    Duplicate = 10,
+}
+
+impl Message {
+    fn from_octet(octet: u8) -> Option<Message> {
+        use Message::{
+            Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
+            Payload, Spread,
+        };
+        let all = [
+            Connect,
+            ConnectAck,
+            Introduce,
+            LookUp,
+            LookUpAck,
+            Spread,
+            Leave,
+            Payload,
+            NotResponsible,
+            Duplicate,
+        ];
+        all.into_iter().find(|&message| message as u8 == octet)
+    }
+}
+
+/// Flags of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RoutedFlags {
+    /// The labels are read from their end.
+    pub reverse: bool,
+    /// When the labels are used up, the message goes on by a contact that is closer to the target.
+    pub greedy: bool,
+    /// It is for whoever is responsible for the target, if that is not the target itself.
+    pub closest: bool,
+    /// The step from the first router of the ring to the last is not taken.
+    pub linear: bool,
+    /// Routers on the way note the edge.
+    pub marks: bool,
+    /// The labels do not lead back to the origin.
+    pub no_way_back: bool,
+}
+
+const RECORD: u8 = 8;
+
+impl RoutedFlags {
+    fn from_octet(octet: u8) -> Self {
+        let is = |bit| octet & bit != 0;
+        RoutedFlags {
+            reverse: is(1),
+            greedy: is(2),
+            closest: is(4),
+            linear: is(0x10),
+            marks: is(0x20),
+            no_way_back: is(0x40),
+        }
+    }
+
+    fn to_octet(self) -> u8 {
+        let bit = |is: bool, bit: u8| if is { bit } else { 0 };
+        bit(self.reverse, 1)
+            | bit(self.greedy, 2)
+            | bit(self.closest, 4)
+            | bit(self.linear, 0x10)
+            | bit(self.marks, 0x20)
+            | bit(self.no_way_back, 0x40)
+    }
+}
+
+/// A message on its way. The body is borrowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Routed<'a> {
+    /// Flags.
+    pub flags: RoutedFlags,
+    /// Hops that it may still take.
+    pub hop_limit: u8,
+    /// What the body is.
+    pub message: Message,
+    /// The labels, of which those up to the position are used.
+    pub labels: Labels,
+    /// Position in the labels, in nibbles.
+    pub at: u16,
+    /// Whom it is for, or a key.
+    pub target: NodeId,
+    /// Who sent it.
+    pub origin: NodeId,
+    /// The smallest distance to the target so far; a greedy step must go below.
+    pub best: u64,
+    /// Number of the message.
+    pub id: MessageId,
+    /// Smallest MTU on the way.
+    pub path_mtu: u16,
+    /// Sum of the costs of the links on the way.
+    pub path_cost: u16,
+    /// The way back, if it is recorded.
+    pub record: Option<Record>,
+    /// The contents.
+    pub body: &'a [u8],
+}
+
+impl<'a> Routed<'a> {
+    /// Length in octets without labels, tags and body.
+    pub const HEADER: usize = 46;
+
+    /// A message from `origin` along `route`, with its way recorded.
+    pub fn new(
+        message: Message,
+        id: MessageId,
+        origin: NodeId,
+        target: NodeId,
+        route: &Route,
+        body: &'a [u8],
+    ) -> Routed<'a> {
+        Routed {
+            flags: RoutedFlags::default(),
+            hop_limit: HOP_LIMIT,
+            message,
+            labels: route.labels.clone(),
+            at: 0,
+            target,
+            origin,
+            best: u64::MAX,
+            id,
+            path_mtu: u16::MAX,
+            path_cost: 0,
+            record: Some(Record::new(origin.tag(id.0))),
+            body,
+        }
+    }
+
+    /// Parses an item's body.
+    pub fn parse(bytes: &'a [u8]) -> Result<Routed<'a>, Malformed> {
+        let mut reader = Reader::new("expected a whole message", bytes);
+        let [flags, hop_limit, message] = reader.array()?;
+        let Some(message) = Message::from_octet(message) else {
+            return Err(reader.fault("expected a type of message from 1 to 10"));
+        };
+        let (nibbles, at) = (reader.u16()?, reader.u16()?);
+        if at > nibbles {
+            let got = Got::Number(at.into());
+            return Err(Malformed::bad("expected a position within the labels", got, 5));
+        }
+        let target = NodeId::new(reader.u64()?);
+        let origin = NodeId::new(reader.u64()?);
+        let (best, id) = (reader.u64()?, MessageId(reader.u64()?));
+        let (path_mtu, path_cost) = (reader.u16()?, reader.u16()?);
+        let (tags, recorded) = (reader.u8()?, reader.u16()?);
+        let labels = reader.labels(nibbles)?;
+        let record = match (flags & RECORD != 0, tags, recorded) {
+            (true, ..) => Some(Record::parse(&mut reader, tags, recorded)?),
+            (false, 0, 0) => None,
+            (false, ..) => {
+                let got = Got::Number(tags.into());
+                return Err(Malformed::bad("expected no record without its flag", got, 43));
+            }
+        };
+        Ok(Routed {
+            flags: RoutedFlags::from_octet(flags),
+            hop_limit,
+            message,
+            labels,
+            at,
+            target,
+            origin,
+            best,
+            id,
+            path_mtu,
+            path_cost,
+            record,
+            body: reader.rest(),
+        })
+    }
+
+    /// Appends the item's body.
+    pub fn emit(&self, out: &mut Vec<u8>) {
+        let none = Record::default();
+        let record = self.record.as_ref().unwrap_or(&none);
+        let flag = if self.record.is_some() { RECORD } else { 0 };
+        out.extend([self.flags.to_octet() | flag, self.hop_limit, self.message as u8]);
+        out.extend(self.labels.nibbles().to_be_bytes());
+        out.extend(self.at.to_be_bytes());
+        out.extend(self.target.to_bytes());
+        out.extend(self.origin.to_bytes());
+        out.extend(self.best.to_be_bytes());
+        out.extend(self.id.0.to_be_bytes());
+        out.extend(self.path_mtu.to_be_bytes());
+        out.extend(self.path_cost.to_be_bytes());
+        out.push(record.tags.len() as u8);
+        out.extend(record.labels.nibbles().to_be_bytes());
+        out.extend_from_slice(self.labels.as_bytes());
+        record.tags.iter().for_each(|tag| out.extend(tag.0.to_be_bytes()));
+        out.extend_from_slice(record.labels.as_bytes());
+        out.extend_from_slice(self.body);
+    }
+
+    /// Appends the octets that a signature at the end of the body covers: what does not change on the way. Header fields
+    /// that do change are not signed, because nothing relies on them: a route is used when an answer has come by it.
+    pub fn put_signed(&self, unsigned_body: &[u8], out: &mut Vec<u8>) {
+        out.push(self.message as u8);
+        out.extend(self.target.to_bytes());
+        out.extend(self.origin.to_bytes());
+        out.extend(self.id.0.to_be_bytes());
+        out.extend_from_slice(unsigned_body);
+    }
+
+    /// Goes on by `route` at a router that is the end of the labels. The labels that are used stay in front, as the way
+    /// back; where both do not fit, the way back is lost.
+    pub fn go_on(&mut self, entered: Slot, route: &Route) {
+        let mut labels = self.labels.clone();
+        let joined = labels.push(entered, route.first).map(|()| labels.nibbles());
+        match joined.and_then(|at| labels.extend(&route.labels).map(|()| at)) {
+            Ok(at) => (self.labels, self.at) = (labels, at),
+            Err(RouteTooLong) => {
+                (self.labels, self.at) = (route.labels.clone(), 0);
+                self.flags.no_way_back = true;
+            }
+        }
+    }
+
+    /// Returns the route that the labels of an answer have become on their way to the requester, who received it by
+    /// `entered`.
+    pub fn route_there(&self, entered: Slot) -> Option<Route> {
+        let arrived = self.flags.reverse && self.at == 0;
+        arrived.then(|| Route { first: entered, labels: self.labels.clone() })
+    }
+}
+
+/// A neighbour as far as a record needs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Neighbour {
+    /// Its id.
+    pub id: NodeId,
+    /// Our slot for it.
+    pub slot: Slot,
+    /// Its slot for us.
+    pub back: Slot,
+}
+
+/// The way back to the origin of a request.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Record {
+    /// Tags of the origin and of the routers on the way.
+    tags: SmallVec<[Tag; 8]>,
+    /// Labels of the routers on the way: the slots by which the request came to them.
+    labels: Labels,
+}
+
+impl Record {
+    /// The record of a request that is at its origin.
+    pub fn new(origin: Tag) -> Record {
+        Record { tags: SmallVec::from_slice(&[origin]), labels: Labels::default() }
+    }
+
+    fn parse(reader: &mut Reader<'_>, tags: u8, nibbles: u16) -> Result<Record, Malformed> {
+        let tags = reader.take(4 * usize::from(tags))?;
+        let tags: SmallVec<[Tag; 8]> = tags
+            .chunks_exact(4)
+            .map(|tag| Tag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]])))
+            .collect();
+        let labels = reader.labels(nibbles)?;
+        let expected = MAX_TAGS.min(usize::from(labels.count()) + 1);
+        if tags.len() != expected {
+            let got = Got::Number(tags.len() as u64);
+            return Err(Malformed::bad("expected a tag for each router in the record", got, 43));
+        }
+        Ok(Record { tags, labels })
+    }
+
+    /// Returns the labels, which lead back in reverse.
+    pub fn labels(&self) -> &Labels {
+        &self.labels
+    }
+
+    /// Returns the number of links from the origin to the router behind the record.
+    pub fn hops(&self) -> u16 {
+        self.labels.count() + 1
+    }
+
+    /// Adds the router `own`, by which the request goes from `entered` to `out`.
+    pub fn pass(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        neighbours: &[Neighbour],
+        entered: Slot,
+        out: Slot,
+    ) -> Result<(), RouteTooLong> {
+        let Some(entered) = self.cut(id, own, neighbours, entered) else {
+            return Ok(());
+        };
+        self.labels.push(entered, out)?;
+        if self.tags.len() < MAX_TAGS {
+            self.tags.push(own.tag(id.0));
+        }
+        Ok(())
+    }
+
+    /// Ends the record at the router `own`. Returns the route back to the origin, or `None` if `own` is the origin.
+    pub fn finish(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        neighbours: &[Neighbour],
+        entered: Slot,
+    ) -> Option<Route> {
+        let first = self.cut(id, own, neighbours, entered)?;
+        Some(Route { first, labels: self.labels.reversed() })
+    }
+
+    /// Removes the detour between this router and the earliest one in the record that is itself or its neighbour.
+    /// Returns the slot by which the request has come then, or `None` at the origin.
+    fn cut(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        neighbours: &[Neighbour],
+        entered: Slot,
+    ) -> Option<Slot> {
+        let own = own.tag(id.0);
+        // The router before us is our neighbour anyway.
+        let before = usize::from(self.labels.count());
+        let tags: SmallVec<[Tag; 16]> = neighbours.iter().map(|other| other.id.tag(id.0)).collect();
+        for (at, &tag) in self.tags.iter().enumerate().take(before + 1) {
+            if tag == own {
+                // At the position of our label is the slot by which it came the first time.
+                let label = at.checked_sub(1);
+                let slot = label.and_then(|label| self.labels.iter().nth(label));
+                self.truncate(at.max(1));
+                return slot.map(|(_, slot)| slot);
+            }
+            if at == before {
+                break;
+            }
+            if let Some(neighbour) = tags.iter().position(|&other| other == tag) {
+                let neighbour = neighbours[neighbour];
+                self.truncate(at + 1);
+                // Its label must fit the slot that it has for us now. What was longer has been removed.
+                if let Some(slot) = self.labels.pop() {
+                    self.labels.push(slot, neighbour.back).ok()?;
+                }
+                return Some(neighbour.slot);
+            }
+        }
+        Some(entered)
+    }
+
+    /// Keeps the origin and the routers up to the `routers`th.
+    fn truncate(&mut self, routers: usize) {
+        self.tags.truncate(routers);
+        self.labels.truncate((routers - 1) as u16);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::labels::tests::{labels, slot};
+    use super::*;
+    use proptest::prelude::*;
+
+    const ID: MessageId = MessageId(0xabcd);
+
+    pub(crate) fn routed(labels: Labels, record: Option<Record>, body: &[u8]) -> Routed<'_> {
+        Routed {
+            flags: RoutedFlags { greedy: true, linear: true, ..RoutedFlags::default() },
+            at: labels.nibbles(),
+            labels,
+            record,
+            path_cost: 77,
+            ..Routed::new(
+                Message::Connect,
+                ID,
+                NodeId::new(1),
+                NodeId::new(2),
+                &Route::direct(Slot(0)),
+                body,
+            )
+        }
+    }
+
+    /// A neighbour with the same slot at both ends.
+    fn neighbour(id: u64, slot: u16) -> Neighbour {
+        Neighbour { id: NodeId::new(id), slot: Slot(slot), back: Slot(slot) }
+    }
+
+    fn recorded(record: &Record) -> Vec<u16> {
+        record.labels().iter().map(|(_, slot)| slot.0).collect()
+    }
+
+    /// 1 - 2 - 3 - 4, where 4 is a neighbour of 2 by slot 300 (2's slot for it is 400): 3 is cut out.
+    #[test]
+    fn a_detour_is_cut_at_the_earliest_neighbour() {
+        let mut record = Record::new(NodeId::new(1).tag(ID.0));
+        record
+            .pass(ID, NodeId::new(2), &[neighbour(1, 5), neighbour(3, 6)], Slot(5), Slot(6))
+            .unwrap();
+        record
+            .pass(ID, NodeId::new(3), &[neighbour(2, 7), neighbour(4, 8)], Slot(7), Slot(8))
+            .unwrap();
+        assert_eq!((recorded(&record), record.hops()), (vec![5, 7], 3));
+        let two = Neighbour { id: NodeId::new(2), slot: Slot(300), back: Slot(400) };
+        let back = record.finish(ID, NodeId::new(4), &[neighbour(3, 9), two], Slot(9)).unwrap();
+        assert_eq!((back.first, back.hops()), (Slot(300), 2));
+        // Two's label was short; it must hold 400 on the way back.
+        assert_eq!(back.labels.iter().collect::<Vec<_>>(), [(super::super::Class::Wide, Slot(5))]);
+    }
+
+    #[test]
+    fn a_loop_is_cut_at_the_router_itself() {
+        let mut record = Record::new(NodeId::new(1).tag(ID.0));
+        for (id, entered, out) in [(2, 5, 6), (3, 7, 8), (4, 9, 10)] {
+            record.pass(ID, NodeId::new(id), &[], Slot(entered), Slot(out)).unwrap();
+        }
+        record.pass(ID, NodeId::new(2), &[], Slot(11), Slot(12)).unwrap();
+        assert_eq!(recorded(&record), [5]);
+        // And at the origin nothing is left.
+        record.pass(ID, NodeId::new(1), &[], Slot(13), Slot(14)).unwrap();
+        assert_eq!((recorded(&record), record.tags.len()), (vec![], 1));
+        assert_eq!(record.finish(ID, NodeId::new(1), &[], Slot(1)), None);
+    }
+
+    #[test]
+    fn routers_behind_the_last_tag_are_recorded_by_label() {
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        for id in 1..=300 {
+            record.pass(ID, NodeId::new(id), &[], Slot(1), Slot(2)).unwrap();
+        }
+        assert_eq!((record.tags.len(), record.hops()), (MAX_TAGS, 301));
+        let message = routed(Labels::default(), Some(record), &[]);
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        assert_eq!((out.len(), Routed::parse(&out).unwrap()), (46 + 832 + 150, message));
+    }
+
+    #[test]
+    fn a_message_that_goes_on_keeps_the_way_back_while_there_is_room() {
+        let mut labels = Labels::default();
+        labels.push(Slot(3), Slot(3)).unwrap();
+        let mut message = routed(labels, None, &[]);
+        let mut there = Labels::default();
+        (0..1_019).for_each(|_| there.push(Slot(1), Slot(1)).unwrap());
+        let route = Route { first: Slot(2), labels: there };
+        message.go_on(Slot(4), &route);
+        assert_eq!((message.at, message.labels.nibbles()), (2, 1_021));
+        message.at = 1_021;
+        message.go_on(Slot(4), &route);
+        assert_eq!((message.at, message.flags.no_way_back), (0, true));
+        assert_eq!(message.labels, route.labels);
+    }
+
+    #[test]
+    fn a_faulty_message_is_refused() {
+        let mut out = Vec::new();
+        routed(Labels::default(), Some(Record::new(Tag(1))), &[]).emit(&mut out);
+        let refused = |at: usize, value: u8, fault: &str| {
+            let mut bytes = out.clone();
+            bytes[at] = value;
+            assert_eq!(Routed::parse(&bytes).unwrap_err().to_string(), fault);
+        };
+        refused(2, 11, "expected a type of message from 1 to 10, got octet 0x0b at octet 2");
+        refused(6, 1, "expected a position within the labels, got 1 at octet 5");
+        refused(43, 0, "expected a tag for each router in the record, got 0 at octet 43");
+        refused(0, 2, "expected no record without its flag, got 1 at octet 43");
+        refused(43, 2, "expected a whole message, got the end at octet 50");
+    }
+
+    proptest! {
+        #[test]
+        fn messages_are_parsed_back(
+            labels in labels(),
+            hops in proptest::collection::vec((any::<u64>(), slot(), slot()), 0..30),
+            flags in 0u8..128,
+            body: Vec<u8>,
+        ) {
+            let mut record = Record::new(Tag(1));
+            for (own, entered, out) in hops {
+                record.pass(ID, NodeId::new(own), &[], entered, out).unwrap();
+            }
+            let record = (flags & RECORD != 0).then_some(record);
+            let mut message = routed(labels, record, &body);
+            message.flags = RoutedFlags::from_octet(flags);
+            let mut out = Vec::new();
+            message.emit(&mut out);
+            prop_assert_eq!(Routed::parse(&out).unwrap(), message);
+        }
+
+        #[test]
+        fn any_octets_are_read_without_a_panic(mut bytes: Vec<u8>, own: u64, entered in slot(), out in slot()) {
+            if bytes.len() > 46 {
+                (bytes[2], bytes[3], bytes[5], bytes[44]) = (1 + bytes[2] % 10, 0, 0, 0);
+                let hops = bytes[45] % 16;
+                (bytes[45], bytes[43], bytes[4], bytes[6]) = (hops, hops + 1, bytes[4] % 16, 0);
+            }
+            if let Ok(mut message) = Routed::parse(&bytes) {
+                let neighbours = [neighbour(own ^ 1, 3)];
+                if let Some(record) = &mut message.record {
+                    let _ = record.pass(message.id, NodeId::new(own), &neighbours, entered, out);
+                    let _ = record.finish(message.id, NodeId::new(own ^ 2), &neighbours, entered);
+                }
+                let mut out = Vec::new();
+                message.emit(&mut out);
+                prop_assert!(Routed::parse(&out).is_ok());
+            }
+        }
+    }
+}
