@@ -102,7 +102,7 @@ impl Authenticator {
     }
 
     /// Whether a user exists.
-    pub fn knows(&self, user: &[u8], realm: &str) -> bool {
+    pub fn has_user(&self, user: &[u8], realm: &str) -> bool {
         self.users.exists(user, realm.as_bytes())
     }
 
@@ -128,20 +128,20 @@ impl Authenticator {
             }
             let realm = realm.as_bytes();
             let user = credentials.user();
-            if self.back_off.blocks(now, source, &user, realm) {
+            if self.back_off.is_blocked(now, source, &user, realm) {
                 return Verdict::BackOff;
             }
             verdict = self.check_one(now, msg, &credentials, realm);
             match &verdict {
                 Verdict::Proved(user) => {
-                    self.back_off.right(now, source, user, realm);
+                    self.back_off.record_success(now, source, user, realm);
                     if !fits(credentials.uri) {
                         verdict = Verdict::OtherUri;
                     }
                     break;
                 }
                 Verdict::Wrong(_) => {
-                    self.back_off.wrong(now, source, &user, realm);
+                    self.back_off.record_failure(now, source, &user, realm);
                 }
                 Verdict::Stale | Verdict::Repeated => break,
                 _ => {}

@@ -21,31 +21,31 @@ use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Wait above which overload begins, if [`BEHIND`] messages have come without a pause: less than a
+/// Wait above which overload begins, if [`MIN_BACKLOG`] messages have come without a pause: less than a
 /// tenth of T1, after which peers would begin to repeat.
-pub const HIGH: Duration = Duration::from_millis(40);
+pub const HIGH_WAIT: Duration = Duration::from_millis(40);
 
 /// Messages without a pause that make a wait overload. A machine that was busy elsewhere for a
 /// moment catches up sooner.
-pub const BEHIND: usize = 6_000;
+pub const MIN_BACKLOG: usize = 6_000;
 
 /// Wait that is overload in any case.
-pub const TOO_LONG: Duration = Duration::from_millis(300);
+pub const MAX_WAIT: Duration = Duration::from_millis(300);
 
 /// Under overload, the wait below which nothing is turned away.
-pub const LOW: Duration = Duration::from_millis(3);
+pub const LOW_WAIT: Duration = Duration::from_millis(3);
 
 /// Under overload, the wait from which on all that is new is turned away.
-pub const FULL: Duration = Duration::from_millis(18);
+pub const FULL_WAIT: Duration = Duration::from_millis(18);
 
-/// How long the wait must have stayed below [`LOW`] for overload to be over.
-pub const CALM: Duration = Duration::from_secs(1);
+/// How long the wait must have stayed below [`LOW_WAIT`] for overload to be over.
+pub const CALM_PERIOD: Duration = Duration::from_secs(1);
 
 /// How often, under overload, it is settled anew how much is not to be taken in.
-pub const PERIOD: Duration = Duration::from_millis(50);
+pub const SHED_PERIOD: Duration = Duration::from_millis(50);
 
 /// Of [`SHED_ALL`], what is taken in at least.
-const LEAST: u32 = SHED_ALL / 32;
+const MIN_INLET: u32 = SHED_ALL / 32;
 
 /// Source addresses whose rate is watched at one time. When there are more, new ones share
 /// [`SHARED_ALLOWANCES`], so that forged sources cannot fill the memory.
@@ -130,7 +130,7 @@ fn excess(backlog: &Backlog) -> u32 {
         let share = u128::from(SHED_ALL) * part.saturating_sub(from) / (to - from).max(1);
         share.min(SHED_ALL.into())
     };
-    let by_wait = over(backlog.delay.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
+    let by_wait = over(backlog.delay.as_nanos(), LOW_WAIT.as_nanos(), FULL_WAIT.as_nanos());
     let (queued, capacity) = (backlog.queued as u128, backlog.capacity as u128);
     let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 2, capacity / 4 * 3) };
     by_wait.max(by_room) as u32
@@ -154,14 +154,14 @@ impl Inlet {
     /// So much that as many will be refused as are served. It widens slowly and narrows fast: what is
     /// too much costs calls, what is too little only refusals.
     fn settle(&mut self, now: Time) {
-        if now - self.since < PERIOD {
+        if now - self.since < SHED_PERIOD {
             return;
         }
         let right = match self.served.saturating_add(self.refused) {
             0 => SHED_ALL,
             all => (u64::from(self.open) * 2 * u64::from(self.served) / u64::from(all)) as u32,
         };
-        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(LEAST, SHED_ALL);
+        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(MIN_INLET, SHED_ALL);
         *self = Inlet { open, ..Inlet::open(now) };
     }
 }
@@ -185,7 +185,7 @@ pub struct Guard {
     /// Shared by the sources for which there is no room, two rows; empty until it is needed.
     rest: Vec<Allowance>,
     all: Bucket,
-    /// Under overload, when the wait was last above [`LOW`].
+    /// Under overload, when the wait was last above [`LOW_WAIT`].
     overload: Option<Time>,
     /// The share of new work that is turned away now, of [`SHED_ALL`].
     share: u32,
@@ -227,13 +227,14 @@ impl Guard {
     /// Told before each batch what waits.
     pub fn backlog(&mut self, now: Time, backlog: &Backlog) {
         let Backlog { delay: wait, messages: behind, .. } = *backlog;
-        let begins = wait > TOO_LONG || behind > BEHIND && (wait > HIGH || is_nearly_full(backlog));
+        let begins = wait > MAX_WAIT
+            || behind > MIN_BACKLOG && (wait > HIGH_WAIT || is_nearly_full(backlog));
         if self.overload.is_none() && !begins {
             return;
         }
         self.share = excess(backlog);
         match self.overload {
-            Some(last) if self.share == 0 && now - last > CALM => self.overload = None,
+            Some(last) if self.share == 0 && now - last > CALM_PERIOD => self.overload = None,
             Some(_) if self.share == 0 => {}
             _ => self.overload = Some(now),
         }
@@ -414,10 +415,10 @@ mod tests {
     fn overload_turns_new_calls_away_and_lets_the_old_go_on() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG, BEHIND));
+        g.backlog(second(1), &backlog(MAX_WAIT, MIN_BACKLOG));
         assert!(!g.is_overloaded());
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
-        g.backlog(second(1), &backlog(HIGH + Duration::from_millis(1), BEHIND + 1));
+        g.backlog(second(1), &backlog(HIGH_WAIT + Duration::from_millis(1), MIN_BACKLOG + 1));
         assert!(asks(&mut g, 0, "INVITE").is_some_and(|s| (2..10).contains(&s)));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
         assert_eq!(refused_of_100(&mut g, "BYE"), 0);
@@ -427,15 +428,15 @@ mod tests {
     fn the_longer_the_wait_the_more_is_turned_away() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
-        g.backlog(second(1), &backlog((LOW + FULL) / 2, 0));
+        g.backlog(second(1), &backlog(MAX_WAIT * 2, 0));
+        g.backlog(second(1), &backlog((LOW_WAIT + FULL_WAIT) / 2, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 50);
-        g.backlog(second(1), &backlog(LOW, 0));
+        g.backlog(second(1), &backlog(LOW_WAIT, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
         assert!(g.is_overloaded(), "it may come back at once");
-        g.backlog(second(3), &backlog(LOW, 0));
+        g.backlog(second(3), &backlog(LOW_WAIT, 0));
         assert!(!g.is_overloaded());
-        g.backlog(second(3), &backlog(FULL, 0));
+        g.backlog(second(3), &backlog(FULL_WAIT, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 
@@ -444,11 +445,11 @@ mod tests {
         let mut g = guard(0, 0);
         let room =
             |queued, messages| Backlog { queued, messages, capacity: 1000, ..Backlog::default() };
-        g.backlog(Time::from_secs(1), &room(900, BEHIND));
+        g.backlog(Time::from_secs(1), &room(900, MIN_BACKLOG));
         assert!(!g.is_overloaded());
-        g.backlog(Time::from_secs(1), &room(751, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(751, MIN_BACKLOG + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
-        g.backlog(Time::from_secs(1), &room(500, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(500, MIN_BACKLOG + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 
@@ -457,7 +458,7 @@ mod tests {
     fn settles(offered: u32, bearable: u32) -> (u32, u32) {
         let mut g = guard(0, 0);
         let mut now = Time::from_secs(1);
-        g.backlog(now, &backlog(TOO_LONG * 2, 0));
+        g.backlog(now, &backlog(MAX_WAIT * 2, 0));
         let mut last = (0, 0);
         for _ in 0..100 {
             let shed = u64::from(offered) * u64::from(g.shed()) / u64::from(SHED_ALL);
@@ -465,8 +466,8 @@ mod tests {
             g.inlet.served = taken_in.min(bearable);
             g.inlet.refused = taken_in - g.inlet.served;
             last = (g.inlet.refused, shed as u32);
-            now += PERIOD;
-            g.backlog(now, &backlog(FULL, 0));
+            now += SHED_PERIOD;
+            g.backlog(now, &backlog(FULL_WAIT, 0));
         }
         last
     }
@@ -489,13 +490,13 @@ mod tests {
     fn what_comes_after_overload_is_taken_in() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
+        g.backlog(second(1), &backlog(MAX_WAIT * 2, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
-        g.backlog(second(1) + PERIOD, &backlog(FULL, 0));
+        g.backlog(second(1) + SHED_PERIOD, &backlog(FULL_WAIT, 0));
         assert_eq!(g.shed(), SHED_ALL / 2);
-        g.backlog(second(1) + PERIOD * 2, &backlog(LOW, 0));
+        g.backlog(second(1) + SHED_PERIOD * 2, &backlog(LOW_WAIT, 0));
         assert!(g.shed() < SHED_ALL / 2);
-        g.backlog(second(3), &backlog(LOW, 0));
+        g.backlog(second(3), &backlog(LOW_WAIT, 0));
         assert_eq!(g.shed(), 0);
     }
 }

@@ -84,16 +84,16 @@ pub struct RouteTable {
 impl RouteTable {
     /// The first rule for a user at a domain. `own` says whether the domain is ours; `host` is
     /// compared without regard to case.
-    pub fn find(&self, own: bool, host: &[u8], user: &[u8]) -> Option<&Rule> {
-        self.rules.iter().find(|r| r.domain.matches(own, host) && r.user.matches(user))
+    pub fn find(&self, is_local: bool, host: &[u8], user: &[u8]) -> Option<&Rule> {
+        self.rules.iter().find(|r| r.domain.matches(is_local, host) && r.user.matches(user))
     }
 }
 
 impl DomainMatch {
-    fn matches(&self, own: bool, host: &[u8]) -> bool {
+    fn matches(&self, is_local: bool, host: &[u8]) -> bool {
         match self {
-            DomainMatch::Own => own,
-            DomainMatch::Foreign => !own,
+            DomainMatch::Own => is_local,
+            DomainMatch::Foreign => !is_local,
             DomainMatch::Name(name) => name.as_bytes().eq_ignore_ascii_case(host),
             DomainMatch::Below(suffix) => {
                 host.len() > suffix.len()

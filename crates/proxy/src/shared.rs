@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Entries that one key may be kept in.
 const WAYS: usize = 8;
 
-/// Requests of the last [`REMEMBER_REQUEST`] that are known by the worker that has them.
+/// Requests of the last [`REQUEST_LIFETIME`] that are known by the worker that has them.
 pub const MAX_REQUESTS: usize = 1 << 17;
 
 /// Next hops that have failed lately.
@@ -36,13 +36,13 @@ pub const MAX_GUESSES: usize = 1 << 16;
 
 /// How long a request is remembered: 64 times T1, for which it may be retransmitted (RFC 3261
 /// section 17.1.1.2).
-pub const REMEMBER_REQUEST: Duration = Duration::from_secs(32);
+pub const REQUEST_LIFETIME: Duration = Duration::from_secs(32);
 
 /// How long a next hop that failed is tried last.
-pub const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
+pub const FAILURE_LIFETIME: Duration = Duration::from_secs(30);
 
 /// How long an address counts as that of a routing rule's next hop after a rule has led there.
-pub const REMEMBER_GATEWAY: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const GATEWAY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts by keyed hash, each with an octet and an expiry.
 ///

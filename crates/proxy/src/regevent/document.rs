@@ -24,7 +24,7 @@ pub(super) struct Document<'d> {
     /// Changes after this one.
     pub(super) since: u64,
     /// Whether the reader may know temporary GRUUs.
-    pub(super) own: bool,
+    pub(super) may_register: bool,
     pub(super) now: Time,
     pub(super) gruus: &'d Gruus,
 }
@@ -111,7 +111,7 @@ impl Document<'_> {
         out.extend_from_slice(b"<gr:pub-gruu uri=\"");
         escape(out, &uri);
         out.extend_from_slice(b"\"/>");
-        if !self.own {
+        if !self.may_register {
             return;
         }
         // The newest of the instance, as the registrar tells it too.

@@ -303,13 +303,13 @@ impl RegEvents {
         flow: &Flow,
         request: &Message<'_>,
         aor: &[u8],
-        own: bool,
+        may_register: bool,
         contact: &[u8],
         store: &dyn LocationStore,
         random: &mut dyn Random,
         headers: &mut Vec<u8>,
     ) -> SubscribeOutcome {
-        let subscriber = subscribe::Subscriber { now, flow, aor, own, contact };
+        let subscriber = subscribe::Subscriber { now, flow, aor, may_register, contact };
         match self.accept(&subscriber, request, store, random, headers) {
             Ok(to_tag) => SubscribeOutcome { status: 200, reason: "OK", to_tag },
             Err((status, reason)) => SubscribeOutcome { status, reason, to_tag: None },

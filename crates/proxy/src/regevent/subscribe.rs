@@ -19,7 +19,7 @@ pub(super) struct Subscriber<'s> {
     pub(super) now: Time,
     pub(super) flow: &'s Flow,
     pub(super) aor: &'s [u8],
-    pub(super) own: bool,
+    pub(super) may_register: bool,
     pub(super) contact: &'s [u8],
 }
 
@@ -102,7 +102,7 @@ impl RegEvents {
         subscription.dialog.contact = subscriber.contact.into();
         subscription.dialog.flow = way_back(request, subscriber.flow);
         subscription.dialog.source = subscriber.flow.remote.ip();
-        subscription.set_own(subscriber.own);
+        subscription.set_may_register(subscriber.may_register);
         self.set_expiry(subscriber.now, index, expires);
         Ok(())
     }
@@ -128,7 +128,8 @@ impl RegEvents {
         let tag = new_tag(self.worker, random);
         let dialog = self.dialog(subscriber, request, event, &tag, random)?;
         let aor = self.watch(subscriber, store);
-        let subscription = Subscription::new(subscriber.now, aor.clone(), subscriber.own, dialog);
+        let subscription =
+            Subscription::new(subscriber.now, aor.clone(), subscriber.may_register, dialog);
         let index = self.subscriptions.insert(subscription);
         self.dialogs.insert(tag.clone(), index);
         if let Some(watch) = self.watches.get_mut(&aor) {

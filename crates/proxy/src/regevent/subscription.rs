@@ -93,7 +93,7 @@ impl Dialog {
 pub(super) struct Subscription {
     pub(super) aor: Arc<[u8]>,
     /// Whether the subscriber may register here.
-    own: bool,
+    may_register: bool,
     pub(super) dialog: Dialog,
     /// Version of the next document.
     version: u64,
@@ -129,10 +129,15 @@ pub(super) enum NotifyOutcome {
 
 impl Subscription {
     /// A subscription to `aor` that has been told nothing yet; see [`Subscription::prolong`].
-    pub(super) fn new(now: Time, aor: Arc<[u8]>, own: bool, dialog: Dialog) -> Subscription {
+    pub(super) fn new(
+        now: Time,
+        aor: Arc<[u8]>,
+        may_register: bool,
+        dialog: Dialog,
+    ) -> Subscription {
         Subscription {
             aor,
-            own,
+            may_register,
             dialog,
             version: 0,
             seen: 0,
@@ -183,8 +188,8 @@ impl Subscription {
     }
 
     /// The sender of the last SUBSCRIBE may register here, or may not.
-    pub(super) fn set_own(&mut self, own: bool) {
-        self.own = own;
+    pub(super) fn set_may_register(&mut self, may_register: bool) {
+        self.may_register = may_register;
     }
 
     /// Its time is over (RFC 6665 section 4.2.1.4).
@@ -244,8 +249,8 @@ impl Subscription {
         full: bool,
         gruus: &'d Gruus,
     ) -> Document<'d> {
-        let &Subscription { version, seen: since, own, .. } = self;
-        Document { watch, version, full, since, own, now, gruus }
+        let &Subscription { version, seen: since, may_register, .. } = self;
+        Document { watch, version, full, since, may_register, now, gruus }
     }
 
     /// A document up to this serial number has been written, and has said something or nothing. Returns

@@ -21,7 +21,7 @@ struct World {
     now: Time,
     flow: Flow,
     /// Whether the subscriber may register.
-    own: bool,
+    may_register: bool,
 }
 
 /// A NOTIFY that was polled, as text with lines ended by LF.
@@ -88,7 +88,7 @@ impl World {
                 local: "192.0.2.1:5060".parse().unwrap(),
                 remote: "192.0.2.40:5060".parse().unwrap(),
             },
-            own: false,
+            may_register: false,
         }
     }
 
@@ -116,7 +116,7 @@ impl World {
             &self.flow,
             &message,
             &aor,
-            self.own,
+            self.may_register,
             b"sip:192.0.2.1:5060",
             &self.store,
             &mut self.random,

@@ -10,7 +10,7 @@ use crate::common::*;
 use crate::relay::{answered, digest};
 use crate::routing::dial_plan;
 use ringway_proxy::config::Network;
-use ringway_proxy::core::{MAX_BUDGET_OF_NEW, MAX_BUDGET_OF_STRANGERS};
+use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_UNAUTHENTICATED_BUDGET};
 use ringway_sansio::{Flow, FlowId, Random, SplitMix, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -252,7 +252,7 @@ impl Run {
         }
         let kept: usize = self.w.cores.iter().map(|core| core.tables().kept_octets).sum();
         let cores = self.w.cores.len();
-        assert!(kept <= (MAX_BUDGET_OF_STRANGERS + MAX_BUDGET_OF_NEW) * cores);
+        assert!(kept <= (MAX_UNAUTHENTICATED_BUDGET + MAX_NEW_BUDGET) * cores);
     }
 
     fn judge_request(&mut self, sent: &Sent, msg: &Msg) {

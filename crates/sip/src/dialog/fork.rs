@@ -60,7 +60,7 @@ impl Dialogs {
         if self.dialogs.len() == MAX_FORKS {
             return Ok(Effect::TooMany);
         }
-        self.dialogs.push(Dialog::asking(request, response, secure_flow)?);
+        self.dialogs.push(Dialog::new_uac(request, response, secure_flow)?);
         Ok(Effect::New(self.dialogs.len() - 1))
     }
 

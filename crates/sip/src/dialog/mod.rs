@@ -110,7 +110,7 @@ pub struct Dialog {
 impl Dialog {
     /// The dialog of the side that answers `request` with `status` and the tag `local_tag`
     /// (RFC 3261 section 12.1.1). `secure_flow`: whether the request came over TLS.
-    pub fn answering(
+    pub fn new_uas(
         request: &Message<'_>,
         status: u16,
         local_tag: &[u8],
@@ -147,7 +147,7 @@ impl Dialog {
     ///
     /// A response without Contact leaves the Request-URI as the remote target: provisional
     /// responses often have none, and a BYE must go somewhere.
-    pub fn asking(
+    pub fn new_uac(
         request: &Message<'_>,
         response: &Message<'_>,
         secure_flow: bool,

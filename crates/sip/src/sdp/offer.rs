@@ -46,7 +46,7 @@ pub struct Format<'a> {
 /// Why a description does not fit the one before it. Streams are counted from zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Misfit {
+pub enum NegotiationError {
     /// The number of streams is not what it must be.
     Streams {
         /// How many there must be, or at least be in a new offer.
@@ -106,40 +106,44 @@ pub enum Misfit {
     },
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for NegotiationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Streams { expected, got } => {
+            NegotiationError::Streams { expected, got } => {
                 write!(f, "expected {expected} streams, got {got}")
             }
-            Misfit::Times => f.write_str("expected the times of the offer, got others"),
-            Misfit::Kind { stream } => {
+            NegotiationError::Times => f.write_str("expected the times of the offer, got others"),
+            NegotiationError::Kind { stream } => {
                 write!(f, "stream {stream}: expected the offered media type")
             }
-            Misfit::Protocol { stream } => {
+            NegotiationError::Protocol { stream } => {
                 write!(f, "stream {stream}: expected the offered protocol")
             }
-            Misfit::Revived { stream } => {
+            NegotiationError::Revived { stream } => {
                 write!(f, "stream {stream}: expected port 0, got another")
             }
-            Misfit::Direction { stream, offered, answered } => {
+            NegotiationError::Direction { stream, offered, answered } => {
                 let (o, a) = (offered.name(), answered.name());
                 write!(f, "stream {stream}: expected an answer to {o}, got {a}")
             }
-            Misfit::Formats { stream } => write!(f, "stream {stream}: expected an offered format"),
-            Misfit::Address { stream } => write!(f, "stream {stream}: expected c=, got none"),
-            Misfit::Origin => f.write_str("expected the origin of before, got another"),
-            Misfit::Version { expected, got } => {
+            NegotiationError::Formats { stream } => {
+                write!(f, "stream {stream}: expected an offered format")
+            }
+            NegotiationError::Address { stream } => {
+                write!(f, "stream {stream}: expected c=, got none")
+            }
+            NegotiationError::Origin => f.write_str("expected the origin of before, got another"),
+            NegotiationError::Version { expected, got } => {
                 write!(f, "expected version {expected}, got {got}")
             }
-            Misfit::Payload { stream } => {
+            NegotiationError::Payload { stream } => {
                 write!(f, "stream {stream}: expected payload types to keep their codecs")
             }
         }
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for NegotiationError {}
 
 /// The offer of all that `local` can do (RFC 3264 section 5).
 pub fn offer(local: &Local<'_>) -> Session<'static> {
@@ -268,38 +272,38 @@ fn is_unicast(session: &Session<'_>, media: &Media<'_>) -> bool {
 }
 
 /// Whether `answer` answers `offer` (RFC 3264 section 6).
-pub fn check_answer(offer: &Session<'_>, answer: &Session<'_>) -> Result<(), Misfit> {
+pub fn check_answer(offer: &Session<'_>, answer: &Session<'_>) -> Result<(), NegotiationError> {
     let (expected, got) = (offer.media.len(), answer.media.len());
     if expected != got {
-        return Err(Misfit::Streams { expected, got });
+        return Err(NegotiationError::Streams { expected, got });
     }
     let bounds =
         |s: &Session<'_>| -> Vec<_> { s.times.iter().map(|t| (t.start, t.stop)).collect() };
     if bounds(offer) != bounds(answer) {
-        return Err(Misfit::Times);
+        return Err(NegotiationError::Times);
     }
     for (stream, (o, a)) in offer.media.iter().zip(&answer.media).enumerate() {
         if o.kind != a.kind {
-            return Err(Misfit::Kind { stream });
+            return Err(NegotiationError::Kind { stream });
         }
         if a.port == 0 {
             continue;
         }
         if o.port == 0 {
-            return Err(Misfit::Revived { stream });
+            return Err(NegotiationError::Revived { stream });
         }
         if o.protocol != a.protocol {
-            return Err(Misfit::Protocol { stream });
+            return Err(NegotiationError::Protocol { stream });
         }
         if answer.connection(a).is_none() {
-            return Err(Misfit::Address { stream });
+            return Err(NegotiationError::Address { stream });
         }
         let (offered, answered) = (offer.direction(o), answer.direction(a));
         if offered.answered(answered) != answered {
-            return Err(Misfit::Direction { stream, offered, answered });
+            return Err(NegotiationError::Direction { stream, offered, answered });
         }
         if !a.formats.iter().any(|format| is_offered(o, a, format)) {
-            return Err(Misfit::Formats { stream });
+            return Err(NegotiationError::Formats { stream });
         }
     }
     Ok(())
@@ -316,15 +320,15 @@ fn is_offered(offered: &Media<'_>, answered: &Media<'_>, format: &[u8]) -> bool 
 /// Whether `new` may follow `previous` from the same side (RFC 3264 section 8): the origin stays,
 /// the version goes up by one if anything changes and stays if nothing does, no stream vanishes,
 /// and a dynamic payload type of a stream keeps its codec.
-pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfit> {
+pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), NegotiationError> {
     let (before, after) = (&previous.origin, &new.origin);
     if before.username != after.username || before.id != after.id || before.address != after.address
     {
-        return Err(Misfit::Origin);
+        return Err(NegotiationError::Origin);
     }
     let (expected, got) = (previous.media.len(), new.media.len());
     if got < expected {
-        return Err(Misfit::Streams { expected, got });
+        return Err(NegotiationError::Streams { expected, got });
     }
     let changed = {
         let mut same = new.clone();
@@ -333,7 +337,7 @@ pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfi
     };
     let expected = before.version.wrapping_add(changed as u64);
     if after.version != expected {
-        return Err(Misfit::Version { expected, got: after.version });
+        return Err(NegotiationError::Version { expected, got: after.version });
     }
     for (stream, (b, a)) in previous.media.iter().zip(&new.media).enumerate() {
         // A slot whose stream has ended may be used for another one (section 8.1).
@@ -345,7 +349,7 @@ pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfi
             _ => true,
         };
         if !a.formats.iter().all(kept) {
-            return Err(Misfit::Payload { stream });
+            return Err(NegotiationError::Payload { stream });
         }
     }
     Ok(())

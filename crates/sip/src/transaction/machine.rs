@@ -170,7 +170,7 @@ impl Server {
     }
 
     /// The same request once more.
-    pub fn request_again(&mut self) -> Step {
+    pub fn request_retransmission(&mut self) -> Step {
         let transmit = match self.state {
             // RFC 3261 section 17.2.1 and 17.2.2: the most recent response, if there is one; in
             // Trying there is none, and the retransmission is discarded.
@@ -441,7 +441,7 @@ mod tests {
     fn invite_server_repeats_until_ack() {
         let mut s = Server::new(Kind::Invite, false);
         assert_eq!(s.respond(180, &T).transmit, Transmit::Given);
-        assert_eq!(s.request_again().transmit, Transmit::Last);
+        assert_eq!(s.request_retransmission().transmit, Transmit::Last);
         let f = s.respond(486, &T);
         assert_eq!((f.repeat, f.deadline), (Some(T.t1), S32));
         let waits: Vec<_> = (0..4).map(|_| s.repeat(&T).repeat.unwrap().as_millis()).collect();
@@ -460,7 +460,7 @@ mod tests {
     fn invite_server_accepted() {
         let mut s = Server::new(Kind::Invite, false);
         assert_eq!(s.respond(200, &T).deadline, LINGER_32);
-        assert_eq!(s.request_again(), Step::default());
+        assert_eq!(s.request_retransmission(), Step::default());
         assert_eq!(s.respond(200, &T).transmit, Transmit::Given);
         assert_eq!(s.respond(486, &T), Step::default());
         assert!(s.ack(&T).pass);
@@ -470,9 +470,9 @@ mod tests {
     #[test]
     fn non_invite_server() {
         let mut s = Server::new(Kind::NonInvite, false);
-        assert_eq!(s.request_again(), Step::default());
+        assert_eq!(s.request_retransmission(), Step::default());
         assert_eq!(s.respond(200, &T).deadline, LINGER_32);
-        assert_eq!(s.request_again().transmit, Transmit::Last);
+        assert_eq!(s.request_retransmission().transmit, Transmit::Last);
         assert_eq!(s.respond(500, &T), Step::default());
         let mut s = Server::new(Kind::NonInvite, true);
         assert_eq!(s.respond(200, &T).deadline, Deadline::Linger(Duration::ZERO));

@@ -303,7 +303,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
                 let more = (request.whole().len() as u32).saturating_mul(MAX_AMPLIFICATION);
                 entry.credit = entry.credit.saturating_add(more).min(NO_LIMIT - 1);
             }
-            entry.machine.request_again()
+            entry.machine.request_retransmission()
         };
         if step.transmit == Transmit::Last && !entry.response.is_empty() {
             if entry.may_repeat() {
@@ -323,7 +323,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
     }
 
     /// What its user knows the INVITE server transaction by that a CANCEL is for (RFC 3261 section 9.2).
-    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<S> {
+    pub fn find_cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<S> {
         let key = id::server_key(&self.secret, cancel, via, Method::Invite);
         let index = *self.keys.get(&key.0)?;
         Some(self.servers[index as usize].user)

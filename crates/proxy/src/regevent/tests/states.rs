@@ -229,7 +229,7 @@ fn gruus_are_told() {
     assert!(!c.has("duration-registered"));
     // Temporary GRUUs only for those who may register (RFC 5628 section 5).
     assert_eq!(c.all("gr:temp-gruu").count(), 0);
-    w.own = true;
+    w.may_register = true;
     w.subscribe("d", 600);
     let sent = w.notification().unwrap();
     let doc = xml::parse(sent.body());
@@ -287,7 +287,7 @@ proptest! {
         bindings in prop::collection::vec(crate::location::tests::any_binding(), 0..4),
     ) {
         let mut w = World::new();
-        w.own = true;
+        w.may_register = true;
         let views: Vec<_> = bindings
             .iter()
             .map(|b| BindingView { expires: Time::from_secs(1_700_000_100), ..b.view() })

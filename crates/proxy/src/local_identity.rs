@@ -14,7 +14,7 @@ const MAX_HOST: usize = 255;
 pub const TAG_LEN: usize = 12;
 
 /// Answers "is this us?" for hosts and addresses, from the configuration.
-pub struct Own {
+pub struct LocalIdentity {
     /// Lower-case names and literal addresses (IPv6 in brackets) to the index in `Config::domains`.
     names: HashMap<Box<[u8]>, usize>,
     ports: Vec<u16>,
@@ -22,9 +22,9 @@ pub struct Own {
     tag_key: [u8; 16],
 }
 
-impl Own {
+impl LocalIdentity {
     /// Prepares the look-ups.
-    pub fn new(config: &Config) -> Own {
+    pub fn new(config: &Config) -> LocalIdentity {
         let mut names = HashMap::new();
         for (i, Domain { name, aliases, .. }) in config.domains.iter().enumerate() {
             for n in std::iter::once(name).chain(aliases) {
@@ -38,7 +38,7 @@ impl Own {
         let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();
         ports.sort_unstable();
         ports.dedup();
-        Own { names, ports, ips, tag_key: config.secret.key(Purpose::Tags) }
+        LocalIdentity { names, ports, ips, tag_key: config.secret.key(Purpose::Tags) }
     }
 
     /// The index in `Config::domains` of the domain that `host` names. A literal address of ours
@@ -57,11 +57,11 @@ impl Own {
             return Some(i);
         }
         let ip = parse_ip(lower)?;
-        self.is_own_ip(ip).then_some(0)
+        self.is_local_ip(ip).then_some(0)
     }
 
     /// Whether an address is one of this host's.
-    pub fn is_own_ip(&self, ip: IpAddr) -> bool {
+    pub fn is_local_ip(&self, ip: IpAddr) -> bool {
         self.ips.binary_search(&ip).is_ok()
     }
 
@@ -72,11 +72,17 @@ impl Own {
 
     /// Whether a URI's host and port mean this server itself. `local` is where the request arrived,
     /// which is ours whatever the configuration says.
-    pub fn is_us(&self, host: &[u8], port: Option<u16>, default: u16, local: SocketAddr) -> bool {
+    pub fn is_local(
+        &self,
+        host: &[u8],
+        port: Option<u16>,
+        default: u16,
+        local: SocketAddr,
+    ) -> bool {
         let port = port.unwrap_or(default);
         if let Some(ip) = parse_ip(host) {
             return (ip == local.ip() && port == local.port())
-                || (self.ports.contains(&port) && self.is_own_ip(ip));
+                || (self.ports.contains(&port) && self.is_local_ip(ip));
         }
         (self.ports.contains(&port) || port == default) && self.domain(host).is_some()
     }
@@ -120,41 +126,41 @@ pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn own() -> Own {
+    fn identity() -> LocalIdentity {
         let mut config = crate::testing::config();
         config.domains[0].aliases = vec!["sip.example.org".into(), "[2001:db8::1]".into()];
         config.addresses = vec!["192.0.2.1".parse().unwrap()];
-        Own::new(&config)
+        LocalIdentity::new(&config)
     }
 
     #[test]
     fn names_and_addresses_of_the_domain() {
-        let own = own();
+        let identity = identity();
         for host in ["example.org", "EXAMPLE.org.", "sip.Example.org", "192.0.2.1", "[2001:DB8::1]"]
         {
-            assert_eq!(own.domain(host.as_bytes()), Some(0), "{host}");
+            assert_eq!(identity.domain(host.as_bytes()), Some(0), "{host}");
         }
         for host in ["example.com", "192.0.2.2", "", "org", "[2001:db8::2]"] {
-            assert_eq!(own.domain(host.as_bytes()), None, "{host}");
+            assert_eq!(identity.domain(host.as_bytes()), None, "{host}");
         }
     }
 
     #[test]
     fn us_is_host_and_port() {
-        let own = own();
+        let identity = identity();
         let local: SocketAddr = "127.0.0.1:5099".parse().unwrap();
-        assert!(own.is_us(b"127.0.0.1", Some(5099), 5060, local));
-        assert!(own.is_us(b"192.0.2.1", None, 5060, local));
-        assert!(own.is_us(b"example.org", None, 5060, local));
+        assert!(identity.is_local(b"127.0.0.1", Some(5099), 5060, local));
+        assert!(identity.is_local(b"192.0.2.1", None, 5060, local));
+        assert!(identity.is_local(b"example.org", None, 5060, local));
         // A phone that shares our host but not our port is not us.
-        assert!(!own.is_us(b"192.0.2.1", Some(7000), 5060, local));
-        assert!(!own.is_us(b"127.0.0.1", Some(5098), 5060, local));
+        assert!(!identity.is_local(b"192.0.2.1", Some(7000), 5060, local));
+        assert!(!identity.is_local(b"127.0.0.1", Some(5098), 5060, local));
     }
 
     #[test]
     fn tags_differ_by_call() {
-        let own = own();
-        assert_eq!(own.tag(b"a"), own.tag(b"a"));
-        assert_ne!(own.tag(b"a"), own.tag(b"b"));
+        let identity = identity();
+        assert_eq!(identity.tag(b"a"), identity.tag(b"a"));
+        assert_ne!(identity.tag(b"a"), identity.tag(b"b"));
     }
 }
