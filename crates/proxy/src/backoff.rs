@@ -1,9 +1,9 @@
-//! Back-off on password guessing: after a few wrong passwords from one source, or for one user, no more
-//! are looked at for a while, longer each time.
+//! Back-off on password guessing: after a few wrong passwords from one source, or for one user, no more are checked for
+//! a while, longer each time.
 //!
-//! All workers count together. What is counted for a user must not shut that user out, or anybody could
-//! do so by guessing: a source that has proved to be the user lately is not held to what others guess,
-//! nor to what else is guessed behind the same address.
+//! All workers count together. The count of a user must not lock that user out, or an attacker could do so by guessing.
+//! So a source that has recently proved to be the user is not limited by the guesses of others, nor by other guesses
+//! behind the same address.
 
 use crate::shared::{Memory, Shared, hash_ip};
 use ringway_sansio::{Duration, Time};
@@ -11,19 +11,19 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Wrong passwords from one source within [`WINDOW`] from which on no more are looked at.
+/// The number of wrong passwords from one source within [`WINDOW`] after which no more are checked.
 pub const MAX_FAILURES_PER_SOURCE: u8 = 10;
 
-/// Wrong passwords for one user, from all sources, within [`WINDOW`].
+/// The number of wrong passwords for one user, from all sources, within [`WINDOW`].
 pub const MAX_FAILURES_PER_USER: u8 = 30;
 
-/// The time in which wrong passwords are counted; and for which none is looked at the first time.
+/// The time in which wrong passwords are counted, and the duration of the first block.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
-/// Each further time it is twice as long, up to this.
+/// The maximum duration of a block. Each block lasts twice as long as the one before.
 pub const MAX_BLOCK: Duration = Duration::from_secs(3600);
 
-/// How long a source is remembered as one that has proved to be a user.
+/// The time for which a source counts as one that has proved to be a user.
 pub const SUCCESS_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Counts wrong passwords.
@@ -32,7 +32,7 @@ pub struct BackOff {
     shared: Arc<Shared>,
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy)]
 enum About {
     Guesses,
@@ -41,12 +41,12 @@ enum About {
 }
 
 impl BackOff {
-    /// With the memory of all workers.
+    /// Returns a back-off on the memory of all workers.
     pub fn new(shared: Arc<Shared>) -> BackOff {
         BackOff { shared }
     }
 
-    /// Whether credentials for a user from this source are not to be looked at now.
+    /// Returns whether credentials for a user from this source must not be checked now.
     pub fn is_blocked(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
         let source = network(source);
         let by_source =
@@ -56,7 +56,7 @@ impl BackOff {
         (by_source || by_user()) && self.count(now, About::Known, Some(source), user, realm) == 0
     }
 
-    /// A wrong password. Returns whether it is the one from which on no more are looked at.
+    /// Records a wrong password. Returns whether it is the one after which no more are checked.
     pub fn record_failure(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
         let source = network(source);
         let by_source = self.add(now, MAX_FAILURES_PER_SOURCE, Some(source), b"", b"");
@@ -64,7 +64,7 @@ impl BackOff {
         by_source || by_user
     }
 
-    /// A source has proved to be a user.
+    /// Records that a source has proved to be a user.
     pub fn record_success(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) {
         let key = self.key(About::Known, Some(network(source)), user, realm);
         self.memory().put(key, 1, now, SUCCESS_LIFETIME);
@@ -114,7 +114,7 @@ impl BackOff {
     }
 }
 
-/// A source is an IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
+/// Returns the source of an address: the IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -144,7 +144,7 @@ mod tests {
         for block in [60, 120, 240] {
             for n in 1..=MAX_FAILURES_PER_SOURCE {
                 assert!(!b.is_blocked(now, ip(1), b"alice", b"r"));
-                // Each for another user, so that it is the source that counts.
+                // Each for another user, so that only the source counts.
                 assert_eq!(b.record_failure(now, ip(1), &[n], b"r"), n == MAX_FAILURES_PER_SOURCE);
             }
             assert!(b.is_blocked(now, ip(1), b"alice", b"r"));

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 use crate::config::{Auth, Config, Domain, Limits, Mode};
 use crate::keys::Secret;

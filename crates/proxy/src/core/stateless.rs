@@ -43,9 +43,9 @@ pub(super) struct Stateless {
     key: [u8; 16],
     /// Requests that wait for server location.
     parked: Slab<PendingRequest>,
-    /// ACKs that may have to go another way, by report number.
+    /// ACKs that may need another attempt, by report number.
     resends: VecDeque<(u32, PendingRequest)>,
-    /// Number of the last of them.
+    /// The number of the last of them.
     serial: u32,
 }
 
