@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_too_much_still_gets_its_rate() {
+    fn a_source_above_its_rate_still_gets_its_rate() {
         let of_source = guard(10, 0);
         let of_all = guard(0, 10);
         for mut g in [of_source, of_all] {

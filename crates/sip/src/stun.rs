@@ -276,7 +276,7 @@ mod tests {
 
     /// RFC 5769 section 2.2: the address of its response.
     #[test]
-    fn a_binding_request_is_told_where_it_came_from() {
+    fn a_binding_response_contains_the_source_address() {
         let mut ask = Vec::new();
         request(&ID, &mut ask);
         assert!(is_stun(&ask));

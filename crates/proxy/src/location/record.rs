@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_and_leave_the_record_whole() {
+    fn limits_are_reported_and_leave_the_record_whole() {
         let mut out = Vec::new();
         let mut edit = RecordEdit::new(&[], Time::ZERO, &mut out);
         edit.put(&binding()).unwrap();

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_kept_for_a_second() {
+    fn the_date_is_cached_for_a_second() {
         let mut line = DateLine::default();
         assert_eq!(line.at(Time::from_millis(999)), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
         assert_eq!(line.at(Time::from_secs(1)), b"Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n");

@@ -94,7 +94,7 @@ fn a_response_that_cannot_be_sent_is_dropped() {
 
 /// RFC 3261 section 18.1.1: a request of more than 1300 bytes leaves over TCP, with TCP in its Via.
 #[test]
-fn a_large_request_goes_over_tcp() {
+fn a_large_request_is_sent_over_tcp() {
     let mut w = World::new();
     w.register("bob", BOB);
     let request = w.request(ALICE, "MESSAGE sip:bob@example.org").padded(1200);
@@ -153,7 +153,7 @@ fn a_large_request_falls_back_to_udp() {
 
 /// RFC 3261 section 18.1.1: where there is no TCP at all, a large request goes over UDP.
 #[test]
-fn without_tcp_a_large_request_goes_over_udp() {
+fn without_tcp_a_large_request_is_sent_over_udp() {
     let mut w = World::build(1, &[Tcp], |_| {});
     w.register("bob", BOB);
     let request = w.request(ALICE, "MESSAGE sip:bob@example.org").padded(2000);

@@ -326,7 +326,7 @@ fn a_lost_flow_does_not_open_another_target() {
 
 /// A phone that has registered over UDP with a Contact over TCP gets its ACK over TCP, as the INVITE.
 #[test]
-fn a_registration_over_udp_says_nothing_of_tcp() {
+fn a_registration_over_udp_does_not_imply_tcp() {
     let mut w = World::new();
     let contact = "sip:bob@203.0.113.2:5060;transport=tcp";
     w.bind("bob", bind(contact).over(BOB));

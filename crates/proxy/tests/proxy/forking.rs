@@ -225,7 +225,7 @@ fn a_non_invite_has_one_final_response() {
 
 /// RFC 3261 section 16.6: those of lower q are left out first, and flows of one instance count once.
 #[test]
-fn the_best_contacts_are_kept() {
+fn the_best_contacts_are_tried() {
     let mut w = World::with(|config| config.limits.max_forks = 1);
     w.bind("bob", bind("sip:x@10.0.0.1").over(DAVE_TCP).outbound("urn:uuid:1", 1).q(100));
     w.bind("bob", bind("sip:x@10.0.0.1").over(CAROL_TCP).outbound("urn:uuid:1", 2).q(100));

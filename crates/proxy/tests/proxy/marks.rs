@@ -225,7 +225,7 @@ fn a_party_that_moves_is_followed() {
 
 /// A party does not move to where it is not: a re-INVITE with somebody else's address opens nothing.
 #[test]
-fn a_party_does_not_move_to_somebody_else() {
+fn a_party_does_not_move_to_another_user() {
     let mut w = closed();
     let (mut here, mut there) = established(&mut w, PROXY);
     let branch = w.branch();
@@ -246,7 +246,7 @@ fn user_part(route: &str) -> &str {
 
 /// Another dialog's flow token does not go with this dialog's mark.
 #[test]
-fn a_token_goes_with_its_own_mark_only() {
+fn a_token_is_valid_with_its_own_mark_only() {
     let mut w = closed();
     let (mut udp, _) = established(&mut w, PROXY);
     let (tcp, _) = {

@@ -5,7 +5,7 @@ use ringway_sansio::Transport::{Tcp, Tls, Udp};
 
 /// RFC 3263 section 4: host, port, transport and scheme of the URI are what is asked for.
 #[test]
-fn the_question_says_what_the_uri_says() {
+fn the_question_contains_the_parts_of_the_uri() {
     for (contact, port, transport, secure) in [
         ("sip:bob@pbx.example.net", None, None, false),
         ("sip:bob@pbx.example.net:5070", Some(5070), None, false),

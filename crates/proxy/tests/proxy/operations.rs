@@ -183,7 +183,7 @@ fn a_register_waits_for_the_store() {
 /// What is kept of requests is bounded in octets too: large ones cannot fill the memory. What is
 /// refused for it is refused with 503, and everything is given back.
 #[test]
-fn what_is_kept_is_bounded_in_octets() {
+fn stored_requests_are_bounded_in_octets() {
     let mut w = World::new();
     w.bind("bob", bind("sip:bob@pbx.example.net"));
     let mut taken = 0;

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_strange_nonces_are_told_apart() {
+    fn old_and_foreign_nonces_are_distinguished() {
         let (mut n, mut random, now) = (nonces(1), SplitMix::new(1), Time::from_secs(1_000_000));
         let nonce = make(&n, now, &mut random);
         let c = used(&nonce, b"00000001");

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [&b"2147483648 BYE"[..], b"36893488147419103232 BYE", b"BYE", b"1", b"1BYE"] {
             assert_eq!(CSeq::parse(bad).unwrap_err().status, 400);
         }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_elements_are_kept() {
+    fn empty_elements_are_preserved() {
         assert_eq!(split(""), Vec::<&str>::new());
         assert_eq!(split("a,,b,"), ["a", "", "b", ""]);
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [
             "",
             "\"Bell <sip:a@b>",

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_and_end_the_iterator() {
+    fn faults_are_reported_and_end_the_iterator() {
         for bad in [&b";;"[..], b";a=", b";a=\"x", b"x", b";a=b c", b";a=;b"] {
             let mut at = 0;
             loop {

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [
             &b""[..],
             b"SIP/2.0 host",

@@ -8,7 +8,7 @@ use crate::syntax::{DIGIT, TOKEN, WORD, all, find_near, number, spaces, span};
 use crate::uri::Uri;
 use ringway_sansio::{Got, Malformed};
 
-/// Elements seen so far of what is bounded over a whole message.
+/// The number of elements so far of header fields that are bounded over a whole message.
 #[derive(Default)]
 pub(super) struct Counts {
     vias: usize,
@@ -18,8 +18,8 @@ pub(super) struct Counts {
     paths: usize,
 }
 
-/// Whether a second header field of this name is a fault: where two values would leave in doubt
-/// what the message means to a server. Those that only endpoints read are theirs to judge.
+/// Returns whether a second header field of this name is an error, because two values would make the message ambiguous
+/// for a server. Header fields that only endpoints read are not checked.
 #[inline]
 pub(super) fn stands_once(id: HeaderId) -> bool {
     use HeaderId::*;
@@ -42,7 +42,7 @@ pub(super) fn stands_once(id: HeaderId) -> bool {
     )
 }
 
-/// Whether [`check`] looks at the values of these.
+/// Returns whether [`check`] checks the values of this header field.
 #[inline(always)]
 pub(super) fn is_checked(id: HeaderId) -> bool {
     use HeaderId::*;
@@ -65,8 +65,7 @@ pub(super) fn is_checked(id: HeaderId) -> bool {
     )
 }
 
-/// Checks one field value. The first Via, which is given, From and To are not looked at: they have
-/// been.
+/// Checks one field value. The first Via, which is passed, From and To are not checked: they have been already.
 pub(super) fn check(
     id: HeaderId,
     value: &[u8],
@@ -89,7 +88,7 @@ pub(super) fn check(
     }
 }
 
-/// An element's fault, told from the start of its field value.
+/// Returns the error of an element, with its position from the start of the field value.
 fn within(value: &[u8], item: &[u8]) -> impl FnOnce(Malformed) -> Malformed + use<> {
     let base = crate::syntax::offset(value, item);
     move |e| e.moved(base)
@@ -253,9 +252,9 @@ fn min_expires(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Comments may nest (RFC 3261 section 25.1), but no reader should have to follow them for ever.
+/// Checks the nesting of comments (RFC 3261 section 25.1): it is bounded for the sake of later readers.
 fn nesting(value: &[u8]) -> Result<(), Malformed> {
-    // Most have no comment at all.
+    // Most values have no comment.
     if find_near(value, 0, b'(').is_none() {
         return Ok(());
     }

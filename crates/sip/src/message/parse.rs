@@ -9,22 +9,22 @@ use crate::syntax::{TOKEN, all, find_control, find_near, marks_of, number, offse
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
-/// A line with what the next one says about it.
+/// A line, and whether it continues in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
-    /// Index of its line feed.
+    /// The index of its line feed.
     pub(crate) feed: usize,
     /// Whether every line end in it is CRLF, not a bare LF.
     pub(crate) clean: bool,
-    /// Whether it goes on in a second line.
+    /// Whether it continues in a second line.
     pub(crate) folded: bool,
-    /// Whether it may hold control characters besides those of its line ends and tabs.
+    /// Whether it may contain control characters besides those of its line ends and tabs.
     pub(crate) controls: bool,
 }
 
-/// The header field line that begins at `at`, together with its folds; `None` where no line feed
-/// ends it. A line feed without carriage return ends a line too, so that every reader of the bytes
-/// sees the same lines; `check` then refuses them.
+/// Returns the header field line that begins at `at`, with its folds; `None` if no line feed ends it. A line feed
+/// without carriage return ends a line too, so that every reader of the bytes sees the same lines; `check` then rejects
+/// them.
 #[inline]
 pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     match plain_line_end(b, at) {
@@ -33,8 +33,8 @@ pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     }
 }
 
-/// The index of the line feed of a line as nearly every one is: without folds, and its CRLF the
-/// first control characters in it.
+/// Returns the index of the line feed of an ordinary line: without folds, and with its CRLF as the first control
+/// characters.
 #[inline(always)]
 fn plain_line_end(b: &[u8], at: usize) -> Option<usize> {
     let end = find_control(b, at)?;
@@ -45,7 +45,7 @@ fn plain_line_end(b: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// [`line_end`] for whatever line.
+/// Returns the same as [`line_end`] for any line.
 #[cold]
 fn long_line(b: &[u8], at: usize) -> Option<Line> {
     let mut line = first_line(b, at)?;
@@ -61,7 +61,7 @@ fn long_line(b: &[u8], at: usize) -> Option<Line> {
     Some(line)
 }
 
-/// What [`line_end`] finds, but without folds.
+/// Returns the same as [`line_end`], without folds.
 fn first_line(b: &[u8], at: usize) -> Option<Line> {
     let mut controls = false;
     let mut from = at;

@@ -79,9 +79,9 @@ pub enum ServerState {
 /// States of both client machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
-    /// INVITE sent, nothing heard.
+    /// INVITE sent, no response yet.
     Calling,
-    /// Non-INVITE sent, nothing heard.
+    /// Non-INVITE sent, no response yet.
     Trying,
     /// A provisional response has come.
     Proceeding,

@@ -147,7 +147,7 @@ fn datagram_flows_are_not_indexed() {
 }
 
 #[test]
-fn only_watched_records_are_told() {
+fn only_watched_records_are_reported() {
     let s = store();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();

@@ -6,7 +6,7 @@ const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
 /// RFC 3680 section 6: the call flow of the standard.
 #[test]
-fn a_registration_is_told() {
+fn a_registration_is_reported() {
     let mut w = World::new();
     w.subscribe("c", 600);
     let sent = w.notification().unwrap();
@@ -136,7 +136,7 @@ fn a_notify_waits_for_the_answer_to_the_last() {
 
 /// Each subscriber hears of each change once, and those that have ended are then forgotten.
 #[test]
-fn subscribers_are_told_one_by_one() {
+fn subscribers_are_notified_one_by_one() {
     let mut w = World::new();
     w.subscribe("c1", 600);
     w.notification();
@@ -196,7 +196,7 @@ fn the_store_is_watched_while_there_are_subscribers() {
 
 /// RFC 5628 section 5 and section 7.
 #[test]
-fn gruus_are_told() {
+fn gruus_are_reported() {
     let mut w = World::new();
     let gruu = BindingView {
         instance: INSTANCE,

@@ -119,7 +119,7 @@ fn directions_are_answered() {
 
 /// RFC 3264 section 6.
 #[test]
-fn wrong_answers_are_told() {
+fn wrong_answers_are_reported() {
     let offer = parse(OFFER);
     let good = answer(&offer, &local());
     let change = |edit: &dyn Fn(&mut Session<'static>)| {
