@@ -183,7 +183,7 @@ impl World {
         self.now = end;
     }
 
-    /// Sets the bindings of joe's, for an hour where the binding says nothing else.
+    /// Sets the bindings of joe, for an hour unless the binding has another expiry.
     fn bind(&mut self, bindings: &[BindingView<'_>]) {
         let default = binding().expires;
         self.store.update(AOR, self.now, TAG, &mut |edit| {

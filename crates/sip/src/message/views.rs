@@ -1,12 +1,12 @@
-//! Views of header fields that are asked for again and again, kept once they have been made.
+//! Parsed header fields that are read repeatedly, stored once they have been parsed.
 //!
-//! What is kept are offsets, not slices: a cell of slices would tie a message to one lifetime
-//! (make it invariant), which every function that takes one would feel.
+//! They are stored as offsets, not as slices: a cell of slices would tie a message to one lifetime (make it invariant),
+//! which would affect every function that takes one.
 
 use crate::header::{NameAddr, Via};
 use std::cell::Cell;
 
-/// The views of one message that have been made.
+/// The parsed header fields of one message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Views {
     pub(super) via: Cell<Option<ViaPlaces>>,
@@ -14,7 +14,7 @@ pub(super) struct Views {
     pub(super) to: Cell<Option<AddressPlaces>>,
 }
 
-/// A slice of the message, by where it begins and how long it is.
+/// A slice of the message, by its start and its length.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     start: u16,
@@ -22,8 +22,8 @@ struct Place {
 }
 
 impl Place {
-    /// A message is no longer than 65,535 octets, and what is cut from it lies within it; nothing
-    /// may lie elsewhere, where any place will do.
+    /// A message is no longer than 65,535 octets, and its parts lie within it. Only an empty part may lie elsewhere,
+    /// where any position is correct.
     #[inline]
     fn of(bytes: &[u8], part: &[u8]) -> Self {
         let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
@@ -36,7 +36,7 @@ impl Place {
     }
 }
 
-/// Where a [`Via`] has its parts.
+/// The positions of the parts of a [`Via`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ViaPlaces {
     transport: Place,
@@ -82,7 +82,7 @@ impl ViaPlaces {
     }
 }
 
-/// Where a [`NameAddr`] has its parts.
+/// The positions of the parts of a [`NameAddr`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AddressPlaces {
     display: Place,

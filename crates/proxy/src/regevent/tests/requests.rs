@@ -227,7 +227,7 @@ fn the_texts_of_a_dialog_are_bounded() {
     assert!(w.events.is_empty() && w.events.watches.is_empty());
 }
 
-/// A tag says which worker's notifier the dialog belongs to.
+/// A tag contains the worker whose notifier has the dialog.
 #[test]
 fn a_tag_names_its_worker() {
     let mut w = World::new();

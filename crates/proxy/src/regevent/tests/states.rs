@@ -172,7 +172,7 @@ fn ended_contacts_are_bounded() {
     assert_eq!(sent.contacts(), [reported("sip:joe@h199", "active", "registered")]);
 }
 
-/// Nobody is asked to watch who is not subscribed to, and nobody after.
+/// Only subscribed addresses-of-record are watched, and only while they are.
 #[test]
 fn the_store_is_watched_while_there_are_subscribers() {
     let mut w = World::new();
@@ -263,7 +263,7 @@ fn ids_are_stable_and_differ() {
     assert_eq!(second, first[..2]);
 }
 
-/// A document has an end, whatever somebody registered.
+/// The length of a document is bounded, whatever is registered.
 #[test]
 fn a_document_is_bounded() {
     let mut w = World::new();
