@@ -5,7 +5,7 @@ use ringway_sansio::Target;
 
 const INSTANCE: &str = "urn:uuid:00000000-0000-1000-8000-000a95a0e128";
 
-/// RFC 5626 section 7: a request goes over the very flow the phone registered on.
+/// RFC 5626 section 7: a request is sent over the flow the phone registered on.
 #[test]
 fn a_registered_connection_is_used() {
     let mut w = World::new();

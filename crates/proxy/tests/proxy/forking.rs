@@ -134,7 +134,7 @@ fn a_6xx_ends_the_search() {
     w.finish();
 }
 
-/// RFC 3261 section 16.7 item 5: a 2xx after a 6xx from another branch still goes back.
+/// RFC 3261 section 16.7 item 5: a 2xx after a 6xx from another branch is still forwarded.
 #[test]
 fn a_2xx_beats_a_6xx() {
     let mut w = World::new();
@@ -208,7 +208,7 @@ fn no_more_branches_than_allowed() {
     w.finish_anyhow();
 }
 
-/// RFC 3261 section 16.7 item 5: of several 2xx to a non-INVITE only the first goes back.
+/// RFC 3261 section 16.7 item 5: of several 2xx to a non-INVITE only the first is forwarded.
 #[test]
 fn a_non_invite_has_one_final_response() {
     let mut w = World::new();

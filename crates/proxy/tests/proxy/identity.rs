@@ -1,4 +1,4 @@
-//! Who somebody is: what is believed of header fields, digests made for other requests, and guessing.
+//! The identity of senders: trust in header fields, digests made for other requests, and guessing.
 
 use crate::common::*;
 use crate::relay::{answered, digest};

@@ -68,7 +68,7 @@ fn a_408_loses_against_anything() {
     w.finish();
 }
 
-/// RFC 4320 section 4.2: a response that comes after the server transaction has ended goes nowhere.
+/// RFC 4320 section 4.2: a response after the end of the server transaction is dropped.
 #[test]
 fn a_late_response_is_dropped() {
     let mut w = World::new();

@@ -95,7 +95,7 @@ fn the_branch_is_another_for_another_transaction() {
     w.finish();
 }
 
-/// RFC 3261 section 16.11: a response goes to the next Via, by received and rport.
+/// RFC 3261 section 16.11: a response is sent to the next Via, by received and rport.
 #[test]
 fn a_response_is_routed_by_the_next_via() {
     let outside = ALICE.at("198.51.100.1:44444");

@@ -249,10 +249,10 @@ const ROWS: [Row; HeaderId::COUNT - 1] = [
 const TABLE: usize = 256;
 
 /// A slot: the id of a name, [`HeaderId::Other`] for none, and its length.
-type Place = (HeaderId, u8);
+type Slot = (HeaderId, u8);
 
 /// Ids by hash of their full name.
-static BY_NAME: [Place; TABLE] = by_name();
+static BY_NAME: [Slot; TABLE] = by_name();
 /// Ids by compact form.
 static BY_LETTER: [HeaderId; 128] = by_letter();
 /// The full names in lower case, as [`Words`].
@@ -275,7 +275,7 @@ const CASE: u64 = 0x20 * ONES;
 impl Words {
     /// Returns the slot of a name: different for all our names, in any case. The factor was searched for that.
     #[inline(always)]
-    const fn place(self) -> usize {
+    const fn slot(self) -> usize {
         let both = (self.first | CASE) ^ (self.last | CASE).rotate_left(5);
         (both.wrapping_mul(0xd5ce_be42_ce0a_e6b1) >> 56) as usize
     }
@@ -310,12 +310,12 @@ const fn by_words() -> [Words; HeaderId::COUNT] {
     table
 }
 
-const fn by_name() -> [Place; TABLE] {
+const fn by_name() -> [Slot; TABLE] {
     let mut table = [(HeaderId::Other, 0); TABLE];
     let words = by_words();
     let mut i = 0;
     while i < ROWS.len() {
-        let place = words[i].place();
+        let place = words[i].slot();
         assert!(table[place].1 == 0, "two names share a place");
         table[place] = (ROWS[i].0, ROWS[i].1.len() as u8);
         i += 1;
@@ -363,7 +363,7 @@ impl HeaderId {
             return Self::of_letter(name as u8);
         }
         let words = Words { first: name, last: 0 };
-        let (id, known) = BY_NAME[words.place()];
+        let (id, known) = BY_NAME[words.slot()];
         // They have the same length, so the last words are both zero.
         let same = known as usize == length && Words::same(name, WORDS[id as usize].first);
         if same { id } else { HeaderId::Other }
@@ -377,7 +377,7 @@ impl HeaderId {
     /// Returns the one id that a name of these words and this length can have.
     #[inline(always)]
     fn of_words(words: Words, length: usize) -> Self {
-        let (id, known) = BY_NAME[words.place()];
+        let (id, known) = BY_NAME[words.slot()];
         let Words { first, last } = WORDS[id as usize];
         let same = Words::same(words.first, first) && Words::same(words.last, last);
         if known as usize == length && same { id } else { HeaderId::Other }

@@ -20,7 +20,7 @@ use crate::header::{CSeq, HeaderId, Items, NameAddr, Via};
 use crate::syntax::{number, offset};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use views::{AddressPlaces, ViaPlaces, Views};
+use views::{AddressSpans, ViaSpans, Views};
 
 /// The number of header fields stored without allocation: an ordinary message has fewer.
 const INLINE: usize = 48;
@@ -235,7 +235,7 @@ impl<'a> Message<'a> {
         let end = crate::header::item_end(value);
         let element = crate::syntax::trim(&value[..end]);
         let via = Via::parse(element).map_err(|e| e.moved(offset(self.bytes, element)))?;
-        self.views.via.set(Some(ViaPlaces::of(self.bytes, &via)));
+        self.views.via.set(Some(ViaSpans::of(self.bytes, &via)));
         Ok(via)
     }
 
@@ -254,7 +254,7 @@ impl<'a> Message<'a> {
     #[inline]
     fn address(
         &self,
-        view: &Cell<Option<AddressPlaces>>,
+        view: &Cell<Option<AddressSpans>>,
         id: HeaderId,
         expected: &'static str,
     ) -> Result<NameAddr<'a>, Malformed> {
@@ -266,7 +266,7 @@ impl<'a> Message<'a> {
 
     fn read_address(
         &self,
-        view: &Cell<Option<AddressPlaces>>,
+        view: &Cell<Option<AddressSpans>>,
         id: HeaderId,
         expected: &'static str,
     ) -> Result<NameAddr<'a>, Malformed> {
@@ -274,7 +274,7 @@ impl<'a> Message<'a> {
             return Err(self.missing(expected));
         };
         let address = NameAddr::parse(value).map_err(|e| e.moved(offset(self.bytes, value)))?;
-        view.set(Some(AddressPlaces::of(self.bytes, &address)));
+        view.set(Some(AddressSpans::of(self.bytes, &address)));
         Ok(address)
     }
 

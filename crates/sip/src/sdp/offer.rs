@@ -164,11 +164,11 @@ pub fn answer(offer: &Session<'_>, local: &Local<'_>) -> Session<'static> {
     let media = offer.media.iter().map(|offered| {
         let fits = |s: &Stream<'_>| s.kind == offered.kind && s.protocol == offered.protocol;
         let usable = offered.port != 0 && is_unicast(offer, offered);
-        let place = free.iter().position(|s| usable && s.is_some_and(fits));
-        let accepted = place.and_then(|place| {
-            let stream = free[place]?;
+        let index = free.iter().position(|s| usable && s.is_some_and(fits));
+        let accepted = index.and_then(|index| {
+            let stream = free[index]?;
             let media = accept(offer, offered, stream)?;
-            free[place] = None;
+            free[index] = None;
             Some(media)
         });
         accepted.unwrap_or_else(|| refuse(offered))
