@@ -128,7 +128,7 @@ pub(crate) fn spaces(bytes: &[u8], from: usize) -> usize {
     i
 }
 
-/// Like [`span`], but `%` and two hexadecimal digits pass as well. A `%` that stands alone stops.
+/// Does the same as [`span`], but `%` and two hexadecimal digits pass as well. A `%` alone ends the span.
 #[inline]
 pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
     let mut i = span(bytes, from, class);

@@ -233,7 +233,7 @@ pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
     }
 }
 
-/// The same as [`via_received`] for one Via that has been parsed already.
+/// Does the same as [`via_received`] for one parsed Via.
 pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
     if via.received.is_none() && via.rport.is_none() {
         unfolded(buf, via.element);

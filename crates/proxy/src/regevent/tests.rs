@@ -47,7 +47,7 @@ impl Sent {
         self.text.split_once("\n\n").unwrap().1
     }
 
-    /// `state` and `event` of each contact with its URI.
+    /// Returns `state` and `event` of each contact with its URI.
     fn contacts(&self) -> Vec<(String, String, String)> {
         let doc = xml::parse(self.body());
         doc.all("contact")
@@ -58,7 +58,7 @@ impl Sent {
             .collect()
     }
 
-    /// Of the document and of the registration.
+    /// Returns the states of the document and of the registration.
     fn states(&self) -> (String, String) {
         let doc = xml::parse(self.body());
         let registration = doc.all("registration").next().unwrap();
@@ -125,7 +125,7 @@ impl World {
         (answer, String::from_utf8(headers).unwrap().replace("\r\n", "\n"))
     }
 
-    /// A new subscription for `expires` seconds. Returns the value of To within its dialog.
+    /// Begins a subscription for `expires` seconds. Returns the value of To within its dialog.
     fn subscribe(&mut self, call_id: &str, expires: u32) -> String {
         let lines = format!("Contact: <sip:app.example.com>\nEvent: reg\nExpires: {expires}");
         let (answer, headers) = self.send(call_id, 10, "<sip:joe@example.com>", &lines);

@@ -98,7 +98,7 @@ fn too_many(status: u16, reason: &'static str, count: usize) -> Malformed {
     Malformed::with_status(status, reason, Got::Number(count as u64), 0)
 }
 
-/// RFC 3261 section 20.42.
+/// Checks Via (RFC 3261 section 20.42).
 fn vias(value: &[u8], top: &Via<'_>, count: &mut usize) -> Result<(), Malformed> {
     if *count == 0 && value.len() == top.element.len() {
         *count = 1;
@@ -119,7 +119,7 @@ fn vias(value: &[u8], top: &Via<'_>, count: &mut usize) -> Result<(), Malformed>
     Ok(())
 }
 
-/// RFC 3261 section 20.20 and section 20.39. A tag may be absent (RFC 4475 section 3.4.1), but
+/// Checks From or To (RFC 3261 section 20.20 and section 20.39). A tag may be absent (RFC 4475 section 3.4.1), but
 /// there are never two, and none without a value.
 pub(super) fn party(address: &NameAddr<'_>) -> Result<(), Malformed> {
     let value = address.element;
@@ -141,7 +141,7 @@ pub(super) fn party(address: &NameAddr<'_>) -> Result<(), Malformed> {
     }
 }
 
-/// `word [ "@" word ]` (RFC 3261 section 20.8).
+/// Checks Call-ID: `word [ "@" word ]` (RFC 3261 section 20.8).
 fn call_id(value: &[u8]) -> Result<(), Malformed> {
     if value.len() > MAX_CALL_ID {
         return Err(too_many(400, "Call-ID: expected fewer octets", value.len()));
@@ -159,7 +159,7 @@ fn call_id(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.22.
+/// Checks Max-Forwards (RFC 3261 section 20.22).
 fn max_forwards(value: &[u8]) -> Result<(), Malformed> {
     match number(value, u8::MAX as u64) {
         Some(_) => Ok(()),
@@ -167,7 +167,7 @@ fn max_forwards(value: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// RFC 3261 section 20.10.
+/// Checks Contact (RFC 3261 section 20.10).
 fn contacts(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     if value == b"*" {
         return Ok(());
@@ -186,7 +186,7 @@ fn contacts(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.30 and section 20.34, RFC 3327, RFC 3608: always `name-addr`.
+/// Checks route elements (RFC 3261 section 20.30 and section 20.34, RFC 3327, RFC 3608): always `name-addr`.
 fn routes(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     if value.is_empty() {
         return Err(Malformed::here("route: expected an address", value, 0));
@@ -206,7 +206,7 @@ fn routes(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A list of option tags (RFC 3261 section 20.32).
+/// Checks a list of option tags (RFC 3261 section 20.32).
 fn tokens(value: &[u8]) -> Result<(), Malformed> {
     for (i, item) in Items::new(value).enumerate() {
         if i >= MAX_TOKENS {
@@ -221,7 +221,7 @@ fn tokens(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
+/// Checks `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
 fn content_type(value: &[u8]) -> Result<(), Malformed> {
     let end = span(value, 0, TOKEN);
     let slash = spaces(value, end);
@@ -244,7 +244,7 @@ fn content_type(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.23.
+/// Checks Min-Expires (RFC 3261 section 20.23).
 fn min_expires(value: &[u8]) -> Result<(), Malformed> {
     if value.is_empty() || !all(value, DIGIT) {
         return Err(Malformed::here("Min-Expires: expected seconds", value, 0));

@@ -18,7 +18,7 @@ fn faults(text: impl AsRef<[u8]>) -> Malformed {
     parse(text.as_ref()).unwrap().check().unwrap_err()
 }
 
-/// The message with one line exchanged for another.
+/// Returns the message with one line exchanged for another.
 fn with(line: &str, other: &str) -> String {
     assert!(INVITE.contains(line));
     INVITE.replacen(line, other, 1)

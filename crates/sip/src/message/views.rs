@@ -22,7 +22,7 @@ struct Span {
 }
 
 impl Span {
-    /// A message is no longer than 65,535 octets, and its parts lie within it. Only an empty part may lie elsewhere,
+    /// Returns the span of a part. A message is no longer than 65,535 octets, and its parts lie within it. Only an empty part may lie elsewhere,
     /// where any position is correct.
     #[inline]
     fn of(bytes: &[u8], part: &[u8]) -> Self {

@@ -12,7 +12,7 @@ use ringway_sip::transaction::Kind;
 use ringway_sip::write;
 
 impl Calls {
-    /// If no branch is in progress: starts the branches of the next q, or sends the best response.
+    /// Starts the branches of the next q, or sends the best response, if no branch is in progress.
     pub(super) fn settle(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let Some(ctx) = self.contexts.get(id) else { return };
         let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
