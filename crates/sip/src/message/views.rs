@@ -22,8 +22,8 @@ struct Span {
 }
 
 impl Span {
-    /// Returns the span of a part. A message is no longer than 65,535 octets, and its parts lie within it. Only an empty part may lie elsewhere,
-    /// where any position is correct.
+    /// Returns the span of a part. A message is no longer than 65,535 octets, and its parts lie within it. Only an
+    /// empty part may lie elsewhere, where any position is correct.
     #[inline]
     fn of(bytes: &[u8], part: &[u8]) -> Self {
         let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
