@@ -47,7 +47,7 @@ fuzz_target!(|data: &[u8]| {
         answer.check().expect("the answer to a good message is good");
         assert_eq!(m.items(HeaderId::Via).count(), answer.items(HeaderId::Via).count());
     }
-    if let Ok(mut dialog) = Dialog::answering(&m, 200, b"tag", false) {
+    if let Ok(mut dialog) = Dialog::new_uas(&m, 200, b"tag", false) {
         let _ = dialog.receive(&m);
         buf.clear();
         if let Ok(bye) = dialog.request(Method::Bye)

@@ -1,5 +1,4 @@
-//! Who may use the server: digest authentication (RFC 3261 section 22, RFC 8760) against the users
-//! the world knows.
+//! Digest authentication (RFC 3261 section 22, RFC 8760) of the users of the world.
 
 use crate::backoff::BackOff;
 use crate::config::Config;
@@ -13,40 +12,39 @@ use ringway_sip::{HeaderId, Method};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Header fields with credentials that are looked at in one request. More than one realm is rare;
-/// each may cost a digest.
+/// The number of header fields with credentials that are checked in one request. More than one realm is rare; each may
+/// cost a digest.
 const MAX_CREDENTIALS: usize = 8;
 
-/// The users of all realms. Read on the road of calls, so it answers at once, from memory.
+/// The users of all realms. Read for every call, so it must answer from memory, without waiting.
 pub trait Users: Send + Sync {
-    /// What the server keeps instead of the password; `None` for a user it does not know. Names
-    /// are compared octet by octet.
+    /// Returns the stored hash of the user's password; `None` for an unknown user. Names are compared octet by octet.
     fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1>;
 
-    /// Whether there is such a user.
+    /// Returns whether the user exists.
     fn exists(&self, user: &[u8], realm: &[u8]) -> bool;
 }
 
-/// What the credentials of a request are worth.
+/// The verdict about the credentials of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// They prove that the sender is this user.
     Proved(Vec<u8>),
-    /// They are right, but for a nonce that is used up: challenge again and say so.
+    /// They are right, but their nonce is used up: the next challenge has `stale=true`.
     Stale,
-    /// They are right and have been used before: a retransmission, or a replay.
+    /// They are right and have been used before: by a retransmission, or a replay.
     Repeated,
-    /// They are wrong: by the password, or because there is no such user.
+    /// They are wrong: by the password, or because the user does not exist.
     Wrong(AuthFailureReason),
-    /// They are right, and were made for another request: the digest's `uri` is another.
+    /// They are right, but were made for another request: the digest's `uri` is different.
     OtherUri,
-    /// There were too many wrong ones lately: they have not been looked at.
+    /// There were too many wrong ones recently: they have not been checked.
     BackOff,
-    /// There are none for this realm.
+    /// The request has none for this realm.
     Missing,
 }
 
-/// Checks credentials and asks for them. Each worker has one.
+/// Checks credentials and writes challenges. Each worker has one.
 pub struct Authenticator {
     users: Arc<dyn Users>,
     nonces: Nonces,
@@ -59,8 +57,8 @@ pub struct Authenticator {
 }
 
 impl Authenticator {
-    /// An authenticator that begins at `now`; nonces from before are stale, because what was used
-    /// with them is not known any more.
+    /// Returns an authenticator that begins at `now`. Earlier nonces are stale, because their use is not known any
+    /// more.
     pub fn new(
         config: &Config,
         worker: u8,
@@ -91,7 +89,7 @@ impl Authenticator {
         }
     }
 
-    /// New rules. Nonces in use stay good unless their lifetime has changed.
+    /// Replaces the configuration. Nonces in use stay valid unless their lifetime has changed.
     pub fn reconfigure(&mut self, config: &Config, now: Time) {
         self.offer(config);
         if self.nonces.lifetime() != config.auth.nonce_lifetime {
@@ -101,13 +99,13 @@ impl Authenticator {
         }
     }
 
-    /// Whether a user exists.
-    pub fn knows(&self, user: &[u8], realm: &str) -> bool {
+    /// Returns whether a user exists.
+    pub fn has_user(&self, user: &[u8], realm: &str) -> bool {
         self.users.exists(user, realm.as_bytes())
     }
 
-    /// Looks for credentials for `realm` in the header fields `id` (Authorization or
-    /// Proxy-Authorization) and checks them. `fits` decides whether a digest-uri is that of the request.
+    /// Finds the credentials for `realm` in the header fields `id` (Authorization or Proxy-Authorization) and checks
+    /// them. `fits` returns whether a digest-uri is that of the request.
     pub fn check(
         &mut self,
         now: Time,
@@ -128,20 +126,20 @@ impl Authenticator {
             }
             let realm = realm.as_bytes();
             let user = credentials.user();
-            if self.back_off.blocks(now, source, &user, realm) {
+            if self.back_off.is_blocked(now, source, &user, realm) {
                 return Verdict::BackOff;
             }
             verdict = self.check_one(now, msg, &credentials, realm);
             match &verdict {
                 Verdict::Proved(user) => {
-                    self.back_off.right(now, source, user, realm);
+                    self.back_off.record_success(now, source, user, realm);
                     if !fits(credentials.uri) {
                         verdict = Verdict::OtherUri;
                     }
                     break;
                 }
                 Verdict::Wrong(_) => {
-                    self.back_off.wrong(now, source, &user, realm);
+                    self.back_off.record_failure(now, source, &user, realm);
                 }
                 Verdict::Stale | Verdict::Repeated => break,
                 _ => {}
@@ -157,7 +155,7 @@ impl Authenticator {
         credentials: &Credentials<'_>,
         realm: &[u8],
     ) -> Verdict {
-        // A nonce that is not ours is not worth a look at the password.
+        // A nonce that is not ours is not worth a check of the password.
         let nonce = self.nonces.check(now, realm, credentials);
         let Some(algorithm) = credentials.algorithm.filter(|a| self.algorithms.contains(a)) else {
             return Verdict::Missing;
@@ -166,12 +164,12 @@ impl Authenticator {
             return Verdict::Missing;
         }
         let user = credentials.user();
-        // An unknown user costs as much time as a known one with a wrong password.
+        // An unknown user costs as much time as a known user with a wrong password.
         let ha1 = self.users.ha1(&user, realm, algorithm);
         let known = ha1.is_some();
         let ha1 = ha1.unwrap_or_else(|| Ha1::new(algorithm, &user, realm, &self.key));
         let method = match msg.method() {
-            // RFC 3261 section 22.1: the ACK carries what the INVITE did.
+            // RFC 3261 section 22.1: the ACK has the credentials of the INVITE.
             Method::Ack => Method::Invite,
             other => other,
         };
@@ -181,7 +179,7 @@ impl Authenticator {
                 false => AuthFailureReason::UnknownUser,
             });
         }
-        // RFC 7616 section 3.3: stale is said only to who knows the password.
+        // RFC 7616 section 3.3: stale is reported only to a client that knows the password.
         match nonce {
             NonceVerdict::Fresh => {
                 self.nonces.remember(now, realm, credentials);
@@ -192,8 +190,8 @@ impl Authenticator {
         }
     }
 
-    /// Appends the challenges to `buf`: one header field for each algorithm, in the order of
-    /// preference. `id` is WWW-Authenticate or Proxy-Authenticate.
+    /// Appends the challenges to `buf`: one header field for each algorithm, in the order of preference. `id` is
+    /// WWW-Authenticate or Proxy-Authenticate.
     pub fn challenge(
         &mut self,
         now: Time,
@@ -210,7 +208,7 @@ impl Authenticator {
     }
 }
 
-/// The user that the credentials of a request for `realm` name, whether or not they hold.
+/// Returns the user that the credentials of a request for `realm` name, valid or not.
 pub(crate) fn claimed_user(msg: &Message<'_>, realm: &str) -> Vec<u8> {
     [HeaderId::Authorization, HeaderId::ProxyAuthorization]
         .into_iter()
@@ -247,7 +245,7 @@ mod tests {
         Authenticator::new(&config, worker, Arc::new(OneUser), shared, now)
     }
 
-    /// A REGISTER with the answer to a challenge of `auth`.
+    /// Returns a REGISTER with the response to a challenge of `auth`.
     fn answered(auth: &mut Authenticator, now: Time, user: &str, password: &str) -> String {
         let mut lines = Vec::new();
         let id = HeaderId::WwwAuthenticate;

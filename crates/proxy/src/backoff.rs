@@ -1,9 +1,9 @@
-//! Back-off on password guessing: after a few wrong passwords from one source, or for one user, no more
-//! are looked at for a while, longer each time.
+//! Back-off on password guessing: after a few wrong passwords from one source, or for one user, no more are checked for
+//! a while, longer each time.
 //!
-//! All workers count together. What is counted for a user must not shut that user out, or anybody could
-//! do so by guessing: a source that has proved to be the user lately is not held to what others guess,
-//! nor to what else is guessed behind the same address.
+//! All workers count together. The count of a user must not lock that user out, or an attacker could do so by guessing.
+//! So a source that has recently proved to be the user is not limited by the guesses of others, nor by other guesses
+//! behind the same address.
 
 use crate::shared::{Memory, Shared, hash_ip};
 use ringway_sansio::{Duration, Time};
@@ -11,20 +11,20 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Wrong passwords from one source within [`WINDOW`] from which on no more are looked at.
-pub const MAX_BY_SOURCE: u8 = 10;
+/// The number of wrong passwords from one source within [`WINDOW`] after which no more are checked.
+pub const MAX_FAILURES_PER_SOURCE: u8 = 10;
 
-/// Wrong passwords for one user, from all sources, within [`WINDOW`].
-pub const MAX_BY_USER: u8 = 30;
+/// The number of wrong passwords for one user, from all sources, within [`WINDOW`].
+pub const MAX_FAILURES_PER_USER: u8 = 30;
 
-/// The time in which wrong passwords are counted; and for which none is looked at the first time.
+/// The time in which wrong passwords are counted, and the duration of the first block.
 pub const WINDOW: Duration = Duration::from_secs(60);
 
-/// Each further time it is twice as long, up to this.
+/// The maximum duration of a block. Each block lasts twice as long as the one before.
 pub const MAX_BLOCK: Duration = Duration::from_secs(3600);
 
-/// How long a source is remembered as one that has proved to be a user.
-pub const KNOWN: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The time for which a source counts as one that has proved to be a user.
+pub const SUCCESS_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Counts wrong passwords.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct BackOff {
     shared: Arc<Shared>,
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy)]
 enum About {
     Guesses,
@@ -41,31 +41,33 @@ enum About {
 }
 
 impl BackOff {
-    /// With the memory of all workers.
+    /// Returns a back-off on the memory of all workers.
     pub fn new(shared: Arc<Shared>) -> BackOff {
         BackOff { shared }
     }
 
-    /// Whether credentials for a user from this source are not to be looked at now.
-    pub fn blocks(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+    /// Returns whether credentials for a user from this source must not be checked now.
+    pub fn is_blocked(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
         let source = network(source);
-        let by_source = self.count(now, About::Guesses, Some(source), b"", b"") >= MAX_BY_SOURCE;
-        let by_user = || self.count(now, About::Guesses, None, user, realm) >= MAX_BY_USER;
+        let by_source =
+            self.count(now, About::Guesses, Some(source), b"", b"") >= MAX_FAILURES_PER_SOURCE;
+        let by_user =
+            || self.count(now, About::Guesses, None, user, realm) >= MAX_FAILURES_PER_USER;
         (by_source || by_user()) && self.count(now, About::Known, Some(source), user, realm) == 0
     }
 
-    /// A wrong password. Returns whether it is the one from which on no more are looked at.
-    pub fn wrong(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+    /// Records a wrong password. Returns whether it is the one after which no more are checked.
+    pub fn record_failure(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
         let source = network(source);
-        let by_source = self.add(now, MAX_BY_SOURCE, Some(source), b"", b"");
-        let by_user = self.add(now, MAX_BY_USER, None, user, realm);
+        let by_source = self.add(now, MAX_FAILURES_PER_SOURCE, Some(source), b"", b"");
+        let by_user = self.add(now, MAX_FAILURES_PER_USER, None, user, realm);
         by_source || by_user
     }
 
-    /// A source has proved to be a user.
-    pub fn right(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) {
+    /// Records that a source has proved to be a user.
+    pub fn record_success(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) {
         let key = self.key(About::Known, Some(network(source)), user, realm);
-        self.memory().put(key, 1, now, KNOWN);
+        self.memory().put(key, 1, now, SUCCESS_LIFETIME);
     }
 
     fn memory(&self) -> &Memory {
@@ -112,7 +114,7 @@ impl BackOff {
     }
 }
 
-/// A source is an IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
+/// Returns the source of an address: the IPv4 address, or the /64 that an IPv6 host may choose its addresses from.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
@@ -140,40 +142,42 @@ mod tests {
         let b = back_off();
         let mut now = NOW;
         for block in [60, 120, 240] {
-            for n in 1..=MAX_BY_SOURCE {
-                assert!(!b.blocks(now, ip(1), b"alice", b"r"));
-                // Each for another user, so that it is the source that counts.
-                assert_eq!(b.wrong(now, ip(1), &[n], b"r"), n == MAX_BY_SOURCE);
+            for n in 1..=MAX_FAILURES_PER_SOURCE {
+                assert!(!b.is_blocked(now, ip(1), b"alice", b"r"));
+                // Each for another user, so that only the source counts.
+                assert_eq!(b.record_failure(now, ip(1), &[n], b"r"), n == MAX_FAILURES_PER_SOURCE);
             }
-            assert!(b.blocks(now, ip(1), b"alice", b"r"));
-            assert!(!b.blocks(now, ip(2), b"alice", b"r"), "another source");
-            assert!(b.blocks(now + Duration::from_secs(block - 1), ip(1), b"alice", b"r"));
+            assert!(b.is_blocked(now, ip(1), b"alice", b"r"));
+            assert!(!b.is_blocked(now, ip(2), b"alice", b"r"), "another source");
+            assert!(b.is_blocked(now + Duration::from_secs(block - 1), ip(1), b"alice", b"r"));
             now += Duration::from_secs(block);
         }
-        assert!(!b.blocks(now, ip(1), b"alice", b"r"));
+        assert!(!b.is_blocked(now, ip(1), b"alice", b"r"));
     }
 
     #[test]
     fn a_user_guessed_by_many_sources_is_blocked_but_where_the_user_is_known() {
         let b = back_off();
-        b.right(NOW, ip(200), b"alice", b"r");
-        for n in 1..=MAX_BY_USER {
-            b.wrong(NOW, ip(n), b"alice", b"r");
+        b.record_success(NOW, ip(200), b"alice", b"r");
+        for n in 1..=MAX_FAILURES_PER_USER {
+            b.record_failure(NOW, ip(n), b"alice", b"r");
         }
-        assert!(b.blocks(NOW, ip(100), b"alice", b"r"));
-        assert!(!b.blocks(NOW, ip(100), b"bob", b"r"));
-        assert!(!b.blocks(NOW, ip(200), b"alice", b"r"), "her own telephone");
-        assert!(b.blocks(NOW, ip(200), b"bob", b"r") == b.blocks(NOW, ip(100), b"bob", b"r"));
+        assert!(b.is_blocked(NOW, ip(100), b"alice", b"r"));
+        assert!(!b.is_blocked(NOW, ip(100), b"bob", b"r"));
+        assert!(!b.is_blocked(NOW, ip(200), b"alice", b"r"), "her own telephone");
+        assert!(
+            b.is_blocked(NOW, ip(200), b"bob", b"r") == b.is_blocked(NOW, ip(100), b"bob", b"r")
+        );
     }
 
     #[test]
     fn the_hosts_of_a_64_are_one_source() {
         let b = back_off();
-        for n in 0..MAX_BY_SOURCE {
+        for n in 0..MAX_FAILURES_PER_SOURCE {
             let host = format!("2001:db8::{n:x}").parse().unwrap();
-            b.wrong(NOW, host, &[n], b"r");
+            b.record_failure(NOW, host, &[n], b"r");
         }
-        assert!(b.blocks(NOW, "2001:db8::ffff".parse().unwrap(), b"alice", b"r"));
-        assert!(!b.blocks(NOW, "2001:db8:0:1::1".parse().unwrap(), b"alice", b"r"));
+        assert!(b.is_blocked(NOW, "2001:db8::ffff".parse().unwrap(), b"alice", b"r"));
+        assert!(!b.is_blocked(NOW, "2001:db8:0:1::1".parse().unwrap(), b"alice", b"r"));
     }
 }

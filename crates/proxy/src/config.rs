@@ -1,4 +1,4 @@
-//! What an operator decides, as plain data. Reading it from a file is the server's affair.
+//! The configuration of an operator, as plain data. The server reads it from a file.
 
 use crate::keys::Secret;
 use crate::routes::RouteTable;
@@ -23,9 +23,9 @@ pub enum Mode {
 /// A domain this network is responsible for (RFC 3261 section 10.2).
 #[derive(Clone, Debug)]
 pub struct Domain {
-    /// Its name in lower case; part of every address-of-record and the digest realm.
+    /// Its name in lower case: part of every address-of-record, and the digest realm.
     pub name: Arc<str>,
-    /// Other names and addresses that mean the same domain, in lower case; IPv6 in brackets.
+    /// Other names and addresses of the domain, in lower case; IPv6 in brackets.
     pub aliases: Vec<Arc<str>>,
     /// How requests for it are treated.
     pub mode: Mode,
@@ -41,7 +41,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether `ip` lies in the network. An IPv4-mapped IPv6 address counts as IPv4.
+    /// Returns whether `ip` is in the network. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         match (self.addr, ip.to_canonical()) {
             (IpAddr::V4(net), IpAddr::V4(ip)) => {
@@ -61,57 +61,57 @@ impl Network {
 /// Digest authentication (RFC 8760).
 #[derive(Clone, Debug)]
 pub struct Auth {
-    /// Off only for laboratories and networks that are closed by other means.
+    /// Off only for laboratories and networks that are protected otherwise.
     pub enabled: bool,
-    /// Offered in this order.
+    /// Algorithms offered, in this order.
     pub algorithms: Vec<Algorithm>,
     /// Whether the integrity of bodies is offered too (`auth-int`); `auth` always is.
     pub auth_int: bool,
-    /// How long a nonce is good for.
+    /// The lifetime of a nonce.
     pub nonce_lifetime: Duration,
-    /// Whether a user who has proved to be one may write any From. Otherwise it must be the user's own
-    /// address, or anonymous (RFC 3323 section 4.1.1.3).
+    /// Whether an authenticated user may use any From. Otherwise it must be the user's own address, or anonymous (RFC
+    /// 3323 section 4.1.1.3).
     pub any_from: bool,
 }
 
-/// Rates and sizes. Each is per worker unless it says otherwise.
+/// Rates and sizes. Each is per worker unless noted otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Requests a second taken from one source address; trusted peers and loopback addresses are
-    /// exempt. 0 is no limit.
+    /// Requests per second accepted from one source address; trusted peers and loopback addresses are exempt. 0 is no
+    /// limit.
     pub requests_per_source: u32,
-    /// New requests a second taken from all together; beyond it 503. 0 is no limit.
+    /// New requests per second accepted from all sources together; beyond it 503. 0 is no limit.
     pub requests: u32,
-    /// Contacts a request is forked to at most.
+    /// The number of contacts that a request is forked to at most.
     pub max_forks: usize,
 }
 
-/// All of it.
+/// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// At least one; the first is the default for requests that match no other.
     pub domains: Vec<Domain>,
-    /// Everything listened on.
+    /// Transports and addresses listened on.
     pub listeners: Vec<Listener>,
     /// The addresses of this host, for listeners on a wildcard.
     pub addresses: Vec<IpAddr>,
-    /// Digest.
+    /// Digest authentication.
     pub auth: Auth,
-    /// Peers believed without digest: other proxies and gateways of ours.
+    /// Peers trusted without digest: other proxies and gateways of ours.
     pub trusted: Vec<Network>,
-    /// Where requests go that are not for a registered user.
+    /// Routes of requests that are not for a registered user.
     pub routes: RouteTable,
     /// Whether to stay in the path of dialogs (RFC 3261 section 16.6 item 4).
     pub record_route: bool,
     /// Base timers.
     pub timers: Timers,
-    /// Timer C: how long an INVITE may ring; above three minutes (RFC 3261 section 16.6 item 11).
+    /// Timer C: the time for which an INVITE may ring; above three minutes (RFC 3261 section 16.6 item 11).
     pub timer_c: Duration,
-    /// The registrar's rules.
+    /// The configuration of the registrar.
     pub registrar: crate::registrar::RegistrarConfig,
     /// Rates and sizes.
     pub limits: Limits,
-    /// What all keys are derived from.
+    /// The secret from which all keys are derived.
     pub secret: Secret,
 }
 

@@ -1,7 +1,7 @@
-//! Writing the message that goes on: RFC 3261 section 16.6 for requests, 16.7 item 3 for responses.
+//! The forwarded message: RFC 3261 section 16.6 for requests, 16.7 item 3 for responses.
 //!
-//! A message is never taken apart and put together again. What stays is copied in as long runs as
-//! there are between the header fields that change, so unknown ones stay byte for byte and in order.
+//! A message is never taken apart and assembled again. Unchanged bytes are copied in the longest runs between the
+//! header fields that change, so unknown header fields stay byte for byte and in order.
 
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::digest::Credentials;
@@ -10,10 +10,10 @@ use ringway_sip::message::Message;
 use ringway_sip::write;
 use std::net::SocketAddr;
 
-/// Octets that a request usually grows by: Via, two Record-Route values, Max-Breadth.
+/// The octets that a request usually grows by: Via, two Record-Route values, Max-Breadth.
 const ADDED: usize = 512;
 
-/// What changes in a request on its way through (RFC 3261 section 16.6).
+/// The changes of a forwarded request (RFC 3261 section 16.6).
 pub(crate) struct Plan<'a> {
     /// The new Request-URI.
     pub(crate) uri: &'a [u8],
@@ -21,12 +21,12 @@ pub(crate) struct Plan<'a> {
     pub(crate) transport: Transport,
     /// The sent-by of our Via.
     pub(crate) sent_by: SocketAddr,
-    /// How many Route elements have served their purpose, counted from the first.
+    /// The number of leading Route elements to remove.
     pub(crate) routes_used: usize,
-    /// Whether the last Route element goes too, because it became the Request-URI (section 16.4).
+    /// Whether the last Route element is removed too, because it became the Request-URI (section 16.4).
     pub(crate) last_route_used: bool,
-    /// A Route element to append after all others, because a strict router takes its place in the
-    /// Request-URI (section 16.6 item 6).
+    /// A Route element to append after all others, because a strict router replaces it in the Request-URI (section 16.6
+    /// item 6).
     pub(crate) last_route: &'a [u8],
     /// The new Max-Forwards.
     pub(crate) max_forwards: u8,
@@ -34,12 +34,13 @@ pub(crate) struct Plan<'a> {
     pub(crate) max_breadth: u32,
     /// Whether header fields that assert an identity are removed (RFC 3325 section 5).
     pub(crate) strip_identity: bool,
-    /// The realm whose Proxy-Authorization was for us and goes no further (RFC 3261 section 22.3).
+    /// The realm whose Proxy-Authorization was for us and is removed (RFC 3261 section 22.3).
     pub(crate) realm: Option<&'a str>,
 }
 
-/// Appends `request`, which came in on `flow`, as it goes on. `on_top` writes header lines of ours that go
-/// before its own, Record-Route and Route, and `branch` our branch. The Via that was topmost gets `received` and `rport` (RFC 3261 section 18.2.1, RFC 3581 section 4).
+/// Appends `request`, which came on `flow`, as it is forwarded. `on_top` writes header lines of ours before its own,
+/// Record-Route and Route, and `branch` our branch. The topmost Via gets `received` and `rport` (RFC 3261 section
+/// 18.2.1, RFC 3581 section 4).
 pub(crate) fn request(
     buf: &mut Vec<u8>,
     request: &Message<'_>,
@@ -56,10 +57,10 @@ pub(crate) fn request(
     buf.extend_from_slice(plan.uri);
     buf.extend_from_slice(b" SIP/2.0\r\nVia: ");
     write::via(buf, plan.transport, plan.sent_by, branch);
-    // RFC 3581 section 3: ask for the source port as well.
+    // RFC 3581 section 3: asks for the source port as well.
     buf.extend_from_slice(b";rport");
     if plan.transport == Transport::Tls {
-        // RFC 5923 section 4: the connection may serve requests back to us too.
+        // RFC 5923 section 4: the connection may be used for requests to us too.
         buf.extend_from_slice(b";alias");
     }
     buf.extend_from_slice(b"\r\n");
@@ -77,7 +78,7 @@ pub(crate) fn request(
                 run.replace(buf, bytes, line, |buf| {
                     buf.extend_from_slice(b"Via: ");
                     write::via_element(buf, via, flow.remote);
-                    // Further elements on the line, which a fold may part, and the line end.
+                    // Further elements on the line, which may be folded, and the line end.
                     buf.extend_from_slice(&value[offset(value, via.element) + via.element.len()..]);
                     buf.extend_from_slice(b"\r\n");
                 });
@@ -125,7 +126,7 @@ pub(crate) fn request(
     write::decimal(buf, u64::from(plan.max_breadth));
     buf.extend_from_slice(b"\r\n");
     if !length {
-        // Section 18.3: a stream needs it, and the next hop may be one.
+        // Section 18.3: a stream requires it, and the next hop may be one.
         buf.extend_from_slice(b"Content-Length: ");
         write::decimal(buf, request.body().len() as u64);
         buf.extend_from_slice(b"\r\n");
@@ -134,8 +135,8 @@ pub(crate) fn request(
     buf.extend_from_slice(request.body());
 }
 
-/// Whether a header field asserts an identity on the word of its sender alone: P-Asserted-Identity
-/// (RFC 3325 section 9.1), and Remote-Party-ID, its forerunner.
+/// Returns whether a header field asserts an identity without proof: P-Asserted-Identity (RFC 3325 section 9.1), and
+/// Remote-Party-ID, its predecessor.
 fn asserts_identity(id: HeaderId, line: &[u8]) -> bool {
     const REMOTE_PARTY_ID: &[u8] = b"Remote-Party-ID";
     id == HeaderId::PAssertedIdentity
@@ -151,8 +152,8 @@ fn is_for(credentials: &[u8], realm: Option<&str>) -> bool {
     })
 }
 
-/// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3), and without what
-/// asserts an identity where `strip_identity` says so.
+/// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3). With `strip_identity`, header fields that
+/// assert an identity are removed.
 pub(crate) fn response(
     buf: &mut Vec<u8>,
     response: &Message<'_>,
@@ -190,7 +191,7 @@ pub(crate) fn response(
     buf.extend_from_slice(response.body());
 }
 
-/// The stretch of the header section that has been passed but not yet copied.
+/// The part of the header section that has been passed but not yet copied.
 struct Run {
     start: usize,
     end: usize,
@@ -206,7 +207,7 @@ impl Run {
         Run { start, end }
     }
 
-    /// Copies what came before `line` and puts `with` in its place.
+    /// Copies the bytes before `line` and writes `with` instead of it.
     fn replace(
         &mut self,
         buf: &mut Vec<u8>,
@@ -225,12 +226,12 @@ impl Run {
     }
 }
 
-/// Where a part lies in the message it was taken from.
+/// Returns the offset of a part in the message it was taken from.
 fn offset(bytes: &[u8], part: &[u8]) -> usize {
     (part.as_ptr() as usize).wrapping_sub(bytes.as_ptr() as usize).min(bytes.len())
 }
 
-/// A header line without its first element; nothing at all if that was the only one.
+/// Appends a header line without its first element; nothing if that was the only one.
 fn without_first(buf: &mut Vec<u8>, line: &[u8], element: &[u8]) {
     let at = offset(line, element);
     let rest = line[at + element.len()..].trim_ascii_start();
@@ -240,7 +241,7 @@ fn without_first(buf: &mut Vec<u8>, line: &[u8], element: &[u8]) {
     }
 }
 
-/// Takes Route elements off the front and, if asked, the last off the end.
+/// Removes leading Route elements and, if asked, the last one.
 struct RouteEdit {
     skip: usize,
     keep: usize,

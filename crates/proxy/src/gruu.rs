@@ -1,13 +1,13 @@
-//! Globally routable user agent URIs (RFC 5627): made by the registrar, understood by the proxy.
+//! Globally routable user agent URIs (RFC 5627): made by the registrar, resolved by the proxy.
 //!
-//! No table is kept. A public GRUU is the address-of-record with the instance in its `gr`
-//! parameter. A temporary GRUU hides both: its user part is the user of the address-of-record and
-//! the epoch of the instance, encrypted and authenticated under a key. It is valid as long as some
-//! binding of the address-of-record has that epoch; the registrar draws a new epoch when an instance
-//! appears and when it changes its Call-ID, which invalidates every temporary GRUU before it.
+//! There is no table of them. A public GRUU is the address-of-record with the instance in its `gr` parameter. A
+//! temporary GRUU hides both: its user part is the user of the address-of-record and the epoch of the instance,
+//! encrypted and authenticated under a key. It is valid as long as a binding of the address-of-record has that epoch.
+//! The registrar draws a new epoch when an instance appears and when it changes its Call-ID, which invalidates all
+//! earlier temporary GRUUs.
 //!
-//! [`Gruus::resolve`] says what a Request-URI is; which bindings it means is then for
-//! [`Gruu::matches`] to decide while the location service is read.
+//! [`Gruus::resolve`] classifies a Request-URI. [`Gruu::matches`] then selects the bindings while the location service
+//! is read.
 
 use crate::keys::{Purpose, Secret};
 use crate::location::BindingView;
@@ -19,52 +19,52 @@ use ringway_sip::{Scheme, Uri};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// How the user part of a temporary GRUU begins.
+/// The prefix of the user part of a temporary GRUU.
 const PREFIX: &[u8] = b"tgruu.";
-/// Bytes of the synthetic initialisation vector, which is the MAC as well: 96 bits.
+/// The synthetic initialisation vector in bytes, which is the MAC as well: 96 bits.
 const IV: usize = 12;
 /// Epoch, distinguisher, length of the user.
 const FIXED: usize = 8 + 4 + 1;
-/// Encrypted texts are padded to a multiple of this, so that their length tells little of the user.
+/// Encrypted texts are padded to a multiple of this, so that their length reveals little about the user.
 const BLOCK: usize = 32;
-/// Longest user part that temporary GRUUs are made for.
+/// The maximum length of a user part for which temporary GRUUs are made.
 pub const MAX_USER: usize = 7 * BLOCK - FIXED;
 const MAX_PLAIN: usize = 7 * BLOCK;
 const MAX_RAW: usize = IV + MAX_PLAIN;
 const MAX_TEXT: usize = MAX_RAW.div_ceil(3) * 4;
 
-/// Makes and understands GRUUs under one key.
+/// Makes and resolves GRUUs with one key.
 ///
-/// The key must outlive the process as long as registrations do, or the temporary GRUUs in use stop
-/// working; every registrar and proxy of a domain needs the same.
+/// The key must outlive the process as long as registrations do; otherwise the temporary GRUUs in use become invalid.
+/// Every registrar and proxy of a domain needs the same key.
 #[derive(Clone)]
 pub struct Gruus {
     mac: Hmac<Sha256>,
     cipher: Hmac<Sha256>,
 }
 
-/// What a Request-URI is.
+/// The class of a Request-URI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution<'a> {
-    /// Without a `gr` parameter.
+    /// It has no `gr` parameter.
     NotAGruu,
-    /// With a `gr` parameter, but no GRUU of ours: 404 (RFC 5627 section 6.1).
+    /// It has a `gr` parameter, but is no GRUU of ours: 404 (RFC 5627 section 6.1).
     Unknown,
     /// A GRUU.
     Gruu(Gruu<'a>),
 }
 
-/// A GRUU of an address-of-record: a choice among its bindings.
+/// A GRUU of an address-of-record: a selection of its bindings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Gruu<'a> {
-    /// The value of its `gr` parameter: an instance, perhaps with escapes.
+    /// The value of its `gr` parameter: an instance, possibly escaped.
     Public(&'a [u8]),
     /// The epoch that the instance must still be in.
     Temporary(u64),
 }
 
 impl Gruu<'_> {
-    /// Whether a binding of the address-of-record belongs to the instance that is meant.
+    /// Returns whether a binding of the address-of-record belongs to the instance of the GRUU.
     pub fn matches(&self, binding: &BindingView<'_>) -> bool {
         if binding.instance.is_empty() {
             return false;
@@ -75,7 +75,7 @@ impl Gruu<'_> {
         }
     }
 
-    /// The status for a request to a GRUU that no binding matches: a public one stays valid without
+    /// Returns the status for a request to a GRUU without a matching binding: a public one stays valid without
     /// bindings, a temporary one does not (RFC 5627 section 5.3, section 6.1).
     pub fn unbound_status(&self) -> u16 {
         match self {
@@ -86,14 +86,14 @@ impl Gruu<'_> {
 }
 
 impl Gruus {
-    /// GRUUs under the keys for them.
+    /// Returns the GRUUs of the keys derived from `secret`.
     pub fn new(secret: &Secret) -> Self {
         let keyed = |purpose| keyed(&secret.key(purpose));
         Gruus { mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
     }
 
-    /// Appends the public GRUU of an instance. Says whether there is one: only a canonical SIP
-    /// address-of-record with a user has.
+    /// Appends the public GRUU of an instance. Returns whether there is one: only a canonical SIP address-of-record
+    /// with a user has one.
     pub fn write_public(out: &mut Vec<u8>, aor: &[u8], instance: &[u8]) -> bool {
         if split(aor).is_none() || instance.is_empty() {
             return false;
@@ -104,9 +104,9 @@ impl Gruus {
         true
     }
 
-    /// Appends the temporary GRUU of an instance in `epoch` that was made at `expires`, the expiry of
-    /// its newest binding: every registration gets another one, and the newest can be sent again.
-    /// Says whether there is one, as for a public GRUU.
+    /// Appends the temporary GRUU of an instance in `epoch`, made at `expires`, the expiry of its newest binding. Every
+    /// registration gets a new one, and the newest can be sent again. Returns whether there is one, as for a public
+    /// GRUU.
     pub fn write_temporary(
         &self,
         out: &mut Vec<u8>,
@@ -140,8 +140,8 @@ impl Gruus {
         true
     }
 
-    /// What `uri` is. For a GRUU, the canonical address-of-record is appended to `aor`; otherwise
-    /// `aor` stays as it is. The domain must be checked by the caller to be one of ours.
+    /// Returns the class of `uri`. For a GRUU, appends the canonical address-of-record to `aor`; otherwise `aor` is
+    /// unchanged. The caller must check that the domain is local.
     pub fn resolve<'a>(&self, uri: &Uri<'a>, aor: &mut Vec<u8>) -> Resolution<'a> {
         if !uri.is_sip() {
             return Resolution::NotAGruu;
@@ -163,7 +163,7 @@ impl Gruus {
         }
     }
 
-    /// Decrypts a temporary GRUU: appends the address-of-record and gives the epoch.
+    /// Decrypts a temporary GRUU: appends the address-of-record and returns the epoch.
     fn open(&self, uri: &Uri<'_>, aor: &mut Vec<u8>) -> Option<u64> {
         let text = uri.user?.strip_prefix(PREFIX)?;
         if text.len() > MAX_TEXT {
@@ -176,7 +176,7 @@ impl Gruus {
             return None;
         }
         self.crypt(iv, plain);
-        // The host as it stands in the address-of-record: in lower case, without a default port.
+        // The host as in the address-of-record: in lower case, without a default port.
         let bare = Uri { user: None, scheme: Scheme::Sip, ..*uri };
         let start = aor.len();
         bare.aor(aor);
@@ -194,8 +194,8 @@ impl Gruus {
         Some(u64::from_le_bytes(*plain.first_chunk()?))
     }
 
-    /// The MAC of what is encrypted and of the domain, used as its initialisation vector: the same
-    /// text is always encrypted alike, and nothing else passes for it.
+    /// Returns the MAC of the plain text and of the domain, used as its initialisation vector: the same text is always
+    /// encrypted alike, and no other text is accepted.
     fn vector(&self, host: &[u8], plain: &[u8]) -> [u8; IV] {
         let mut mac = self.mac.clone();
         mac.update(plain);
@@ -205,7 +205,7 @@ impl Gruus {
         iv
     }
 
-    /// Encrypts and decrypts: a key stream from the vector and a counter.
+    /// Encrypts and decrypts with a key stream from the vector and a counter.
     fn crypt(&self, iv: &[u8], text: &mut [u8]) {
         for (counter, block) in text.chunks_mut(BLOCK).enumerate() {
             let mut stream = self.cipher.clone();
@@ -229,7 +229,7 @@ fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes any key")
 }
 
-/// User and host of a canonical SIP address-of-record.
+/// Returns user and host of a canonical SIP address-of-record.
 fn split(aor: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = aor.strip_prefix(b"sip:")?;
     let at = memchr::memchr(b'@', rest)?;
@@ -248,8 +248,8 @@ fn escape(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// Whether an escaped `gr` value means an instance. URI parameters compare without regard to case
-/// (RFC 3261 section 19.1.4).
+/// Returns whether an escaped `gr` value is this instance. URI parameters compare without regard to case (RFC 3261
+/// section 19.1.4).
 fn same_instance(gr: &[u8], instance: &[u8]) -> bool {
     if memchr::memchr(b'%', gr).is_none() {
         return gr.eq_ignore_ascii_case(instance);
@@ -331,8 +331,8 @@ mod tests {
         assert_eq!(resolve(text.as_bytes()).1, AOR);
     }
 
-    /// RFC 5627 section 5.1: no two temporary GRUUs are equal, and nobody can tell whether two
-    /// belong together: of the same user they share no more than of different ones.
+    /// RFC 5627 section 5.1: no two temporary GRUUs are equal, and they cannot be linked: those of the same user share
+    /// no more than those of different users.
     #[test]
     fn temporary_gruus_cannot_be_linked() {
         let (a, b) = (temporary(AOR, 77, 1000), temporary(AOR, 77, 1001));

@@ -1,35 +1,35 @@
-//! The keys of a server, all from its one secret.
+//! The keys of a server, all derived from its one secret.
 //!
-//! Every MAC, keyed hash and cipher has a key of its own, so that what is shown under one tells nothing of
-//! another. A key is HKDF-Expand (RFC 5869 section 2.3) of the secret with the purpose as its `info`; the
-//! secret is random already, so that the extract step is left out (section 3.3).
+//! Every MAC, keyed hash and cipher has a key of its own, so that the output of one reveals nothing about another. A
+//! key is HKDF-Expand (RFC 5869 section 2.3) of the secret with the purpose as its `info`. The secret is random
+//! already, so the extract step is omitted (section 3.3).
 
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-/// The secret from which all keys of a server are derived. All workers have the same; it is kept over
-/// restarts, so that what was given out under its keys stays good.
+/// The secret from which all keys of a server are derived. All workers have the same. It is stored over restarts, so
+/// that tokens made with its keys stay valid.
 #[derive(Clone)]
 pub struct Secret(Hkdf<Sha256>);
 
-/// What a key is for. The texts are part of the keys: another text makes void what was given out before.
+/// The purpose of a key. The texts are part of the keys: another text invalidates all that was made before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// MACs of digest nonces.
     Nonces,
-    /// To tags of answers without a transaction.
+    /// To tags of responses without a transaction.
     Tags,
     /// Hashes for loop detection.
     Spirals,
     /// Branches of stateless forwarding.
     StatelessBranches,
-    /// Look-up of server transactions.
+    /// Index of server transactions.
     Transactions,
     /// MACs of flow tokens.
     FlowTokens,
     /// MACs of dialog marks.
     DialogMarks,
-    /// Holders of kept requests.
+    /// Holders of the request budget.
     Holders,
     /// MACs of temporary GRUUs.
     GruuMac,
@@ -39,17 +39,17 @@ pub enum Purpose {
     RegistrationIds,
     /// The notifier's tables.
     NotifierTables,
-    /// Requests under way, in the memory that workers share.
+    /// Requests in progress, in the memory that workers share.
     Requests,
-    /// Next hops that failed, there.
+    /// Failed next hops, in the same memory.
     FailedHops,
-    /// Dialogs whose marks are void, there.
+    /// Dialogs whose marks are revoked, in the same memory.
     RevokedMarks,
-    /// Parties that moved, there.
+    /// Parties that have moved, in the same memory.
     MovedTargets,
-    /// Addresses of gateways, there.
+    /// Addresses of gateways, in the same memory.
     Gateways,
-    /// Wrong passwords, there.
+    /// Wrong passwords, in the same memory.
     Guesses,
 }
 
@@ -101,14 +101,14 @@ impl Purpose {
 }
 
 impl Secret {
-    /// A secret of 32 octets, which must be random and kept from everybody.
+    /// Returns a secret of 32 octets, which must be random and confidential.
     pub fn new(octets: &[u8; 32]) -> Secret {
         #[allow(clippy::expect_used, reason = "it fails for keys shorter than the hash only")]
         Secret(Hkdf::from_prk(octets).expect("32 octets are as long as a SHA-256"))
     }
 
-    /// The key for one purpose, of 16 octets for a keyed hash or 32 for an HMAC. A purpose has one length:
-    /// the shorter key is the beginning of the longer.
+    /// Returns the key for one purpose, of 16 octets for a keyed hash or 32 for an HMAC. A purpose has one length: the
+    /// shorter key is the beginning of the longer.
     pub fn key<const N: usize>(&self, purpose: Purpose) -> [u8; N] {
         const { assert!(N == 16 || N == 32) };
         let mut key = [0; N];
@@ -119,7 +119,7 @@ impl Secret {
 }
 
 impl std::fmt::Debug for Secret {
-    /// Shows nothing of it.
+    /// Hides the key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret")
     }

@@ -2,8 +2,8 @@
 //!
 //! ## Modules
 //!
-//! Read [`core`](mod@core) for the road of a message, [`location`] for where users are, [`registrar`] for REGISTER,
-//! [`config`] for what an operator can decide.
+//! Read [`core`](mod@core) for the path of a message, [`location`] for the contacts of users, [`registrar`] for
+//! REGISTER, [`config`] for what an operator configures.
 
 #![forbid(unsafe_code)]
 
@@ -14,11 +14,11 @@ pub mod core;
 mod forward;
 pub mod gruu;
 pub mod keys;
+pub mod local_identity;
 pub mod location;
 pub mod mark;
 pub mod outbound;
 pub mod overload;
-pub mod own;
 pub mod regevent;
 pub mod registrar;
 pub mod routes;

@@ -1,14 +1,13 @@
-//! Dialog marks: what the user part of our Record-Route says about the dialog it was made for.
+//! Dialog marks: the user part of our Record-Route, bound to its dialog.
 //!
-//! A request with a mark that holds needs no credentials, because the proxy has been in the path of its
-//! dialog from the beginning. So a mark is a MAC over all that makes the dialog: Call-ID, the tags, the
-//! flow token beside it, the side it was given to, when, and the target that requests of that side go
-//! to. Nothing is kept for it. The callee's is written into the request, when only the caller's tag is
-//! known; the caller's takes its place in the responses, when both are (RFC 3261 section 16.7 item 8
-//! lets a proxy change its own Record-Route value).
+//! A request with a valid mark needs no credentials, because the proxy has been in the path of its dialog from the
+//! beginning. So a mark is a MAC over all that identifies the dialog: Call-ID, the tags, the flow token beside it, its
+//! side, the time, and the target of the requests of that side. It needs no table. The callee's mark is written into
+//! the request, when only the caller's tag is known. The caller's mark replaces it in the responses, when both are
+//! known (RFC 3261 section 16.7 item 8 allows a proxy to change its own Record-Route value).
 //!
-//! A target stands in it as a hash of its own, so that a party that moves by a target refresh (RFC 3261
-//! section 12.2) can be followed: see `refresh_target` in `core/dialogs.rs`.
+//! The target is a hash of its own, so that a party that moves by a target refresh (RFC 3261 section 12.2) can be
+//! followed: see `refresh_target` in `core/dialogs.rs`.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -21,36 +20,35 @@ use subtle::ConstantTimeEq;
 
 /// Side, time, target and MAC.
 const RAW: usize = 1 + 4 + TARGET + MAC;
-/// Marks the side of a mark whose target is verified.
+/// The flag of the side of a mark whose target is verified.
 const VERIFIED: u8 = 0x80;
 const TARGET: usize = 5;
 const MAC: usize = 8;
 
-/// Length of a mark in characters of base64url.
+/// The length of a mark in characters of base64url.
 pub const MARK_LEN: usize = RAW / 3 * 4;
 
-/// How long a mark is good for. Calls are shorter; a subscription that lasts longer is asked for
-/// credentials once.
+/// The lifetime of a mark. Calls are shorter; a longer subscription is asked for credentials once.
 pub const MAX_DIALOG: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// How long the caller's mark in a provisional response is good for.
+/// The lifetime of the caller's mark in a provisional response.
 pub const MAX_EARLY: Duration = Duration::from_secs(3600);
 
-/// How far ahead the clock of the node that made a mark may be.
+/// The maximum lead of the clock of the node that made a mark.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 
-/// A hash of where requests go.
+/// A hash of the target of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TargetHash([u8; TARGET]);
 
 impl TargetHash {
-    /// As bytes, for a key of a table.
+    /// Returns the hash as bytes, for a key of a table.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// Whom a mark was given to.
+/// The owner of a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Side {
     /// The callee, in the request that began the dialog.
@@ -72,51 +70,51 @@ impl Side {
     }
 }
 
-/// What makes a dialog, from the view of the request that began it.
+/// The identity of a dialog, from the view of the request that began it.
 #[derive(Clone, Copy, Debug)]
 pub struct DialogId<'a> {
     /// Call-ID.
     pub call_id: &'a [u8],
     /// Tag of the From of that request.
     pub caller_tag: &'a [u8],
-    /// Tag of the To of its response; empty in a mark for the callee, who had none yet.
+    /// Tag of the To of its response; empty in a mark for the callee, which had none yet.
     pub callee_tag: &'a [u8],
 }
 
-/// A mark that holds.
+/// A valid mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// Whom it was given to.
+    /// The owner of the mark.
     pub side: Side,
-    /// When the dialog began, in whole seconds.
+    /// The time at which the dialog began, in whole seconds.
     pub began: Time,
-    /// Where requests by it go.
+    /// The target of its requests.
     pub target: TargetHash,
-    /// Whether that is where the party really is: it sent from there, or the proxy itself led there.
+    /// Whether the party really is at the target: it sent from there, or the proxy itself led there.
     pub verified: bool,
 }
 
-/// Makes and checks marks under one key.
+/// Makes and checks marks with one key.
 #[derive(Clone, Debug)]
 pub struct Marks {
     key: [u8; 16],
 }
 
 impl Marks {
-    /// Marks under `key`, which must be random and secret.
+    /// Returns the marks of `key`, which must be random and secret.
     pub const fn new(key: [u8; 16]) -> Marks {
         Marks { key }
     }
 
-    /// The hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them.
-    /// Its parameters may differ in a Request-URI that was made from a Contact.
+    /// Returns the hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them. The
+    /// parameters of a Request-URI may differ from those of the Contact it was made from.
     pub fn target(&self, uri: &[u8]) -> TargetHash {
         let parsed = Uri::parse(uri).ok();
         let ip = parsed.as_ref().and_then(Uri::host_ip);
         self.target_of(uri, parsed.as_ref(), ip)
     }
 
-    /// The same of a URI that is parsed already, and its host as an address.
+    /// Returns the same for a parsed URI, with its host as an address.
     pub(crate) fn target_of(
         &self,
         uri: &[u8],
@@ -150,7 +148,7 @@ impl Marks {
         TargetHash(hash)
     }
 
-    /// The mark of a dialog beside this flow token, in characters of base64url.
+    /// Returns the mark of a dialog beside this flow token, in characters of base64url.
     pub fn text(&self, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) -> [u8; MARK_LEN] {
         let mut raw = [0; RAW];
         raw[0] = mark.side as u8 | if mark.verified { VERIFIED } else { 0 };
@@ -164,8 +162,8 @@ impl Marks {
         text
     }
 
-    /// Reads a mark that stands beside `token`; `None` if it is not one of ours for this dialog, or not
-    /// any more. `dialog` says what the dialog would be for a mark of a side.
+    /// Reads a mark that stands beside `token`; `None` if it is not one of ours for this dialog, or has expired.
+    /// `dialog` returns the identity of the dialog for a mark of a side.
     pub fn read<'a>(
         &self,
         text: &[u8],
@@ -193,7 +191,7 @@ impl Marks {
     fn mac(&self, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
         let mut h = SipHasher13::new_with_key(&self.key);
         h.write(bytes);
-        // Each field is ended by an octet that cannot stand in it, so that no two run together.
+        // Each field is ended by an octet that it cannot contain, so that no two of them merge.
         for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, token] {
             h.write(field);
             h.write_u8(b'\n');

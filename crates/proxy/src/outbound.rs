@@ -1,12 +1,11 @@
-//! Flow tokens: a flow written into the user part of our own URI (RFC 5626 section 5.2).
+//! Flow tokens: a flow encoded in the user part of our own URI (RFC 5626 section 5.2).
 //!
-//! A proxy that must later find the same flow puts a token into its Record-Route or Path URI and
-//! keeps nothing. The token is a MAC and the flow, in base64url: nobody can make one up or turn one
-//! into another. Whether the flow still exists is for its owner to say (430 if it does not, RFC 5626
-//! section 5.3.1); a token that was tampered with deserves 403.
+//! A proxy that must later find the same flow puts a token into its Record-Route or Path URI, and stores nothing. The
+//! token is a MAC and the flow, in base64url, and cannot be forged or changed. Its user decides whether the flow still
+//! exists (430 if it does not, RFC 5626 section 5.3.1). A modified token is answered with 403.
 //!
-//! A [`Flow`]'s id means something in one process only. Tokens of an earlier process must fail their
-//! MAC (a new key) or have their id looked up again by address, as for a UDP listener.
+//! The id of a [`Flow`] is valid in one process only. A token of an earlier process must fail its MAC (a new key), or
+//! its id must be looked up again by address, as for a UDP listener.
 
 use crate::location::wire::{Reader, put_flow};
 use base64::Engine;
@@ -17,40 +16,39 @@ use subtle::ConstantTimeEq;
 
 /// Bytes of MAC in a token: 80 bits, as in the RFC's own example.
 const MAC: usize = 10;
-/// Longest token before base64: MAC, kind, id and two IPv6 addresses.
+/// The maximum length of a token before base64: MAC, kind, id and two IPv6 addresses.
 const MAX_RAW: usize = MAC + 1 + 8 + 2 * 22;
-/// Longest token, in characters.
+/// The maximum length of a token, in characters.
 pub const MAX_TOKEN: usize = MAX_RAW.div_ceil(3) * 4;
 
-/// Why a token gives no flow.
+/// The reason why a token contains no flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum BadToken {
-    /// Not of the form of a token: most likely no token was meant.
+    /// Not of the form of a token: most likely none was meant.
     NotAToken,
-    /// The MAC is not ours: tampered with, or from another key.
+    /// The MAC does not match: the token was modified, or made with another key.
     Forged,
 }
 
-/// Makes and checks flow tokens under one key.
+/// Makes and checks flow tokens with one key.
 ///
-/// The MAC is SipHash-2-4 with 128 bits, cut to 80: made for short inputs under a secret key, and a
-/// token is made for every call that is record-routed to a user agent behind a flow.
+/// The MAC is SipHash-2-4 with 128 bits, truncated to 80. SipHash is designed for short inputs under a secret key, and
+/// a token is made for every call that is record-routed to a user agent behind a flow.
 #[derive(Clone, Debug)]
 pub struct FlowTokens {
     key: [u8; 16],
 }
 
 impl FlowTokens {
-    /// Tokens under `key`, which must be random and secret.
+    /// Returns the tokens of `key`, which must be random and secret.
     pub const fn new(key: [u8; 16]) -> Self {
         FlowTokens { key }
     }
 
-    /// Appends the token of `flow`: at most [`MAX_TOKEN`] characters that a SIP user part may hold
-    /// without escaping.
+    /// Appends the token of `flow`: at most [`MAX_TOKEN`] characters, all allowed in a SIP user part without escaping.
     pub fn write(&self, out: &mut Vec<u8>, flow: &Flow) {
-        // The caller's buffer serves for the bytes first, then for the characters.
+        // The caller's buffer is used for the bytes first, then for the characters.
         let start = out.len();
         put_flow(out, flow);
         let (mut raw, length) = ([0; MAX_RAW], MAC + out.len() - start);
@@ -64,7 +62,7 @@ impl FlowTokens {
         out.extend_from_slice(&text[..length]);
     }
 
-    /// The flow a token names.
+    /// Returns the flow that a token names.
     pub fn read(&self, token: &[u8]) -> Result<Flow, BadToken> {
         if token.is_empty() || token.len() > MAX_TOKEN {
             return Err(BadToken::NotAToken);

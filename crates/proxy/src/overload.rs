@@ -1,17 +1,14 @@
-//! Who is turned away, and when: rates by source and in all, and overload.
+//! Limits of new work: rates by source and in total, and overload.
 //!
-//! Overload is measured by how long messages have waited to be taken in, how many have come without a
-//! pause, and how full the receive buffer is. Once it is there, a share of what would begin something
-//! new is answered with 503 at once, the larger the longer messages wait, so that the queue settles
-//! where the server takes on just what it can bear. All or nothing would let the queue swing between
-//! empty and overflowing, and what overflows is mostly work half done. What belongs to something
-//! begun is always let through, for the same reason (RFC 7339 section 5.10.1 orders requests
-//! likewise).
+//! Overload is measured by how long messages have waited to be received, how many have come without a pause, and how
+//! full the receive buffer is. Under overload a share of new requests is answered with 503 at once, larger the longer
+//! messages wait. So the queue settles at what the server can process. Refusing all or nothing would let the queue
+//! alternate between empty and overflowing, and what overflows is mostly unfinished work. For the same reason a message
+//! that belongs to something begun is never refused (RFC 7339 section 5.10.1 orders requests likewise).
 //!
-//! A refusal costs about a seventh of a call. So when more than twice as much is asked for as can be
-//! borne, refusing would eat up what serving needs; then a part is not to be taken in at all
-//! ([`Guard::shed`]), just so much that no more are refused than are served. Who hears nothing asks
-//! again half a second later.
+//! A refusal costs about a seventh of a call. If more than twice the capacity is offered, refusing would use up the
+//! time for serving. Then a part of the requests is not received at all ([`Guard::shed`]): as few as needed that no
+//! more are refused than are served. A client without a response tries again half a second later.
 
 use crate::config::{Config, Network};
 use hashbrown::HashMap;
@@ -21,48 +18,49 @@ use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
-/// Wait above which overload begins, if [`BEHIND`] messages have come without a pause: less than a
-/// tenth of T1, after which peers would begin to repeat.
-pub const HIGH: Duration = Duration::from_millis(40);
+/// The wait above which overload begins, if [`MIN_BACKLOG`] messages have come without a pause. It is less than a
+/// tenth of T1, after which peers would begin to retransmit.
+pub const HIGH_WAIT: Duration = Duration::from_millis(40);
 
-/// Messages without a pause that make a wait overload. A machine that was busy elsewhere for a
-/// moment catches up sooner.
-pub const BEHIND: usize = 6_000;
+/// The number of messages without a pause from which a wait counts as overload. A machine that was busy with other work
+/// for a moment catches up sooner.
+pub const MIN_BACKLOG: usize = 6_000;
 
-/// Wait that is overload in any case.
-pub const TOO_LONG: Duration = Duration::from_millis(300);
+/// The wait that is overload in any case.
+pub const MAX_WAIT: Duration = Duration::from_millis(300);
 
-/// Under overload, the wait below which nothing is turned away.
-pub const LOW: Duration = Duration::from_millis(3);
+/// The wait below which nothing is refused under overload.
+pub const LOW_WAIT: Duration = Duration::from_millis(3);
 
-/// Under overload, the wait from which on all that is new is turned away.
-pub const FULL: Duration = Duration::from_millis(18);
+/// The wait from which everything new is refused under overload.
+pub const FULL_WAIT: Duration = Duration::from_millis(18);
 
-/// How long the wait must have stayed below [`LOW`] for overload to be over.
-pub const CALM: Duration = Duration::from_secs(1);
+/// The time for which the wait must have stayed below [`LOW_WAIT`] before overload ends.
+pub const CALM_PERIOD: Duration = Duration::from_secs(1);
 
-/// How often, under overload, it is settled anew how much is not to be taken in.
-pub const PERIOD: Duration = Duration::from_millis(50);
+/// The interval at which the share of messages not to be received is adjusted under overload.
+pub const SHED_PERIOD: Duration = Duration::from_millis(50);
 
-/// Of [`SHED_ALL`], what is taken in at least.
-const LEAST: u32 = SHED_ALL / 32;
+/// Of [`SHED_ALL`], the minimum share that is received.
+const MIN_INLET: u32 = SHED_ALL / 32;
 
-/// Source addresses whose rate is watched at one time. When there are more, new ones share
-/// [`SHARED_ALLOWANCES`], so that forged sources cannot fill the memory.
+/// The number of source addresses whose rate is limited separately. Beyond it new ones share [`SHARED_ALLOWANCES`], so
+/// that forged sources cannot fill the memory.
 pub const MAX_SOURCES: usize = 65_536;
 
-/// Allowances in each of two rows for the sources above [`MAX_SOURCES`]. A source has one in each row and
-/// is refused when both are used up. So it suffers only from sources that share both with it, and
-/// 80,000 forged ones a second are ten for each allowance.
+/// Allowances in each of two rows for the sources above [`MAX_SOURCES`]. A source has one in each row and is refused
+/// when both are exhausted. So it suffers only from sources that share both with it, and 80,000 forged ones a second
+/// are ten for each allowance.
 pub const SHARED_ALLOWANCES: usize = 8_192;
 
-/// Seconds in the Retry-After of a 503 lie between 2 and 9, so that not all come back at once.
+/// The minimum and the range of the seconds in the Retry-After of a 503: 2 to 9, so that clients do not all return at
+/// once.
 const RETRY_AFTER: (u32, u32) = (2, 8);
 
-/// A token bucket: so many a second, and a second's worth in store.
+/// A token bucket: a rate per second, and a capacity of one second.
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// In thousandths of a token.
+    /// Thousandths of a token.
     tokens: u64,
     filled: Time,
 }
@@ -72,8 +70,8 @@ impl Bucket {
         Bucket { tokens: u64::from(rate) * 1000, filled: now }
     }
 
-    /// Takes one token, if there is one. What is refused costs nothing, so that a source that asks for too
-    /// much still gets its rate.
+    /// Takes one token, if there is one. A refused request costs no token, so that a source that sends too much still
+    /// has its rate.
     fn take(&mut self, rate: u32, now: Time) -> bool {
         let micros = (now - self.filled).as_micros().min(10_000_000) as u64;
         let gained = micros * u64::from(rate) / 1000;
@@ -87,15 +85,14 @@ impl Bucket {
     }
 }
 
-/// What one source may still send: requests, and after them refusals. Beyond those, answering would
-/// only help a flood.
+/// The allowance of one source: requests, and then refusals. Beyond those, responses would only amplify a flood.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     requests: Bucket,
     refusals: Bucket,
 }
 
-/// What becomes of a request from a source that is watched.
+/// The decision about a request from a limited source.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Allowed {
     Yes,
@@ -119,27 +116,27 @@ impl Allowance {
     }
 }
 
-/// Whether most of the receive buffer is taken: what a short buffer holds never waits long, but overflows.
+/// Returns whether most of the receive buffer is in use: messages in a short buffer never wait long, but overflow.
 fn is_nearly_full(backlog: &Backlog) -> bool {
     backlog.queued > backlog.capacity / 4 * 3 && backlog.capacity > 0
 }
 
-/// Returns the share of new work to turn away, of [`SHED_ALL`].
+/// Returns the share of new work to refuse, of [`SHED_ALL`].
 fn excess(backlog: &Backlog) -> u32 {
     let over = |part: u128, from: u128, to: u128| {
         let share = u128::from(SHED_ALL) * part.saturating_sub(from) / (to - from).max(1);
         share.min(SHED_ALL.into())
     };
-    let by_wait = over(backlog.delay.as_nanos(), LOW.as_nanos(), FULL.as_nanos());
+    let by_wait = over(backlog.delay.as_nanos(), LOW_WAIT.as_nanos(), FULL_WAIT.as_nanos());
     let (queued, capacity) = (backlog.queued as u128, backlog.capacity as u128);
     let by_room = if capacity == 0 { 0 } else { over(queued, capacity / 2, capacity / 4 * 3) };
     by_wait.max(by_room) as u32
 }
 
-/// How much of what is new is let in to be served or refused.
+/// The share of new messages that is received, to be served or refused.
 #[derive(Clone, Copy, Debug)]
 struct Inlet {
-    /// Of [`SHED_ALL`].
+    /// The share, of [`SHED_ALL`].
     open: u32,
     since: Time,
     served: u32,
@@ -151,17 +148,17 @@ impl Inlet {
         Inlet { open: SHED_ALL, since: now, served: 0, refused: 0 }
     }
 
-    /// So much that as many will be refused as are served. It widens slowly and narrows fast: what is
-    /// too much costs calls, what is too little only refusals.
+    /// Adjusts the share such that as many requests are refused as are served. It grows slowly and shrinks fast: too
+    /// much costs calls, too little only refusals.
     fn settle(&mut self, now: Time) {
-        if now - self.since < PERIOD {
+        if now - self.since < SHED_PERIOD {
             return;
         }
         let right = match self.served.saturating_add(self.refused) {
             0 => SHED_ALL,
             all => (u64::from(self.open) * 2 * u64::from(self.served) / u64::from(all)) as u32,
         };
-        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(LEAST, SHED_ALL);
+        let open = right.clamp(self.open / 2, self.open / 4 * 5).clamp(MIN_INLET, SHED_ALL);
         *self = Inlet { open, ..Inlet::open(now) };
     }
 }
@@ -176,7 +173,7 @@ impl BuildHasher for Keyed {
     }
 }
 
-/// The guard at the door of one worker.
+/// The overload control of one worker.
 pub struct Guard {
     per_source: u32,
     total: u32,
@@ -185,18 +182,18 @@ pub struct Guard {
     /// Shared by the sources for which there is no room, two rows; empty until it is needed.
     rest: Vec<Allowance>,
     all: Bucket,
-    /// Under overload, when the wait was last above [`LOW`].
+    /// The time at which the wait was last above [`LOW_WAIT`], under overload.
     overload: Option<Time>,
-    /// The share of new work that is turned away now, of [`SHED_ALL`].
+    /// The share of new work that is refused now, of [`SHED_ALL`].
     share: u32,
-    /// Adds up shares: each time it passes [`SHED_ALL`] one is turned away.
+    /// The sum of the shares: each time it passes [`SHED_ALL`] one request is refused.
     sum: u32,
     inlet: Inlet,
     turn: u32,
 }
 
 impl Guard {
-    /// A guard with the limits of `config`.
+    /// Returns a guard with the limits of `config`.
     pub fn new(config: &Config, random: &mut dyn Random, now: Time) -> Guard {
         let mut key = [0; 16];
         random.fill(&mut key);
@@ -217,23 +214,24 @@ impl Guard {
         guard
     }
 
-    /// New limits.
+    /// Replaces the limits.
     pub fn reconfigure(&mut self, config: &Config) {
         self.per_source = config.limits.requests_per_source;
         self.total = config.limits.requests;
         self.trusted.clone_from(&config.trusted);
     }
 
-    /// Told before each batch what waits.
+    /// Reports, before each batch, how many messages wait.
     pub fn backlog(&mut self, now: Time, backlog: &Backlog) {
         let Backlog { delay: wait, messages: behind, .. } = *backlog;
-        let begins = wait > TOO_LONG || behind > BEHIND && (wait > HIGH || is_nearly_full(backlog));
+        let begins = wait > MAX_WAIT
+            || behind > MIN_BACKLOG && (wait > HIGH_WAIT || is_nearly_full(backlog));
         if self.overload.is_none() && !begins {
             return;
         }
         self.share = excess(backlog);
         match self.overload {
-            Some(last) if self.share == 0 && now - last > CALM => self.overload = None,
+            Some(last) if self.share == 0 && now - last > CALM_PERIOD => self.overload = None,
             Some(_) if self.share == 0 => {}
             _ => self.overload = Some(now),
         }
@@ -244,23 +242,23 @@ impl Guard {
         }
     }
 
-    /// The share of new requests that is not to be taken in at all, of [`SHED_ALL`].
+    /// Returns the share of new requests that should not be received at all, of [`SHED_ALL`].
     pub fn shed(&self) -> u32 {
         SHED_ALL - self.inlet.open
     }
 
-    /// Whether new work is being turned away now.
+    /// Returns whether new work is being refused now.
     pub fn is_overloaded(&self) -> bool {
         self.overload.is_some()
     }
 
-    /// Number of sources that are watched.
+    /// Returns the number of sources that are limited separately.
     pub fn sources(&self) -> usize {
         self.sources.len()
     }
 
-    /// Whether a request that belongs to no transaction is to be turned away: the seconds after
-    /// which to come back, or 0 to drop it without an answer.
+    /// Decides about a request that belongs to no transaction. Returns the seconds of Retry-After if it is refused, 0
+    /// to drop it without a response, or `None` to accept it.
     pub fn refuses(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) -> Option<u32> {
         if self.per_source > 0 {
             match self.source(now, flow.remote.ip()) {
@@ -296,7 +294,7 @@ impl Guard {
         self.sources.entry(ip).or_insert(Allowance::new(rate, now)).take(rate, now)
     }
 
-    /// A source for which there is no room: the better of its two shared allowances decides.
+    /// Takes from the shared allowances of a source for which there is no room: the better of its two decides.
     fn take_shared(&mut self, rate: u32, now: Time, ip: IpAddr) -> Allowed {
         if self.rest.is_empty() {
             self.rest = vec![Allowance::new(rate, now); 2 * SHARED_ALLOWANCES];
@@ -316,7 +314,7 @@ impl Guard {
         RETRY_AFTER.0 + self.turn % RETRY_AFTER.1
     }
 
-    /// Forgets sources whose allowance is full again.
+    /// Drops sources whose allowance is full again.
     pub fn sweep(&mut self, now: Time) {
         const IDLE: Duration = Duration::from_secs(2);
         if self.sources.is_empty() {
@@ -330,7 +328,7 @@ impl Guard {
     }
 }
 
-/// Whether a request would begin something, rather than go on with or end it.
+/// Returns whether a request begins something new, rather than continuing or ending it.
 fn begins_something(msg: &Message<'_>) -> bool {
     !matches!(msg.method(), Method::Ack | Method::Cancel | Method::Bye | Method::Prack)
         && msg.to().is_ok_and(|to| to.tag().is_none())
@@ -372,8 +370,8 @@ mod tests {
         assert_eq!(g.sources(), 0);
     }
 
-    /// Forged sources fill the table: sources that come new are served as before, and one that sends
-    /// too much is still held to its rate.
+    /// Forged sources fill the table. New sources are served as before, and one that sends too much is still limited to
+    /// its rate.
     #[test]
     fn forged_sources_do_not_shut_out_new_ones() {
         let mut g = guard(1000, 0);
@@ -392,12 +390,12 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_too_much_still_gets_its_rate() {
+    fn a_source_above_its_rate_still_gets_its_rate() {
         let of_source = guard(10, 0);
         let of_all = guard(0, 10);
         for mut g in [of_source, of_all] {
             let passed = (0..10_000).filter(|i| asks(&mut g, 1_000 + i, "INVITE").is_none());
-            // Ten seconds' worth, and what was in store.
+            // Ten seconds' worth, and the initial tokens.
             assert_eq!(passed.count(), 109);
         }
     }
@@ -414,10 +412,10 @@ mod tests {
     fn overload_turns_new_calls_away_and_lets_the_old_go_on() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG, BEHIND));
+        g.backlog(second(1), &backlog(MAX_WAIT, MIN_BACKLOG));
         assert!(!g.is_overloaded());
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
-        g.backlog(second(1), &backlog(HIGH + Duration::from_millis(1), BEHIND + 1));
+        g.backlog(second(1), &backlog(HIGH_WAIT + Duration::from_millis(1), MIN_BACKLOG + 1));
         assert!(asks(&mut g, 0, "INVITE").is_some_and(|s| (2..10).contains(&s)));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
         assert_eq!(refused_of_100(&mut g, "BYE"), 0);
@@ -427,15 +425,15 @@ mod tests {
     fn the_longer_the_wait_the_more_is_turned_away() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
-        g.backlog(second(1), &backlog((LOW + FULL) / 2, 0));
+        g.backlog(second(1), &backlog(MAX_WAIT * 2, 0));
+        g.backlog(second(1), &backlog((LOW_WAIT + FULL_WAIT) / 2, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 50);
-        g.backlog(second(1), &backlog(LOW, 0));
+        g.backlog(second(1), &backlog(LOW_WAIT, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
         assert!(g.is_overloaded(), "it may come back at once");
-        g.backlog(second(3), &backlog(LOW, 0));
+        g.backlog(second(3), &backlog(LOW_WAIT, 0));
         assert!(!g.is_overloaded());
-        g.backlog(second(3), &backlog(FULL, 0));
+        g.backlog(second(3), &backlog(FULL_WAIT, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 
@@ -444,20 +442,20 @@ mod tests {
         let mut g = guard(0, 0);
         let room =
             |queued, messages| Backlog { queued, messages, capacity: 1000, ..Backlog::default() };
-        g.backlog(Time::from_secs(1), &room(900, BEHIND));
+        g.backlog(Time::from_secs(1), &room(900, MIN_BACKLOG));
         assert!(!g.is_overloaded());
-        g.backlog(Time::from_secs(1), &room(751, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(751, MIN_BACKLOG + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
-        g.backlog(Time::from_secs(1), &room(500, BEHIND + 1));
+        g.backlog(Time::from_secs(1), &room(500, MIN_BACKLOG + 1));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 0);
     }
 
-    /// With `offered` new requests a period of which `bearable` can be served, what is refused and
-    /// shed in the end.
+    /// Returns how many requests are refused and shed in the end, with `offered` new requests a period of which
+    /// `bearable` can be served.
     fn settles(offered: u32, bearable: u32) -> (u32, u32) {
         let mut g = guard(0, 0);
         let mut now = Time::from_secs(1);
-        g.backlog(now, &backlog(TOO_LONG * 2, 0));
+        g.backlog(now, &backlog(MAX_WAIT * 2, 0));
         let mut last = (0, 0);
         for _ in 0..100 {
             let shed = u64::from(offered) * u64::from(g.shed()) / u64::from(SHED_ALL);
@@ -465,8 +463,8 @@ mod tests {
             g.inlet.served = taken_in.min(bearable);
             g.inlet.refused = taken_in - g.inlet.served;
             last = (g.inlet.refused, shed as u32);
-            now += PERIOD;
-            g.backlog(now, &backlog(FULL, 0));
+            now += SHED_PERIOD;
+            g.backlog(now, &backlog(FULL_WAIT, 0));
         }
         last
     }
@@ -480,7 +478,7 @@ mod tests {
             assert!(turned.abs_diff(shed) < 30, "{offered}: {refused} refused, {turned} shed");
             assert!(refused.abs_diff(offered - bearable - shed) < 30, "{offered}: {refused}");
         }
-        // However much it is, some are taken in.
+        // Whatever the load, some are received.
         let (refused, shed) = settles(1_000_000, 1_000);
         assert!(refused > 10_000 && shed < 1_000_000, "{refused} {shed}");
     }
@@ -489,13 +487,13 @@ mod tests {
     fn what_comes_after_overload_is_taken_in() {
         let mut g = guard(0, 0);
         let second = Time::from_secs;
-        g.backlog(second(1), &backlog(TOO_LONG * 2, 0));
+        g.backlog(second(1), &backlog(MAX_WAIT * 2, 0));
         assert_eq!(refused_of_100(&mut g, "INVITE"), 100);
-        g.backlog(second(1) + PERIOD, &backlog(FULL, 0));
+        g.backlog(second(1) + SHED_PERIOD, &backlog(FULL_WAIT, 0));
         assert_eq!(g.shed(), SHED_ALL / 2);
-        g.backlog(second(1) + PERIOD * 2, &backlog(LOW, 0));
+        g.backlog(second(1) + SHED_PERIOD * 2, &backlog(LOW_WAIT, 0));
         assert!(g.shed() < SHED_ALL / 2);
-        g.backlog(second(3), &backlog(LOW, 0));
+        g.backlog(second(3), &backlog(LOW_WAIT, 0));
         assert_eq!(g.shed(), 0);
     }
 }

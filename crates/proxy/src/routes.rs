@@ -1,28 +1,28 @@
-//! The routing table: which next hops a request goes to when it is not for a registered user, and
-//! the small dial-plan that rewrites the number on the way.
+//! The routing table: the next hops of requests that are not for a registered user, and a small dial plan that rewrites
+//! the number.
 //!
-//! A rule matches the request's domain and, if it wants, the user part by prefix or by a pattern of
-//! digits. The first rule that matches decides. Its next hops are tried by priority; among hops of
-//! one priority the load is shared by weight, as RFC 2782 does for SRV records.
+//! A rule matches the request's domain and optionally the user part, by prefix or by a pattern of digits. The first
+//! rule that matches decides. Its next hops are tried by priority; among hops of one priority the load is shared by
+//! weight, as RFC 2782 does for SRV records.
 
 use ringway_sansio::Random;
 
-/// Most next hops a rule may have.
+/// The maximum number of next hops of a rule.
 pub const MAX_NEXT_HOPS: usize = 16;
 
-/// What the user part of a Request-URI must look like.
+/// The user parts of Request-URIs that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum UserMatch {
     /// Any, or none at all.
     #[default]
     Any,
-    /// Begins with these characters.
+    /// User parts that begin with these characters.
     Prefix(Box<str>),
     /// A dial pattern, see [`pattern_matches`].
     Pattern(Box<str>),
 }
 
-/// Which domains a rule is about.
+/// The domains that a rule matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DomainMatch {
     /// Domains of ours: the user is not registered.
@@ -31,69 +31,69 @@ pub enum DomainMatch {
     Foreign,
     /// This domain, ours or not, in lower case.
     Name(Box<str>),
-    /// This domain and all below it; written `*.example.org`, kept as `.example.org`.
+    /// This domain and all below it; written `*.example.org`, stored as `.example.org`.
     Below(Box<str>),
 }
 
-/// One destination of a request.
+/// A next hop of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// A SIP URI; becomes the topmost Route with `lr`, so that the Request-URI stays the user's.
+    /// A SIP URI. It becomes the topmost Route with `lr`, so that the Request-URI stays the user's.
     pub uri: Box<str>,
     /// Lower is tried first.
     pub priority: u16,
-    /// Share of the load among those of one priority; 0 gets next to none.
+    /// The share of the load among next hops of one priority; 0 gets almost none.
     pub weight: u16,
 }
 
-/// How the user part is rewritten: cut from the front, then put in front.
+/// The rewriting of a user part: first characters are removed from its beginning, then others are prepended.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Rewrite {
-    /// Characters to take off the front.
+    /// The number of characters to remove from the beginning.
     pub strip: usize,
-    /// Characters to put in front.
+    /// Characters to prepend.
     pub prepend: Box<str>,
-    /// The new domain, if it is to change.
+    /// The new domain; `None` for no change.
     pub domain: Option<Box<str>>,
 }
 
-/// A rule.
+/// A routing rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which domains.
+    /// The domains it matches.
     pub domain: DomainMatch,
-    /// Which users.
+    /// The users it matches.
     pub user: UserMatch,
-    /// What becomes of the number.
+    /// The rewriting of the number.
     pub rewrite: Rewrite,
-    /// Where to; empty means where the rewritten URI itself points.
+    /// The next hops; empty for the target of the rewritten URI itself.
     pub next_hops: Vec<NextHop>,
-    /// Answer with this status instead of routing: a barred prefix, say.
+    /// The status to answer with instead of routing, such as for a barred prefix.
     pub reject: Option<u16>,
-    /// Whether anybody may use it. Otherwise only a user who has proved to be one, and trusted peers.
+    /// Whether anyone may use it. Otherwise only authenticated users and trusted peers may.
     pub open: bool,
 }
 
 /// The rules, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteTable {
-    /// First match decides.
+    /// The rules; the first match decides.
     pub rules: Vec<Rule>,
 }
 
 impl RouteTable {
-    /// The first rule for a user at a domain. `own` says whether the domain is ours; `host` is
-    /// compared without regard to case.
-    pub fn find(&self, own: bool, host: &[u8], user: &[u8]) -> Option<&Rule> {
-        self.rules.iter().find(|r| r.domain.matches(own, host) && r.user.matches(user))
+    /// Returns the first rule for a user at a domain. `is_local` is whether the domain is ours; `host` is compared
+    /// without regard to case.
+    pub fn find(&self, is_local: bool, host: &[u8], user: &[u8]) -> Option<&Rule> {
+        self.rules.iter().find(|r| r.domain.matches(is_local, host) && r.user.matches(user))
     }
 }
 
 impl DomainMatch {
-    fn matches(&self, own: bool, host: &[u8]) -> bool {
+    fn matches(&self, is_local: bool, host: &[u8]) -> bool {
         match self {
-            DomainMatch::Own => own,
-            DomainMatch::Foreign => !own,
+            DomainMatch::Own => is_local,
+            DomainMatch::Foreign => !is_local,
             DomainMatch::Name(name) => name.as_bytes().eq_ignore_ascii_case(host),
             DomainMatch::Below(suffix) => {
                 host.len() > suffix.len()
@@ -114,9 +114,9 @@ impl UserMatch {
     }
 }
 
-/// Whether `user` fits a dial pattern. In a pattern `X` is any digit, `Z` a digit from 1 to 9, `N`
-/// one from 2 to 9, `.` at the end any further characters (at least one), and everything else
-/// itself; `+` is an ordinary character.
+/// Returns whether `user` matches a dial pattern. In a pattern `X` is any digit, `Z` a digit from 1 to 9, `N` one from
+/// 2 to 9, `.` at the end any further characters (at least one), and everything else itself; `+` is an ordinary
+/// character.
 pub fn pattern_matches(pattern: &[u8], user: &[u8]) -> bool {
     let mut rest = user;
     for (i, &p) in pattern.iter().enumerate() {
@@ -139,7 +139,7 @@ pub fn pattern_matches(pattern: &[u8], user: &[u8]) -> bool {
 }
 
 impl Rewrite {
-    /// Whether it leaves everything as it is.
+    /// Returns whether it changes nothing.
     pub fn is_identity(&self) -> bool {
         self.strip == 0 && self.prepend.is_empty() && self.domain.is_none()
     }
@@ -151,8 +151,8 @@ impl Rewrite {
     }
 }
 
-/// Puts next hops in the order in which they are to be tried: by priority, and within one priority
-/// drawn by weight (RFC 2782, "Usage rules"). Fills `order` with indexes.
+/// Sorts next hops into the order in which they are tried: by priority, and within one priority drawn by weight (RFC
+/// 2782, "Usage rules"). Fills `order` with indexes.
 pub fn order(hops: &[NextHop], random: &mut dyn Random, order: &mut Vec<usize>) {
     order.clear();
     order.extend(0..hops.len().min(MAX_NEXT_HOPS));
@@ -163,7 +163,7 @@ pub fn order(hops: &[NextHop], random: &mut dyn Random, order: &mut Vec<usize>) 
         let end =
             start + order[start..].iter().take_while(|&&i| hops[i].priority == priority).count();
         for index in start..end {
-            // A weight of 0 keeps a very small chance.
+            // A weight of 0 has a very small chance.
             let weight = |i: usize| u64::from(hops[i].weight).max(1);
             let sum: u64 = order[index..end].iter().map(|&i| weight(i)).sum();
             let mut draw = random.next_u64() % sum;

@@ -1,10 +1,9 @@
-//! What all workers of a server know together, beside the location table: small facts that are worth
-//! little each and may be lost, in tables of fixed size that no lock guards.
+//! Facts that all workers of a server share, beside the location table: each is small and may be lost. They are in
+//! tables of fixed size without locks.
 //!
-//! A [`Memory`] maps the keyed hash of a fact to one octet until a time. It never grows: when a bucket
-//! is full, the entry that would expire first makes room. Whoever reads it must be correct without it,
-//! so a lost entry costs what it cost before there was a memory: a retransmission taken for a new
-//! request, a failed hop tried once more.
+//! A [`Memory`] maps the keyed hash of a fact to one octet until a time. It never grows: when a bucket is full, the
+//! entry that expires first is evicted. A reader must be correct without it. So a lost entry costs what it would cost
+//! without a memory: a retransmission treated as a new request, a failed hop tried once more.
 
 use crate::keys::{Purpose, Secret};
 use ringway_sansio::{Duration, Time};
@@ -13,48 +12,47 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries that one key may be kept in.
+/// The number of entries that one key may be stored in.
 const WAYS: usize = 8;
 
-/// Requests of the last [`REMEMBER_REQUEST`] that are known by the worker that has them.
+/// The number of requests of the last [`REQUEST_LIFETIME`] whose worker is known.
 pub const MAX_REQUESTS: usize = 1 << 17;
 
-/// Next hops that have failed lately.
+/// The number of next hops that have failed recently.
 pub const MAX_FAILED_HOPS: usize = 1 << 12;
 
-/// Dialogs that ended or never came about, whose marks are void.
+/// The number of dialogs that ended or were refused, whose marks are revoked.
 pub const MAX_REVOKED_MARKS: usize = 1 << 16;
 
-/// Parties of a dialog that have moved to another address.
+/// The number of parties of dialogs that have moved to another address.
 pub const MAX_MOVED_TARGETS: usize = 1 << 14;
 
-/// Addresses that next hops of routing rules were found at.
+/// The number of addresses of routing rules' next hops.
 pub const MAX_GATEWAYS: usize = 1 << 10;
 
-/// Users and sources for which wrong passwords are counted.
+/// The number of users and sources for which wrong passwords are counted.
 pub const MAX_GUESSES: usize = 1 << 16;
 
-/// How long a request is remembered: 64 times T1, for which it may be retransmitted (RFC 3261
-/// section 17.1.1.2).
-pub const REMEMBER_REQUEST: Duration = Duration::from_secs(32);
+/// The lifetime of a request's entry: 64 times T1, for which it may be retransmitted (RFC 3261 section 17.1.1.2).
+pub const REQUEST_LIFETIME: Duration = Duration::from_secs(32);
 
-/// How long a next hop that failed is tried last.
-pub const REMEMBER_FAILURE: Duration = Duration::from_secs(30);
+/// The time for which a failed next hop is tried last.
+pub const FAILURE_LIFETIME: Duration = Duration::from_secs(30);
 
-/// How long an address counts as that of a routing rule's next hop after a rule has led there.
-pub const REMEMBER_GATEWAY: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The time for which an address counts as that of a routing rule's next hop after a rule has led there.
+pub const GATEWAY_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Facts by keyed hash, each with an octet and an expiry.
 ///
-/// An entry is one word: 32 bits that tell keys of one bucket apart, the second in which it expires in
-/// 24 bits, the octet. A key that was never put in is found with a probability of 2^-29.
+/// An entry is one word: 32 bits that distinguish the keys of one bucket, the second of its expiry in 24 bits, and the
+/// octet. A key that was never stored is found with a probability of 2^-29.
 #[derive(Debug)]
 pub struct Memory {
     entries: Box<[AtomicU64]>,
     key: [u8; 16],
 }
 
-/// What a word is made of.
+/// The parts of a word.
 #[derive(Clone, Copy)]
 struct Entry {
     tag: u32,
@@ -79,7 +77,7 @@ impl Entry {
         u64::from(self.tag) << 32 | u64::from(self.expires & SECONDS) << 8 | u64::from(self.value)
     }
 
-    /// Seconds it has left; 0 once it has expired.
+    /// Returns the seconds left; 0 once it has expired.
     fn left(self, now: u32) -> u32 {
         let left = self.expires.wrapping_sub(now) & SECONDS;
         if left > SECONDS / 2 { 0 } else { left }
@@ -91,13 +89,13 @@ fn seconds(time: Time) -> u32 {
 }
 
 impl Memory {
-    /// Room for `entries`, a power of two of at least eight.
+    /// Returns an empty memory for `entries`, a power of two of at least eight.
     fn new(entries: usize, key: [u8; 16]) -> Memory {
         debug_assert!(entries.is_power_of_two() && entries >= WAYS);
         Memory { entries: (0..entries).map(|_| AtomicU64::new(0)).collect(), key }
     }
 
-    /// A hasher for a key of this memory.
+    /// Returns a hasher for a key of this memory.
     pub fn hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_key(&self.key)
     }
@@ -107,7 +105,7 @@ impl Memory {
         &self.entries[first..first + WAYS]
     }
 
-    /// The octet kept under a key that has not expired.
+    /// Returns the octet of a key that has not expired.
     pub fn get(&self, hash: u64, now: Time) -> Option<u8> {
         let (tag, now) = (tag_of(hash), seconds(now));
         let mut found =
@@ -115,7 +113,7 @@ impl Memory {
         found.find(|e| e.tag == tag && e.left(now) > 0).map(|e| e.value)
     }
 
-    /// As [`Memory::get`], with the time since it was put in for `period`.
+    /// Returns the same as [`Memory::get`], with the time since it was stored for `period`.
     pub fn get_with_age(&self, hash: u64, now: Time, period: Duration) -> Option<(u8, Duration)> {
         let (tag, second) = (tag_of(hash), seconds(now));
         let mut found =
@@ -125,12 +123,12 @@ impl Memory {
         Some((entry.value, Duration::from_secs(age)))
     }
 
-    /// Keeps an octet under a key for `period`, in place of what was kept under it.
+    /// Stores an octet under a key for `period`, and replaces an earlier one.
     pub fn put(&self, hash: u64, value: u8, now: Time, period: Duration) {
         let (tag, second) = (tag_of(hash), seconds(now));
         let period = period.as_secs().clamp(1, u64::from(SECONDS / 2)) as u32;
         let entry = Entry { tag, expires: second.wrapping_add(period), value };
-        // Two workers that put at the same time may lose one entry, never tear one.
+        // Two workers that store at the same time may lose one entry, but never corrupt one.
         let bucket = self.bucket(hash);
         let rank = |word: &AtomicU64| match Entry::of(word.load(Ordering::Relaxed)) {
             None => 0,
@@ -145,20 +143,20 @@ impl Memory {
         }
     }
 
-    /// Removes what is kept under a key.
+    /// Removes the octet of a key.
     pub fn remove(&self, hash: u64) {
         let tag = tag_of(hash);
         for word in self.bucket(hash) {
             let value = word.load(Ordering::Relaxed);
             if Entry::of(value).is_some_and(|e| e.tag == tag) {
-                // Another worker may have put something else there meanwhile, which stays.
+                // If another worker has stored something else meanwhile, it stays.
                 let _ = word.compare_exchange(value, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
     }
 }
 
-/// Never 0, so that no entry is an empty word.
+/// Returns the bits that identify a hash in its bucket. Never 0, so that no entry is an empty word.
 fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
@@ -166,11 +164,11 @@ fn tag_of(hash: u64) -> u32 {
 /// The memories of one server.
 #[derive(Debug)]
 pub struct Shared {
-    /// Requests under way, with the worker that has them.
+    /// Requests in progress, with the worker of each.
     pub requests: Memory,
-    /// Next hops that failed.
+    /// Next hops that have failed.
     pub failed: Memory,
-    /// Dialogs whose marks are void.
+    /// Dialogs whose marks are revoked.
     pub revoked: Memory,
     /// Targets that a party of a dialog has moved to.
     pub moved: Memory,
@@ -181,7 +179,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Empty memories under keys derived from `secret`.
+    /// Returns empty memories with keys derived from `secret`.
     pub fn new(secret: &Secret) -> Shared {
         let memory = |entries, purpose| Memory::new(entries, secret.key(purpose));
         Shared {

@@ -1,4 +1,4 @@
-//! What a worker counts for the operator. Plain numbers: the world publishes them.
+//! The counters of a worker for the operator. The world publishes them.
 
 use ringway_sansio::Duration;
 
@@ -11,9 +11,9 @@ pub const DELAY_BOUNDS_US: [u64; 16] = [
 /// A histogram of delays over [`DELAY_BOUNDS_US`], with one more bucket for what lies above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delays {
-    /// How many fell into each bucket (not cumulative).
+    /// The number of delays in each bucket (not cumulative).
     pub buckets: [u64; DELAY_BOUNDS_US.len() + 1],
-    /// Sum in microseconds.
+    /// The sum of the delays, in microseconds.
     pub sum_us: u64,
 }
 
@@ -25,7 +25,7 @@ impl Delays {
         self.sum_us += us;
     }
 
-    /// How many were counted.
+    /// Returns the number of delays.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -34,19 +34,19 @@ impl Delays {
 /// Counters since the worker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests taken in.
+    /// Requests received.
     pub requests: u64,
-    /// Responses taken in.
+    /// Responses received.
     pub responses: u64,
-    /// Bytes that were no SIP message, or one that cannot be answered.
+    /// Bytes that were not a SIP message, or were one that cannot be answered.
     pub garbage: u64,
-    /// Requests answered with 400 and its kin because of their form.
+    /// Requests answered with 400 or a similar status because of their form.
     pub malformed: u64,
     /// Requests answered with 401 or 407.
     pub challenged: u64,
     /// Credentials that were wrong.
     pub auth_failed: u64,
-    /// Requests with credentials that were not looked at, because there were too many wrong ones.
+    /// Requests whose credentials were not checked, because there were too many wrong ones.
     pub backed_off: u64,
     /// Requests answered with 403.
     pub forbidden: u64,
@@ -54,46 +54,44 @@ pub struct Stats {
     pub rate_limited: u64,
     /// Requests answered with 503 because of overload.
     pub overloaded: u64,
-    /// Requests found to go in circles (482 and 483).
+    /// Requests that loop (482 and 483).
     pub looped: u64,
     /// REGISTER requests answered with 200.
     pub registers_ok: u64,
-    /// REGISTER requests answered otherwise, challenges not counted.
+    /// REGISTER requests answered otherwise, challenges excluded.
     pub registers_failed: u64,
-    /// INVITE requests outside a dialog taken on (RFC 6076: session attempts).
+    /// INVITE requests outside a dialog that were accepted (RFC 6076: session attempts).
     pub sessions: u64,
     /// Of these, answered with 2xx (RFC 6076 section 4.6: session establishment ratio).
     pub sessions_established: u64,
-    /// Of these, answered with 3xx: left out of the ratio (RFC 6076 section 4.6).
+    /// Of these, answered with 3xx: excluded from the ratio (RFC 6076 section 4.6).
     pub sessions_redirected: u64,
     /// Of these, answered with 480, 486, 600 or 603: effective but not established (RFC 6076
     /// section 4.7: session establishment effectiveness ratio).
     pub sessions_refused: u64,
     /// Of these, failed with 408, 500, 503 or 504 (RFC 6076 section 4.8: ineffective attempts).
     pub sessions_ineffective: u64,
-    /// Requests sent on, retransmissions not counted.
+    /// Requests forwarded, retransmissions excluded.
     pub forwarded: u64,
     /// Responses that belong to no transaction, dropped (RFC 6026 section 8.8).
     pub stray_responses: u64,
     /// Branches that timed out.
     pub timeouts: u64,
-    /// Next hops that failed and were passed over for another.
+    /// Next hops that failed and were replaced by another.
     pub failovers: u64,
     /// Messages that belonged to another worker and were handed over.
     pub handed_over: u64,
-    /// Answers not sent because they would have been several times as large as the datagram that
-    /// asked for them.
+    /// Responses not sent because they would have been several times as large as the datagram of the request.
     pub amplification_avoided: u64,
-    /// Times a bounded table was full.
+    /// The number of times that a bounded table was full.
     pub limits_hit: u64,
-    /// From INVITE to the first ringing or answer sent back (RFC 6076 section 4.3: session request
-    /// delay).
+    /// Time from INVITE to the first 18x or 2xx sent back (RFC 6076 section 4.3: session request delay).
     pub session_request_delay: Delays,
-    /// From REGISTER to its 200 (RFC 6076 section 4.1: registration request delay).
+    /// Time from REGISTER to its 200 (RFC 6076 section 4.1: registration request delay).
     pub registration_request_delay: Delays,
 }
 
-/// How full the tables are now.
+/// The present sizes of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
     /// Server transactions.
@@ -106,11 +104,11 @@ pub struct Tables {
     pub pending_commits: usize,
     /// Branches that wait for server location.
     pub resolving: usize,
-    /// Octets of requests kept until they are answered.
+    /// Octets of requests stored until they are answered.
     pub kept_octets: usize,
     /// Event subscriptions.
     pub subscriptions: usize,
-    /// Sources whose rate is watched.
+    /// Sources whose rate is limited separately.
     pub sources: usize,
 }
 

@@ -1,10 +1,10 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 use crate::config::{Auth, Config, Domain, Limits, Mode};
 use crate::keys::Secret;
 use ringway_sansio::{Duration, Flow, FlowId, Listener, Transport};
 
-/// A configuration: one domain, example.org, without digest.
+/// Returns a configuration: one domain, example.org, without digest.
 pub(crate) fn config() -> Config {
     let listener = |transport, port| Listener { transport, addr: ([192, 0, 2, 1], port).into() };
     Config {
@@ -29,7 +29,7 @@ pub(crate) fn config() -> Config {
     }
 }
 
-/// The flow of a phone at 198.51.100.7:5060 over UDP.
+/// Returns the flow of a phone at 198.51.100.7:5060 over UDP.
 pub(crate) fn flow() -> Flow {
     Flow {
         id: FlowId::new(0, 0),
@@ -39,7 +39,7 @@ pub(crate) fn flow() -> Flow {
     }
 }
 
-/// A plain request from alice to bob at example.org.
+/// Returns a plain request from alice to bob at example.org.
 pub(crate) fn request(method: &str) -> String {
     format!(
         "{method} sip:bob@example.org SIP/2.0\r\n\

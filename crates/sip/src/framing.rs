@@ -1,11 +1,9 @@
-//! Messages out of a stream of bytes (RFC 3261 section 18.3), and the keep-alive between them
-//! (RFC 5626 section 4.4.1).
+//! Messages in a stream of bytes (RFC 3261 section 18.3), and the keep-alive between them (RFC 5626 section 4.4.1).
 //!
-//! The framer looks for the empty line and at Content-Length, and whether the first line is a start
-//! line; it judges nothing else. A message that is no good but has an end that can be found takes no
-//! other message with it: it is given out as [`Frame::Malformed`] and the stream goes on. The framer
-//! reads every byte once however the stream is cut, and keeps at most one message and what one read
-//! brought beyond it.
+//! The framer finds the empty line and Content-Length, and checks whether the first line is a start line; it checks
+//! nothing else. A malformed message whose end can be found does not affect others: it is returned as
+//! [`Frame::Malformed`], and framing continues. The framer reads every byte once, however the stream is divided. It
+//! stores at most one message and the bytes that one read has brought beyond it.
 
 use crate::header::HeaderId;
 use crate::limits::{MAX_BODY, MAX_HEAD, MAX_MESSAGE};
@@ -13,54 +11,53 @@ use crate::message::{Line, line_end, start_line};
 use crate::syntax::{DIGIT, all, find_near, number, trim};
 use ringway_sansio::{Got, Malformed};
 
-/// Octets of the largest body that is skipped to find the message behind it. A Content-Length above this
-/// is not trusted to be one.
+/// The maximum octets of a body that is skipped to find the next message. A Content-Length above this is not trusted.
 pub const MAX_SKIPPED: usize = 1 << 20;
 
-/// What a stream carries.
+/// A part of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frame<'a> {
     /// One message, start line to end of body.
     Message(&'a [u8]),
-    /// One message that cannot be used but whose end is known: its header section, start line first.
-    /// What follows its body is the next message.
+    /// One malformed message whose end is known: its header section, start line first. The next message follows its
+    /// body.
     Malformed(&'a [u8], Malformed),
-    /// A double CRLF, to be answered with one.
+    /// A double CRLF, to be answered with a single one.
     Ping,
-    /// A CRLF: the answer to a ping, or nothing. The first half of a ping that comes in two pieces
-    /// is told as one as well.
+    /// A CRLF: the answer to a ping, or nothing. The first half of a ping that comes in two parts is also returned as
+    /// one.
     Pong,
 }
 
-/// Cuts one stream into messages.
+/// Divides one stream into messages.
 #[derive(Debug, Default)]
 pub struct Framer {
     buffer: Vec<u8>,
-    /// What is before this index has been given out.
+    /// Bytes before this index have been returned.
     at: usize,
     /// No message ends its header section before this index.
     scanned: usize,
-    /// Length of the message at `at`, once its header section is whole.
+    /// The length of the message at `at`, once its header section is complete.
     length: Option<usize>,
-    /// Whether the first line of the message at `at` is whole.
+    /// Whether the first line of the message at `at` is complete.
     started: bool,
-    /// Why the message at `at` cannot be used, if it cannot.
+    /// The error of the message at `at`, if it is malformed.
     fault: Option<Malformed>,
-    /// Octets to come of the body of a message that was given out as malformed.
+    /// The remaining octets of the body of a message that was returned as malformed.
     skip: usize,
-    /// Whether a single CRLF was the last thing given out.
+    /// Whether a single CRLF was the last frame returned.
     half_ping: bool,
-    /// The fault that ended the stream: after it nothing can be found again.
+    /// The error that ended the stream: no message can be found after it.
     broken: Option<Malformed>,
 }
 
 impl Framer {
-    /// A framer at the beginning of a stream.
+    /// Returns a framer at the beginning of a stream.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The buffer to append received bytes to. Nothing else may be done with it.
+    /// Returns the buffer to append received bytes to. It must not be changed otherwise.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         if self.at > 0 {
             self.buffer.drain(..self.at);
@@ -75,16 +72,15 @@ impl Framer {
         self.buffer().extend_from_slice(bytes);
     }
 
-    /// Lets the framer, if it has no buffer of its own, use one that many framers share, until
-    /// [`Framer::return_buffer`].
+    /// Takes a shared buffer until [`Framer::return_buffer`], if the framer has none of its own.
     pub fn borrow_buffer(&mut self, shared: &mut Vec<u8>) {
         if self.buffer.capacity() == 0 {
             core::mem::swap(&mut self.buffer, shared);
         }
     }
 
-    /// Returns the buffer to those that share it, and copies what is pending into one of its own. Where
-    /// nothing is pending the framer has none, so that an idle stream costs no memory.
+    /// Returns the shared buffer, and copies pending bytes into a buffer of the framer. Without pending bytes the
+    /// framer has none, so that an idle stream costs no memory.
     pub fn return_buffer(&mut self, shared: &mut Vec<u8>) {
         let buffer = self.buffer();
         if shared.capacity() == 0 {
@@ -96,18 +92,17 @@ impl Framer {
         }
     }
 
-    /// Octets received and not given out yet.
+    /// Returns the number of octets received and not returned yet.
     pub fn pending(&self) -> usize {
         self.buffer.len() - self.at
     }
 
-    /// Whether a message has begun and not ended: the peer owes the rest of it.
+    /// Returns whether a message has begun and is incomplete.
     pub fn is_within_message(&self) -> bool {
         self.broken.is_none() && (self.pending() > 0 || self.skip > 0)
     }
 
-    /// The header section of the message that broke the framing, as far as it came; for an answer
-    /// to it.
+    /// Returns the received part of the header section of the message that broke the framing, for a response to it.
     pub fn broken_head(&self) -> &[u8] {
         if self.broken.is_none() {
             return &[];
@@ -117,16 +112,15 @@ impl Framer {
         &rest[..end.min(rest.len()).min(MAX_HEAD)]
     }
 
-    /// The next frame; `None` until more bytes come. After an error the stream cannot be followed
-    /// any more: the same error comes again, and the connection should be closed.
+    /// Returns the next frame; `None` until more bytes come. After an error no message can be found any more: the same
+    /// error is returned again, and the connection should be closed.
     ///
-    /// Malformed, and followed: a first line that is no start line (400), a Content-Length above
-    /// [`MAX_BODY`] (413), a message above [`MAX_MESSAGE`] (513). Given out as soon as the header
-    /// section is there; the body is skipped.
+    /// Malformed messages, after which framing continues: a first line that is no start line (400), a Content-Length
+    /// above [`MAX_BODY`] (413), a message above [`MAX_MESSAGE`] (513). They are returned as soon as the header section
+    /// is complete; the body is skipped.
     ///
-    /// Errors, where no next message can be found: 400 where Content-Length is absent, repeated or no
-    /// number, or the first line is HTTP's; 413 where it is above [`MAX_SKIPPED`]; 513 where the header
-    /// section is above [`MAX_HEAD`].
+    /// Errors, after which no next message can be found: 400 if Content-Length is absent, repeated or no number, or the
+    /// first line is HTTP's; 413 if it is above [`MAX_SKIPPED`]; 513 if the header section is above [`MAX_HEAD`].
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Option<Result<Frame<'_>, Malformed>> {
         if let Some(fault) = self.broken {
@@ -161,7 +155,7 @@ impl Framer {
         }
     }
 
-    /// Passes over the body of a malformed message. Returns whether its end has come.
+    /// Skips the body of a malformed message. Returns whether its end has come.
     fn skipped(&mut self) -> bool {
         let here = self.skip.min(self.pending());
         self.at += here;
@@ -170,7 +164,7 @@ impl Framer {
         self.skip == 0
     }
 
-    /// A CRLF or two before a message.
+    /// Returns the keep-alive of one or two CRLFs before a message.
     fn keep_alive(&mut self) -> Option<Frame<'static>> {
         let rest = &self.buffer[self.at..];
         if !rest.starts_with(b"\r\n") {
@@ -184,7 +178,7 @@ impl Framer {
         Some(if ping { Frame::Ping } else { Frame::Pong })
     }
 
-    /// The index after the message at `at`, once it is whole; of a malformed one that after its header
+    /// Returns the index after the message at `at`, once it is complete; for a malformed one the index after its header
     /// section.
     fn message(&mut self) -> Result<Option<usize>, Malformed> {
         let rest = &self.buffer[self.at..];
@@ -204,8 +198,8 @@ impl Framer {
         Ok((self.pending() >= length).then_some(self.at + length))
     }
 
-    /// Whether the first line is whole. What is no start line is a fault of this message alone, unless
-    /// it is that of another protocol.
+    /// Returns whether the first line is complete. An invalid start line is an error of this message only, unless it is
+    /// that of another protocol.
     fn start(&mut self) -> Result<bool, Malformed> {
         let rest = &self.buffer[self.at..];
         let from = self.scanned - self.at;
@@ -228,8 +222,8 @@ impl Framer {
         Ok(true)
     }
 
-    /// The length of what is given out next, once the header section is whole: the message, or the
-    /// header section alone of a malformed one, whose body is skipped.
+    /// Returns the length of the next frame, once the header section is complete: of the message, or of the header
+    /// section of a malformed one, whose body is skipped.
     fn head(&mut self) -> Result<Option<usize>, Malformed> {
         let rest = &self.buffer[self.at..];
         let Some(end) = head_end(rest, self.scanned - self.at) else {
@@ -270,20 +264,20 @@ fn head_too_large(octets: usize) -> Malformed {
     Malformed::with_status(513, "header section: expected fewer octets", got, octets)
 }
 
-/// Whether a first line is that of an HTTP request or response (RFC 9112 sections 3 and 4): a browser or
-/// a scanner, from which no SIP will come.
+/// Returns whether a first line is that of an HTTP request or response (RFC 9112 sections 3 and 4): of a browser or a
+/// scanner, which will not send SIP.
 fn is_http(line: &[u8]) -> bool {
     const VERSION: &[u8] = b"HTTP/";
     let last = line.rsplit(|b| *b == b' ').next().unwrap_or_default();
     line.starts_with(VERSION) || last.starts_with(VERSION)
 }
 
-/// What stands for a start line that cannot be parsed.
+/// The placeholder for a start line that cannot be parsed.
 const PLACEHOLDER: &[u8] = b"INVALID sip:invalid SIP/2.0";
 
-/// What a message that has a start line which cannot be parsed can be answered by: its header section
-/// with a placeholder for that line, which an answer does not repeat (RFC 3261 section 8.2.6). `None` where
-/// nothing may be answered: to what begins like a response or an ACK, or where the start line is good.
+/// Returns a message with an unparsable start line in a form that can be answered: its header section with a
+/// placeholder for that line, which a response does not repeat (RFC 3261 section 8.2.6). Returns `None` if it must not
+/// be answered: if it begins like a response or an ACK, or if its start line is valid.
 pub fn answerable(message: &[u8]) -> Option<Vec<u8>> {
     let feed = memchr::memchr(b'\n', message)?;
     let line = message[..feed].strip_suffix(b"\r").unwrap_or(&message[..feed]);
@@ -301,15 +295,14 @@ pub fn answerable(message: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// Why the first line of a message is no start line, if it is none: for what is framed by its transport.
+/// Returns the error of the first line of a message, if it is no start line; for messages that the transport frames.
 pub fn unparsable(message: &[u8]) -> Option<Malformed> {
     let feed = memchr::memchr(b'\n', message).unwrap_or(message.len());
     let line = message[..feed].strip_suffix(b"\r").unwrap_or(&message[..feed]);
     start_line(line, &mut None).err()
 }
 
-/// The index after the empty line, looked for from `from` on. A line ends as it does for
-/// [`parse`](crate::message::parse).
+/// Returns the index after the empty line, searched from `from` on. A line ends as in [`parse`](crate::message::parse).
 fn head_end(b: &[u8], from: usize) -> Option<usize> {
     for feed in memchr::memchr_iter(b'\n', &b[from..]) {
         match b[from + feed + 1..] {
@@ -321,14 +314,14 @@ fn head_end(b: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// The value of the one Content-Length of a header section that is whole, and where it stands (RFC 3261
-/// section 18.3: on a stream there must be one; RFC 4475 section 3.3.9: two are as bad as none).
+/// Returns the value of the one Content-Length of a complete header section, and its position (RFC 3261 section 18.3: a
+/// stream requires one; RFC 4475 section 3.3.9: two are as invalid as none).
 fn content_length(head: &[u8]) -> Result<(usize, usize), Malformed> {
     let mut found = None;
     let mut at = memchr::memchr(b'\n', head).map_or(head.len(), |feed| feed + 1);
     while let Some(Line { feed, .. }) = line_end(head, at) {
         let line = &head[at..feed];
-        // The names it goes by begin with these letters only.
+        // Its names begin with these letters only.
         if matches!(line.first(), Some(b'c' | b'C' | b'l' | b'L'))
             && let Some(colon) = find_near(line, 0, b':')
             && HeaderId::of(trim(&line[..colon])) == HeaderId::ContentLength
@@ -358,8 +351,8 @@ mod tests {
         b"MESSAGE sip:a@b SIP/2.0\r\nVia: x\r\nl\t: 5\r\nSubject: a\r\n b\r\n\r\nhello";
     const TWO: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length:\r\n  0\r\n\r\n";
 
-    /// What comes out of a stream cut into pieces of `size`: messages (of malformed ones the header
-    /// section), pings, and the fault.
+    /// Returns the frames of a stream in parts of `size`: messages (of malformed ones the header section), pings, and
+    /// the error.
     fn frames(stream: &[u8], size: usize) -> (Vec<Vec<u8>>, usize, Option<Malformed>) {
         let mut framer = Framer::new();
         let (mut messages, mut pings) = (Vec::new(), 0);
@@ -439,7 +432,7 @@ mod tests {
         assert_eq!(framer.next(), Some(Err(first)));
     }
 
-    /// RFC 3261 section 18.3: where a message ends is known whatever else is wrong with it.
+    /// RFC 3261 section 18.3: the end of a message is known whatever else is wrong with it.
     #[test]
     fn a_malformed_message_takes_no_other_with_it() {
         for (bad, status) in [
@@ -491,7 +484,7 @@ mod tests {
         }
     }
 
-    /// RFC 3261 section 8.2.6: an answer repeats header fields, nothing of the start line.
+    /// RFC 3261 section 8.2.6: a response repeats header fields, nothing of the start line.
     #[test]
     fn a_request_without_a_start_line_can_be_answered() {
         let head = answerable(b"INVITE sip:a@b\r\nVia: x\r\n\r\nbody").unwrap();
@@ -514,7 +507,7 @@ mod tests {
         assert_eq!(fault.unwrap().status, 513);
         let (_, _, fault) = frames(&vec![b'x'; MAX_HEAD + 1], 1000);
         assert_eq!(fault.unwrap().status, 513);
-        // Another protocol is known by its first line.
+        // Another protocol is recognised by its first line.
         for line in [&b"GET / HTTP/1.1\r\nHost: x\r\n"[..], b"HTTP/1.1 200 OK\r\nl: 0\r\n\r\n"] {
             let (_, _, fault) = frames(line, 1000);
             assert_eq!(fault.unwrap().status, 400);

@@ -2,8 +2,8 @@
 //!
 //! ## Modules
 //!
-//! Read [`message`] first: one pass over a datagram gives a [`Message`], a view from which everything else is reached.
-//! [`write`](mod@write) goes the other way. Every bound on what is read has a name in [`limits`].
+//! Read [`message`] first: one pass over a datagram returns a [`Message`], a view from which everything else is
+//! reached. [`write`](mod@write) is the opposite direction. Every bound on input has a name in [`limits`].
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! Every bound on what a peer may send, with the status that answers a message beyond it.
+//! Every bound on input from a peer, with the status that answers a message beyond it.
 //!
-//! A bound is a promise in both directions: memory and time spent on one message stay below it, and
-//! no message within all bounds is refused for its size.
+//! A bound holds in both directions: memory and time spent on one message stay below it, and no message within all
+//! bounds is refused for its size.
 
 /// Octets of one message, start line to end of body: what fits into one UDP datagram, and what a
 /// stream may send as one message. Beyond it: 513 Message Too Large.
 pub const MAX_MESSAGE: usize = 65_535;
 
-/// Octets of the body. Beyond it: 413 Request Entity Too Large, told from Content-Length alone.
+/// Octets of the body. Beyond it: 413 Request Entity Too Large, determined by Content-Length alone.
 pub const MAX_BODY: usize = 57_344;
 
 /// Octets of the start line and header section together. Beyond it: 513.
@@ -28,8 +28,8 @@ pub const MAX_URI: usize = 2_048;
 /// Parameters of one URI or of one header field element. Beyond it: 400.
 pub const MAX_PARAMS: usize = 64;
 
-/// Via elements of one message. Max-Forwards starts at 70, so an honest request never has more
-/// (RFC 3261 section 8.1.1.6). Beyond it: 483 Too Many Hops.
+/// Via elements of one message. Max-Forwards starts at 70, so a correct request never has more (RFC 3261 section
+/// 8.1.1.6). Beyond it: 483 Too Many Hops.
 pub const MAX_VIAS: usize = 71;
 
 /// Contact elements of one message. Beyond it: 513.
@@ -42,7 +42,7 @@ pub const MAX_ROUTES: usize = 64;
 /// Elements of one header field that is a list of tokens (Require, Supported, Allow). Beyond it: 400.
 pub const MAX_TOKENS: usize = 128;
 
-/// How deep comments may nest (RFC 3261 section 25.1). Beyond it: 400.
+/// The depth to which comments may nest (RFC 3261 section 25.1). Beyond it: 400.
 pub const MAX_NESTING: usize = 16;
 
 /// Octets of a Call-ID. Beyond it: 400.
@@ -61,7 +61,7 @@ pub const MAX_HOST: usize = 255;
 mod tests {
     use super::*;
 
-    /// What operators read is what the code does.
+    /// The operator's documentation has the numbers of the code.
     #[test]
     fn the_documentation_has_the_same_numbers() {
         let page = include_str!("../../../docs/messages.md");

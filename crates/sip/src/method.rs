@@ -36,7 +36,7 @@ pub enum Method<'a> {
 }
 
 impl<'a> Method<'a> {
-    /// The method a token names. What is no token is kept as [`Method::Other`].
+    /// Returns the method of a token. Bytes that are no token become [`Method::Other`].
     #[inline]
     pub fn parse(token: &'a [u8]) -> Self {
         match token {
@@ -58,7 +58,7 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// The method as written on the wire.
+    /// Returns the method as written on the wire.
     #[inline]
     pub fn as_bytes(&self) -> &'a [u8] {
         match self {
@@ -80,14 +80,13 @@ impl<'a> Method<'a> {
         }
     }
 
-    /// Whether a request of this method may create a dialog (RFC 3261 section 12, RFC 6665,
-    /// RFC 3515).
+    /// Returns whether a request of this method may create a dialog (RFC 3261 section 12, RFC 6665, RFC 3515).
     pub fn makes_dialog(&self) -> bool {
         matches!(self, Method::Invite | Method::Subscribe | Method::Refer)
     }
 
-    /// Whether a request of this method within a dialog refreshes the remote target (RFC 3261
-    /// section 12.2, RFC 3311, RFC 6665).
+    /// Returns whether a request of this method within a dialog refreshes the remote target (RFC 3261 section 12.2, RFC
+    /// 3311, RFC 6665).
     pub fn refreshes_target(&self) -> bool {
         matches!(self, Method::Invite | Method::Update | Method::Subscribe | Method::Notify)
     }
@@ -97,7 +96,7 @@ impl<'a> Method<'a> {
 mod tests {
     use super::*;
 
-    /// RFC 3261 section 7.1: `invite` is another method than `INVITE`.
+    /// RFC 3261 section 7.1: `invite` and `INVITE` are different methods.
     #[test]
     fn methods_keep_their_case() {
         assert_eq!(Method::parse(b"INVITE"), Method::Invite);

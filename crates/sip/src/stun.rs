@@ -1,5 +1,5 @@
-//! What SIP over UDP needs of STUN (RFC 8489): the Binding request that keeps a flow open, and its
-//! answer (RFC 5626 section 4.4.2 and section 8). No authentication, no retransmission, no ICE.
+//! The part of STUN (RFC 8489) that SIP over UDP needs: the Binding request that keeps a flow open, and its response
+//! (RFC 5626 section 4.4.2 and section 8). No authentication, no retransmission, no ICE.
 
 use ringway_sansio::{Got, Malformed};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,8 +16,8 @@ const UNKNOWN_ATTRIBUTES: u16 = 0x000a;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
 const FINGERPRINT: u16 = 0x8028;
 
-/// Comprehension-required attributes of RFC 8489 itself: known, and of no use in a Binding request
-/// that needs no authentication, so they are passed over.
+/// Comprehension-required attributes of RFC 8489 itself: known, and of no use in a Binding request without
+/// authentication, so they are ignored.
 const KNOWN: [u16; 11] = [
     0x0001,
     0x0006,
@@ -32,23 +32,22 @@ const KNOWN: [u16; 11] = [
     XOR_MAPPED_ADDRESS,
 ];
 
-/// Attributes of one message. Beyond it: an error, and no answer.
+/// Attributes of one message. Beyond it: an error, and no response.
 pub const MAX_ATTRIBUTES: usize = 32;
 
-/// Names a transaction: 96 random bits.
+/// The id of a transaction: 96 random bits.
 pub type TransactionId = [u8; 12];
 
-/// Whether a datagram is STUN and not SIP: its first two bits are zero, which no SIP message's are,
-/// and the magic cookie stands in its place (RFC 8489 section 5).
+/// Returns whether a datagram is STUN and not SIP: its first two bits are zero, unlike those of any SIP message, and it
+/// has the magic cookie (RFC 8489 section 5).
 #[inline]
 pub fn is_stun(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER && bytes[0] < 0x40 && bytes[4..8] == MAGIC
 }
 
-/// Appends the answer to a Binding request that came from `remote`: where it came from, or 420 if
-/// it asks for something unknown. Gives `false` and appends nothing where there is nothing to
-/// answer: to responses, indications, other methods and what is not well formed. The answer has a
-/// FINGERPRINT if the request has one.
+/// Appends the response to a Binding request from `remote`: its source address, or 420 for an unknown attribute.
+/// Returns `false` and appends nothing if there is no response: to responses, indications, other methods and malformed
+/// messages. The response has a FINGERPRINT if the request has one.
 pub fn answer(bytes: &[u8], remote: SocketAddr, buf: &mut Vec<u8>) -> bool {
     let Ok(request) = View::parse(bytes) else {
         return false;
@@ -87,8 +86,8 @@ pub fn request(id: &TransactionId, buf: &mut Vec<u8>) {
     header(buf, BINDING_REQUEST, id);
 }
 
-/// The address that a Binding success response to the request `id` tells: our own, as the other
-/// side sees it. A change of it means that the flow has failed (RFC 5626 section 4.4.2).
+/// Returns the address in a Binding success response to the request `id`: our own, as the peer sees it. A change of it
+/// means that the flow has failed (RFC 5626 section 4.4.2).
 pub fn mapped_address(bytes: &[u8], id: &TransactionId) -> Result<SocketAddr, Malformed> {
     let response = View::parse(bytes)?;
     if response.kind != BINDING_SUCCESS || response.id != id {
@@ -102,7 +101,7 @@ pub fn mapped_address(bytes: &[u8], id: &TransactionId) -> Result<SocketAddr, Ma
         .ok_or_else(|| Malformed::here("STUN: expected an address", value, 0))
 }
 
-/// A message whose attributes have been seen to fit.
+/// A message whose attributes have been checked to fit.
 struct View<'a> {
     kind: u16,
     id: &'a TransactionId,
@@ -183,8 +182,8 @@ fn attribute(buf: &mut Vec<u8>, kind: u16, value: &[u8]) {
     buf.resize(buf.len() + padding, 0);
 }
 
-/// Writes the length of the message that begins at `start`, and its fingerprint if it shall have
-/// one. The fingerprint counts in the length it covers (RFC 8489 section 14.7).
+/// Writes the length of the message that begins at `start`, and its fingerprint if asked for. The fingerprint counts in
+/// the length it covers (RFC 8489 section 14.7).
 fn finish(buf: &mut Vec<u8>, start: usize, with_fingerprint: bool) {
     let extra = if with_fingerprint { 8 } else { 0 };
     let length = (buf.len() - start - HEADER + extra) as u16;
@@ -195,7 +194,7 @@ fn finish(buf: &mut Vec<u8>, start: usize, with_fingerprint: bool) {
     }
 }
 
-/// XOR-MAPPED-ADDRESS (RFC 8489 section 14.2).
+/// Returns an XOR-MAPPED-ADDRESS (RFC 8489 section 14.2).
 fn xor_address(address: SocketAddr, id: &TransactionId) -> ([u8; 20], usize) {
     let mut value = [0u8; 20];
     let port = address.port() ^ u16::from_be_bytes([MAGIC[0], MAGIC[1]]);
@@ -240,7 +239,7 @@ fn mask(octets: &mut [u8], id: &TransactionId) {
     }
 }
 
-/// CRC-32 of ITU V.42, XORed with `STUN` (RFC 8489 section 14.7).
+/// Returns the CRC-32 of ITU V.42, XORed with `STUN` (RFC 8489 section 14.7).
 fn fingerprint(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0u32; 256];
@@ -277,7 +276,7 @@ mod tests {
 
     /// RFC 5769 section 2.2: the address of its response.
     #[test]
-    fn a_binding_request_is_told_where_it_came_from() {
+    fn a_binding_response_contains_the_source_address() {
         let mut ask = Vec::new();
         request(&ID, &mut ask);
         assert!(is_stun(&ask));
@@ -306,7 +305,7 @@ mod tests {
         let all: Vec<_> = view.attributes().collect();
         assert_eq!(all[0], (ERROR_CODE, &b"\0\0\x04\x14Unknown Attribute"[..]));
         assert_eq!(all[1], (UNKNOWN_ATTRIBUTES, &b"\x00\x24"[..]));
-        // One bit is enough to make it something else.
+        // One bit is enough to make it different.
         let mut wrong = SAMPLE.to_vec();
         wrong[30] ^= 1;
         assert!(!answer(&wrong, "192.0.2.1:1".parse().unwrap(), &mut buf));
@@ -336,7 +335,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any octets after the header, any address: no panic, and every answer can be read.
+        /// Any octets after the header, any address: no panic, and every response can be parsed.
         #[test]
         fn answers_can_be_read(
             tail in prop::collection::vec(any::<u8>(), 0..200),

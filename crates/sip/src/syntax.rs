@@ -1,4 +1,4 @@
-//! Character classes and the few scanners of RFC 3261 section 25.1 that everything shares.
+//! Character classes and scanners of RFC 3261 section 25.1 that all parsers share.
 
 /// `token`.
 pub(crate) const TOKEN: u16 = 1 << 0;
@@ -12,7 +12,7 @@ pub(crate) const PASSWORD: u16 = 1 << 3;
 pub(crate) const PARAM: u16 = 1 << 4;
 /// `hname` and `hvalue` without `escaped`.
 pub(crate) const HEADER: u16 = 1 << 5;
-/// A label of `hostname`, and the underscore that host names in the field carry.
+/// A label of `hostname`, and the underscore that real host names contain.
 pub(crate) const LABEL: u16 = 1 << 6;
 /// `DIGIT`.
 pub(crate) const DIGIT: u16 = 1 << 7;
@@ -20,17 +20,17 @@ pub(crate) const DIGIT: u16 = 1 << 7;
 pub(crate) const HEX: u16 = 1 << 8;
 /// `ALPHA`.
 pub(crate) const ALPHA: u16 = 1 << 9;
-/// Linear white space. CR and LF count: where they stand inside a header field they are a fold.
+/// Linear white space. CR and LF count: inside a header field they are a fold.
 pub(crate) const WS: u16 = 1 << 10;
 /// `gen-value` that is not a quoted string: `token` or `host`.
 pub(crate) const VALUE: u16 = 1 << 11;
 /// `uric` without `escaped`, of which URIs of unknown schemes are made.
 pub(crate) const URIC: u16 = 1 << 12;
-/// What phones put into the user part although it must be escaped there: `#`.
+/// A character that phones put into the user part although it must be escaped there: `#`.
 pub(crate) const HASH: u16 = 1 << 13;
 /// `unreserved`.
 pub(crate) const UNRESERVED: u16 = 1 << 14;
-/// What may follow an unquoted display name's first character: `token`, white space, UTF-8.
+/// The characters after the first of an unquoted display name: `token`, white space, UTF-8.
 pub(crate) const DISPLAY: u16 = 1 << 15;
 
 static CLASS: [u16; 256] = classes();
@@ -81,19 +81,19 @@ const fn classes() -> [u16; 256] {
     mark(t, b" \t\r\n", WS | DISPLAY)
 }
 
-/// Whether `b` belongs to one of `class`.
+/// Returns whether `b` is of one of the classes.
 #[inline(always)]
 pub(crate) fn is(b: u8, class: u16) -> bool {
     CLASS[b as usize] & class != 0
 }
 
-/// Whether all of `bytes` belong to `class`; true of nothing.
+/// Returns whether all of `bytes` are of `class`; true of an empty slice.
 #[inline]
 pub(crate) fn all(bytes: &[u8], class: u16) -> bool {
     bytes.iter().all(|&b| is(b, class))
 }
 
-/// Index of the first byte at or after `from` that is not of `class`.
+/// Returns the index of the first byte at or after `from` that is not of `class`.
 #[inline(always)]
 pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
     match bytes.get(from..) {
@@ -102,10 +102,11 @@ pub(crate) fn span(bytes: &[u8], from: usize, class: u16) -> usize {
     }
 }
 
-/// How many of the first octets are of `class`. One function for all classes: it is what runs most.
+/// Returns how many of the first octets are of `class`. One function for all classes, because it runs more often than
+/// any other.
 #[inline(never)]
 fn run(text: &[u8], class: u16) -> usize {
-    // Eight at a time, to look but once whether there are so many.
+    // Eight at a time, to check the length only once.
     let (chunks, rest) = text.as_chunks::<8>();
     for (i, chunk) in chunks.iter().enumerate() {
         for (n, &b) in chunk.iter().enumerate() {
@@ -117,7 +118,7 @@ fn run(text: &[u8], class: u16) -> usize {
     8 * chunks.len() + rest.iter().take_while(|&&b| is(b, class)).count()
 }
 
-/// Index of the first byte at or after `from` that is no white space: most often `from`.
+/// Returns the index of the first byte at or after `from` that is no white space: usually `from`.
 #[inline(always)]
 pub(crate) fn spaces(bytes: &[u8], from: usize) -> usize {
     let mut i = from;
@@ -127,7 +128,7 @@ pub(crate) fn spaces(bytes: &[u8], from: usize) -> usize {
     i
 }
 
-/// Like [`span`], but `%` and two hexadecimal digits pass as well. A `%` that stands alone stops.
+/// Does the same as [`span`], but `%` and two hexadecimal digits pass as well. A `%` alone ends the span.
 #[inline]
 pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
     let mut i = span(bytes, from, class);
@@ -143,7 +144,7 @@ pub(crate) fn span_escaped(bytes: &[u8], from: usize, class: u16) -> usize {
 /// One in every octet of a word.
 pub(crate) const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// The eight octets from `at` on, the first of them lowest; zeros where there are fewer.
+/// Returns the eight octets from `at` on, the first of them lowest, padded with zeros.
 #[inline(always)]
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -152,7 +153,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {
     }
 }
 
-/// `rest`, fewer than eight octets and the last of `bytes`, as a word.
+/// Returns `rest`, fewer than eight octets and the last of `bytes`, as a word.
 #[inline]
 fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     match bytes.last_chunk() {
@@ -161,15 +162,15 @@ fn last_word(bytes: &[u8], rest: &[u8]) -> u64 {
     }
 }
 
-/// A mark (0x80) in the lowest octet of `word` that is `wanted`, perhaps in higher ones too; zero
-/// where there is none. Nobody wants zeros.
+/// Returns a mark (0x80) in the lowest octet of `word` that is `wanted`, perhaps in higher ones too; zero if there is
+/// none. `wanted` is never zero.
 #[inline(always)]
 pub(crate) fn marks_of(word: u64, wanted: u8) -> u64 {
     let x = word ^ (wanted as u64 * ONES);
     x.wrapping_sub(ONES) & !x & (0x80 * ONES)
 }
 
-/// Index of the first `wanted` from `from` on; eight octets at a time, for what is near.
+/// Returns the index of the first `wanted` from `from` on. It compares eight octets at a time, for near positions.
 #[inline(always)]
 pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> {
     let (chunks, rest) = bytes.get(from..)?.as_chunks();
@@ -185,16 +186,16 @@ pub(crate) fn find_near(bytes: &[u8], from: usize, wanted: u8) -> Option<usize> 
     (marks != 0).then(|| i + marks.trailing_zeros() as usize / 8)
 }
 
-/// Marks (0x80) in the octets of `word` that are control characters, tab among them. The lowest may
-/// be at a `~` after 0xff instead, all above it anywhere.
+/// Returns marks (0x80) in the octets of `word` that are control characters, tab included. The lowest may be at a `~`
+/// after 0xff instead, all above it anywhere.
 #[inline(always)]
 fn marks_of_controls(word: u64) -> u64 {
     // Below 0x20 the difference is negative, above 0x7e the sum is.
     (word.wrapping_sub(0x20 * ONES) | word.wrapping_add(ONES)) & !word & (0x80 * ONES)
 }
 
-/// Index of the first control character from `from` on: the next line end, if all is well. It may
-/// stop short of it at a tab or at what is no control character at all.
+/// Returns the index of the first control character from `from` on: the next line end of a valid message. It may stop
+/// before it at a tab or at an octet that is no control character.
 #[inline(always)]
 pub(crate) fn find_control(bytes: &[u8], from: usize) -> Option<usize> {
     let (chunks, rest) = bytes.get(from..)?.as_chunks();
@@ -209,7 +210,7 @@ pub(crate) fn find_control(bytes: &[u8], from: usize) -> Option<usize> {
     rest.iter().position(|&b| b < 0x20 || b == 0x7f).map(|n| i + n)
 }
 
-/// Without white space and folds at either end.
+/// Returns the bytes without white space and folds at either end.
 #[inline]
 pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = bytes
@@ -227,8 +228,8 @@ pub(crate) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// Index after the closing quote of the quoted string that opens at `from`; `None` where it does
-/// not close. A backslash takes the next character with it, but never CR or LF.
+/// Returns the index after the closing quote of the quoted string that opens at `from`; `None` if it does not close. A
+/// backslash escapes the next character, but never CR or LF.
 pub(crate) fn quoted_end(bytes: &[u8], from: usize) -> Option<usize> {
     let mut i = from + 1;
     loop {
@@ -252,13 +253,13 @@ pub(crate) fn quoted_end(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// A decimal number of digits alone; `None` when empty, not digits, or above `max`.
+/// Parses a decimal number; returns `None` for an empty slice, other characters than digits, or a number above `max`.
 #[inline]
 pub(crate) fn number(bytes: &[u8], max: u64) -> Option<u64> {
     if bytes.is_empty() {
         return None;
     }
-    /// So many digits do not overflow.
+    /// The number of digits that never overflow.
     const SAFE: usize = 19;
     let mut n: u64 = 0;
     for &b in bytes {
@@ -275,8 +276,8 @@ pub(crate) fn number(bytes: &[u8], max: u64) -> Option<u64> {
     (n <= max).then_some(n)
 }
 
-/// The number whose digits begin at `from`, and the index after them. From 10^18 on it may be given
-/// as `u64::MAX`; where there are no digits, as 0.
+/// Returns the number whose digits begin at `from`, and the index after them. From 10^18 on it may be `u64::MAX`;
+/// without digits it is 0.
 #[inline(always)]
 pub(crate) fn digits(bytes: &[u8], from: usize) -> (u64, usize) {
     const MUCH: u64 = 1_000_000_000_000_000_000;
@@ -291,7 +292,7 @@ pub(crate) fn digits(bytes: &[u8], from: usize) -> (u64, usize) {
     (n, i)
 }
 
-/// The value of a hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 #[inline]
 pub(crate) fn hex(b: u8) -> Option<u8> {
     match b {
@@ -302,7 +303,7 @@ pub(crate) fn hex(b: u8) -> Option<u8> {
     }
 }
 
-/// Where `inner` begins within `outer`, from which it was cut.
+/// Returns the offset of `inner` in `outer`, of which it is a part.
 #[inline]
 pub(crate) fn offset(outer: &[u8], inner: &[u8]) -> usize {
     let at = (inner.as_ptr() as usize).wrapping_sub(outer.as_ptr() as usize);

@@ -180,8 +180,8 @@ pub fn quoted(buf: &mut Vec<u8>, text: &[u8]) {
     buf.push(b'"');
 }
 
-/// Appends a value as it came, without its folds: CR and LF become spaces (RFC 3261
-/// section 7.3.1 makes them mean the same).
+/// Appends a value as received, without its folds: CR and LF become spaces (RFC 3261 section 7.3.1 defines them as
+/// equivalent).
 #[inline]
 pub fn unfolded(buf: &mut Vec<u8>, value: &[u8]) {
     let start = buf.len();
@@ -199,8 +199,8 @@ fn unfold(text: &mut [u8]) {
     }
 }
 
-/// Appends the beginning of the value of a Via that we add ourselves: transport, sent-by, and the branch, which
-/// `branch` writes (RFC 3261 sections 8.1.1.7 and 18.1.1). Parameters may follow.
+/// Appends the beginning of the value of a Via of our own: transport, sent-by, and the branch, which `branch` writes
+/// (RFC 3261 sections 8.1.1.7 and 18.1.1). Parameters may follow.
 pub fn via(
     buf: &mut Vec<u8>,
     transport: Transport,
@@ -215,12 +215,11 @@ pub fn via(
     branch(buf);
 }
 
-/// Appends the top Via value of a received request with what its receiver adds: `received` where
-/// the source address is not the host of sent-by (RFC 3261 section 18.2.1) or `rport` asks
-/// (RFC 3581 section 4), and the value of `rport` where it asks. What a client has already written
-/// there itself is taken away, because it may not be believed.
+/// Appends the top Via value of a received request with the parameters of its receiver: `received` if the source
+/// address is not the host of sent-by (RFC 3261 section 18.2.1) or `rport` asks (RFC 3581 section 4), and the value of
+/// `rport` if it asks. Values that a client has already written there are removed, because they cannot be trusted.
 ///
-/// `value` is the field value the Via stands in; elements after the first are kept.
+/// `value` is the field value that contains the Via; elements after the first are preserved.
 pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
     let end = crate::header::item_end(value);
     let first = crate::syntax::trim(&value[..end]);
@@ -234,7 +233,7 @@ pub fn via_received(buf: &mut Vec<u8>, value: &[u8], source: SocketAddr) {
     }
 }
 
-/// The same as [`via_received`] for one Via that has been parsed already.
+/// Does the same as [`via_received`] for one parsed Via.
 pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) {
     if via.received.is_none() && via.rport.is_none() {
         unfolded(buf, via.element);
@@ -263,7 +262,7 @@ pub fn via_element(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: Sock
     learned(buf, via, source);
 }
 
-/// The parameter of a Via at `at`, and the index after it.
+/// Returns the parameter of a Via at `at`, and the index after it.
 #[inline(always)]
 fn via_param(params: &[u8], at: usize) -> Option<(Param<'_>, usize)> {
     match known_param(params, at, b";branch=") {
@@ -272,12 +271,12 @@ fn via_param(params: &[u8], at: usize) -> Option<(Param<'_>, usize)> {
     }
 }
 
-/// Whether the host of sent-by is where the message came from.
+/// Returns whether the host of sent-by is the source of the message.
 fn is_source(via: &crate::header::Via<'_>, source: SocketAddr) -> bool {
     crate::uri::host_ip(via.host) == Some(source.ip())
 }
 
-/// Whether a parameter of Via is for the receiver to write.
+/// Returns whether a parameter of Via is written by the receiver.
 #[inline]
 fn is_of_receiver(name: &[u8]) -> bool {
     match name.len() {
@@ -299,8 +298,8 @@ fn learned(buf: &mut Vec<u8>, via: &crate::header::Via<'_>, source: SocketAddr) 
     }
 }
 
-/// Octets that the status line, the parameters of the top Via, a tag and Content-Length add to what
-/// a response copies, as a rule.
+/// Octets that the status line, the parameters of the top Via, a tag and Content-Length usually add to the copied parts
+/// of a response.
 const GROWTH: usize = 256;
 
 /// Appends a status line.
@@ -318,8 +317,8 @@ pub fn status_line(buf: &mut Vec<u8>, status: u16, reason: &str) {
     buf.extend_from_slice(b"\r\n");
 }
 
-/// Appends a Via header field: the first element with what its receiver adds, where it is given, and
-/// the rest of the value.
+/// Appends a Via header field: the first element with the parameters of its receiver, if there is one, and the rest of
+/// the value.
 #[cold]
 fn via_line(buf: &mut Vec<u8>, first: Option<(&crate::header::Via<'_>, SocketAddr)>, rest: &[u8]) {
     buf.extend_from_slice(b"Via: ");
@@ -330,7 +329,7 @@ fn via_line(buf: &mut Vec<u8>, first: Option<(&crate::header::Via<'_>, SocketAdd
     buf.extend_from_slice(b"\r\n");
 }
 
-/// Copies stretches of a message, those that touch in one go.
+/// Copies ranges of a message; adjacent ones are copied together.
 struct Copy<'b, 'm> {
     buf: &'b mut Vec<u8>,
     bytes: &'m [u8],
@@ -339,7 +338,7 @@ struct Copy<'b, 'm> {
 }
 
 impl Copy<'_, '_> {
-    /// Copies what stands from `from` up to `to`, now or later.
+    /// Copies the bytes from `from` to `to`, now or later.
     #[inline(always)]
     fn stretch(&mut self, from: usize, to: usize) {
         if from != self.to {
@@ -349,7 +348,7 @@ impl Copy<'_, '_> {
         self.to = to;
     }
 
-    /// The buffer, with all in it that was asked for.
+    /// Returns the buffer, with all requested ranges in it.
     #[inline(never)]
     fn flush(&mut self) -> &mut Vec<u8> {
         self.buf.extend_from_slice(&self.bytes[self.from..self.to]);
@@ -357,8 +356,7 @@ impl Copy<'_, '_> {
         self.buf
     }
 
-    /// Copies the first header field of a name, where the message has one. `prefix` is the name, a
-    /// colon and a space.
+    /// Copies the first header field of a name, if the message has one. `prefix` is the name, a colon and a space.
     #[inline(always)]
     fn first(&mut self, message: &Message<'_>, id: HeaderId, prefix: &[u8]) {
         let Some(slot) = message.first_slot(id) else { return };
@@ -368,7 +366,7 @@ impl Copy<'_, '_> {
         }
     }
 
-    /// Copies all Via header fields; the first learns `source`, where that is given.
+    /// Copies all Via header fields; `source`, if any, is added to the first.
     fn vias(&mut self, message: &Message<'_>, source: Option<&Flow>) {
         let mut source = source;
         for slot in message.slots(HeaderId::Via) {
@@ -395,7 +393,7 @@ impl Copy<'_, '_> {
         }
     }
 
-    /// As [`via_element`] for an element without folds, which ends at `to`, and what stands before
+    /// Does the same as [`via_element`] for an element without folds, which ends at `to`, and copies the bytes before
     /// it from `from` on.
     fn plain_via(
         &mut self,
@@ -461,13 +459,13 @@ pub fn response(
     body: &[u8],
 ) {
     let reason = if reason.is_empty() { reason_phrase(status) } else { reason };
-    // What is copied is less than the head.
+    // The copied parts are smaller than the head.
     buf.reserve(request.bytes().len() - request.body().len() + extra.len() + body.len() + GROWTH);
     status_line(buf, status, reason);
     let mut copy = Copy { buf, bytes: request.bytes(), from: 0, to: 0 };
     copy.vias(request, source);
     copy.first(request, HeaderId::From, b"From: ");
-    // RFC 3261 section 8.2.6.2. A To that cannot be read is copied and nothing added.
+    // RFC 3261 section 8.2.6.2. A To that cannot be parsed is copied unchanged.
     match to_tag.filter(|_| request.to().is_ok_and(|to| to.tag().is_none())) {
         None => copy.first(request, HeaderId::To, b"To: "),
         Some(tag) => {
@@ -509,7 +507,7 @@ pub fn end(buf: &mut Vec<u8>, body: &[u8]) {
     buf.extend_from_slice(body);
 }
 
-/// Appends the first header field of a name, where the message has one.
+/// Appends the first header field of a name, if the message has one.
 #[cold]
 fn copy(buf: &mut Vec<u8>, from: &Message<'_>, id: HeaderId) {
     if let Some(value) = from.first(id) {
@@ -520,7 +518,7 @@ fn copy(buf: &mut Vec<u8>, from: &Message<'_>, id: HeaderId) {
     }
 }
 
-/// The reason phrase the standards give for a status; for others, that of its class.
+/// Returns the reason phrase of the standards for a status; for others, that of its class.
 pub const fn reason_phrase(status: u16) -> &'static str {
     match status {
         100 => "Trying",

@@ -277,7 +277,7 @@ impl<R: Random + 'static> Phone<R> {
                 let Some(response) = response else { return };
                 if dialog.is_none() {
                     let made = message::parse(invite).ok();
-                    *dialog = made.and_then(|m| Dialog::asking(&m, response, false).ok());
+                    *dialog = made.and_then(|m| Dialog::new_uac(&m, response, false).ok());
                     call.answered = Some(now);
                     self.timers.insert((now + self.plan.talk, Timer::Hangup(index)));
                 }
@@ -313,7 +313,7 @@ impl<R: Random + 'static> Phone<R> {
                     return;
                 };
                 let tag = format!("{:x}", self.random.next_u64());
-                let Ok(dialog) = Dialog::answering(request, 180, tag.as_bytes(), false) else {
+                let Ok(dialog) = Dialog::new_uas(request, 180, tag.as_bytes(), false) else {
                     return;
                 };
                 self.respond(now, server, flow, request, 180, &dialog, out);

@@ -1,51 +1,51 @@
-//! Room for requests that are kept until they are answered, shared out among those they come from.
+//! The memory budget for requests that are stored until they are answered, shared among their senders.
 //!
-//! Each source, and each user who has proved to be one, may hold a part of what is *free*, not of all:
-//! so a late holder finds room however much the others hold, and nobody is held to a small part
-//! while there is plenty. With a part of a quarter one source alone ends at a fifth of the room. Addresses
-//! cost a stranger little, so strangers together have half of the room; users who have proved to be one
-//! and trusted peers have a quarter more; and the last quarter is for REGISTER and for what has begun.
+//! Each source, and each user who has proved to be one, may hold a part of what is *free*, not of the whole. So a late
+//! holder finds room whatever the others hold, and no holder is limited to a small part while there is plenty. With a
+//! part of a quarter, one source alone ends at a fifth of the budget. Addresses are cheap, so unauthenticated senders
+//! together have half of the budget. Authenticated users and trusted peers have a quarter more. The last quarter is for
+//! REGISTER and for what has begun.
 
 use hashbrown::HashMap;
 use ringway_sansio::Flow;
 use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hasher};
 
-/// Octets of requests kept for what is still to come of them: proxied and not answered, waiting for
-/// server location or for the store. More are answered with 503. It is what a hundred thousand
-/// ringing calls need, and what large messages may not exceed.
+/// Octets of requests stored for later use: proxied and not answered, waiting for server location or for the store.
+/// Beyond it requests are answered with 503. It is enough for a hundred thousand ringing calls, and large messages
+/// cannot exceed it.
 pub const MAX_REQUEST_BUDGET: usize = 128 << 20;
 
-/// Of [`MAX_REQUEST_BUDGET`], what strangers may use together.
-pub const MAX_BUDGET_OF_STRANGERS: usize = MAX_REQUEST_BUDGET / 2;
+/// Of [`MAX_REQUEST_BUDGET`], the part that unauthenticated senders may use together.
+pub const MAX_UNAUTHENTICATED_BUDGET: usize = MAX_REQUEST_BUDGET / 2;
 
-/// Of [`MAX_REQUEST_BUDGET`], what may be used for all but REGISTER and requests within dialogs.
-pub const MAX_BUDGET_OF_NEW: usize = MAX_REQUEST_BUDGET / 4 * 3;
+/// Of [`MAX_REQUEST_BUDGET`], the part for all but REGISTER and requests within dialogs.
+pub const MAX_NEW_BUDGET: usize = MAX_REQUEST_BUDGET / 4 * 3;
 
-/// A table larger than this gives its memory back when it falls empty.
+/// A table larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 1024;
 
-/// The part of what is free that one source or user may hold: one over this.
+/// The divisor of the free octets that one source or user may hold.
 const PART: usize = 4;
 
-/// The same for a trusted peer: a gateway carries the calls of many.
+/// The divisor for a trusted peer: a gateway carries the calls of many users.
 const TRUSTED_PART: usize = 1;
 
-/// Whom a request is charged to: its source and, where there is one, the user.
+/// The holders that a request is charged to: its source and, if there is one, the user.
 pub(super) type Holders = [u64; 2];
 
-/// What a request is for.
+/// The class of a request, which decides its part of the budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RequestClass {
-    /// What a stranger begins.
-    Stranger,
-    /// What a user or a trusted peer begins.
+    /// A new request of an unauthenticated sender.
+    Unauthenticated,
+    /// A new request of a user or of a trusted peer.
     New,
     /// A registration, or a request within a dialog.
-    Begun,
+    Established,
 }
 
-/// The room and who holds how much of it.
+/// The budget, and the octets of each holder.
 pub(super) struct RequestBudget {
     octets: usize,
     held: HashMap<u64, usize>,
@@ -63,17 +63,17 @@ impl BuildHasher for Keyed {
 }
 
 impl RequestBudget {
-    /// Empty room; holders are hashed under `key`.
+    /// Returns an empty budget; holders are hashed under `key`.
     pub(super) fn new(key: [u8; 16]) -> RequestBudget {
         RequestBudget { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
     }
 
-    /// Octets that are taken, at most [`MAX_REQUEST_BUDGET`].
+    /// Returns the octets in use, at most [`MAX_REQUEST_BUDGET`].
     pub(super) fn octets(&self) -> usize {
         self.octets
     }
 
-    /// Whom a request from `flow` is charged to, by `user` where one has proved to be it.
+    /// Returns the holders that a request from `flow` is charged to; `user` is the authenticated user, if any.
     pub(super) fn holders(&self, flow: &Flow, user: Option<&str>) -> Holders {
         let mut source = self.hasher.build_hasher();
         crate::shared::hash_ip(&mut source, crate::backoff::network(flow.remote.ip()));
@@ -90,9 +90,9 @@ impl RequestBudget {
         trusted: bool,
     ) -> bool {
         let room = match class {
-            RequestClass::Stranger => MAX_BUDGET_OF_STRANGERS,
-            RequestClass::New => MAX_BUDGET_OF_NEW,
-            RequestClass::Begun => MAX_REQUEST_BUDGET,
+            RequestClass::Unauthenticated => MAX_UNAUTHENTICATED_BUDGET,
+            RequestClass::New => MAX_NEW_BUDGET,
+            RequestClass::Established => MAX_REQUEST_BUDGET,
         };
         let free = room.saturating_sub(self.octets);
         let part = free / if trusted { TRUSTED_PART } else { PART };
@@ -107,7 +107,7 @@ impl RequestBudget {
         true
     }
 
-    /// Returns room that was taken for these holders.
+    /// Releases room that was taken for these holders.
     pub(super) fn release(&mut self, octets: usize, holders: &Holders) {
         self.octets = self.octets.saturating_sub(octets);
         for &holder in holders.iter().filter(|holder| **holder != 0) {
@@ -143,20 +143,20 @@ mod tests {
     #[test]
     fn a_source_leaves_room_for_all_others() {
         let mut budget = RequestBudget::new([1; 16]);
-        let room = MAX_BUDGET_OF_STRANGERS;
-        let first = fill(&mut budget, 1, RequestClass::Stranger);
+        let room = MAX_UNAUTHENTICATED_BUDGET;
+        let first = fill(&mut budget, 1, RequestClass::Unauthenticated);
         assert!(first.abs_diff(room / 5) < 5_000, "{first}");
-        let second = fill(&mut budget, 2, RequestClass::Stranger);
+        let second = fill(&mut budget, 2, RequestClass::Unauthenticated);
         assert!(second.abs_diff(room / 5 / 5 * 4) < 5_000, "{second}");
-        // However many there are, users find room for calls, and everybody for what has begun.
+        // However many there are, users find room for calls, and every sender for what has begun.
         for holder in 3..=1000 {
-            fill(&mut budget, holder, RequestClass::Stranger);
+            fill(&mut budget, holder, RequestClass::Unauthenticated);
         }
         assert!(budget.octets() <= room);
         let user = fill(&mut budget, 2000, RequestClass::New);
         assert!(user > MAX_REQUEST_BUDGET / 4 / 5 - 5_000, "{user}");
         for holder in 1..=200 {
-            assert!(budget.take(1000, &[holder + 1000, 0], RequestClass::Begun, false));
+            assert!(budget.take(1000, &[holder + 1000, 0], RequestClass::Established, false));
         }
     }
 
@@ -167,7 +167,7 @@ mod tests {
         while budget.take(1000, &[taken as u64 + 10, 7], RequestClass::New, false) {
             taken += 1000;
         }
-        assert!(taken.abs_diff(MAX_BUDGET_OF_NEW / 5) < 5_000, "{taken}");
+        assert!(taken.abs_diff(MAX_NEW_BUDGET / 5) < 5_000, "{taken}");
         assert!(budget.take(1000, &[5, 8], RequestClass::New, false));
     }
 

@@ -1,10 +1,10 @@
-//! Requests within dialogs that this proxy has built: how they are recognised, and how the mark in our
+//! Requests within dialogs that this proxy has record-routed: how they are recognised, and how the mark in our
 //! Record-Route follows the dialog.
 //!
-//! See [`mark`](crate::mark) for what a mark binds. What cannot be bound when the mark is made is
-//! remembered for all workers ([`Shared`](crate::shared::Shared)): dialogs that are over, and parties
-//! that have moved. After a restart both are forgotten; then a party that has moved must authenticate
-//! like anybody else, and a mark of a dialog that is over holds until its time has come.
+//! See [`mark`](crate::mark) for what a mark binds. What cannot be bound when the mark is made is stored for all
+//! workers ([`Shared`](crate::shared::Shared)): dialogs that have ended, and parties that have moved. A restart loses
+//! both. Then a party that has moved must authenticate like any other, and a mark of an ended dialog holds until it
+//! expires.
 
 use super::request::{InDialog, IncomingRequest};
 use super::trust::Trust;
@@ -18,40 +18,40 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Stands between a flow token and a mark; no character of either.
-pub(super) const MARK_AFTER: u8 = b'.';
+/// The separator of a flow token and a mark; no character of either.
+pub(super) const MARK_SEPARATOR: u8 = b'.';
 
-/// Whether the target of a request within a dialog is the other party's.
+/// Whether the target of a request within a dialog is the peer's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TargetMatch {
-    /// It is another, and a flow leads to the party.
+    /// It is another target, and a flow leads to the peer.
     No,
-    /// It is what the party has claimed.
+    /// It is the target that the peer has claimed.
     Claimed,
-    /// It is where the party has been found.
+    /// It is the address at which the peer has been found.
     Verified,
 }
 
-/// How long requests may still cross the BYE of a dialog: a transaction (RFC 3261 section 17.1.2.2).
+/// The time for which requests may still cross the BYE of a dialog: a transaction (RFC 3261 section 17.1.2.2).
 const GRACE: Duration = Duration::from_secs(32);
 
-/// A user part of ours taken apart: flow token and mark.
+/// Splits a user part of ours into flow token and mark.
 pub(super) fn split_user(user: &[u8]) -> (&[u8], &[u8]) {
-    match memchr::memrchr(MARK_AFTER, user) {
+    match memchr::memrchr(MARK_SEPARATOR, user) {
         Some(at) => (&user[..at], &user[at + 1..]),
         None => (&[], user),
     }
 }
 
-/// What stands between the scheme and the `@` of a URI. If that is no user part, it has no mark that holds.
+/// Returns the text between the scheme and the `@` of a URI. If that is no user part, it contains no valid mark.
 fn user_part(uri: &[u8]) -> &[u8] {
     let end = memchr::memchr(b'@', uri).unwrap_or(0);
     let start = memchr::memchr(b':', &uri[..end]).map_or(end, |colon| colon + 1);
     &uri[start..end]
 }
 
-/// Methods that may be sent within a dialog (RFC 3261 section 12.2, RFC 3262, 3311, 3428, 3515, 6086,
-/// 6665). No other has a right by its mark.
+/// Returns whether a method may be sent within a dialog (RFC 3261 section 12.2, RFC 3262, 3311, 3428, 3515, 6086,
+/// 6665). A mark authorises no other.
 fn is_in_dialog(method: Method<'_>) -> bool {
     matches!(
         method,
@@ -69,7 +69,7 @@ fn is_in_dialog(method: Method<'_>) -> bool {
     )
 }
 
-/// Methods whose Contact moves the sender's target (RFC 3261 section 12.2, RFC 3311, RFC 6665).
+/// Returns whether the Contact of a method moves the target of its sender (RFC 3261 section 12.2, RFC 3311, RFC 6665).
 pub(super) fn refreshes_target(method: Method<'_>) -> bool {
     matches!(method, Method::Invite | Method::Update | Method::Subscribe | Method::Notify)
 }
@@ -78,7 +78,7 @@ fn tag_of<'a>(address: Result<NameAddr<'a>, ringway_sip::message::Malformed>) ->
     address.ok().and_then(|address| address.tag()).unwrap_or_default()
 }
 
-/// The dialogs that this proxy has built. It keeps nothing of them but what a mark cannot say.
+/// The dialogs that this proxy has record-routed. Only what a mark cannot contain is stored.
 pub(super) struct Dialogs {
     marks: Marks,
     shared: Arc<Shared>,
@@ -89,7 +89,7 @@ impl Dialogs {
         Dialogs { marks, shared }
     }
 
-    /// The mark beside `token` in a Route of a request, if it holds for the request's dialog.
+    /// Reads the mark beside `token` in a Route of a request; `None` if it is not valid for the request's dialog.
     pub(super) fn read_mark(
         &self,
         now: Time,
@@ -108,7 +108,7 @@ impl Dialogs {
         })
     }
 
-    /// The hash of where a request goes: to this Route, or else to its Request-URI.
+    /// Returns the hash of the target of a request: of this Route, or else of its Request-URI.
     pub(super) fn target(&self, route: Option<&[u8]>, bytes: &[u8], uri: &Uri<'_>) -> TargetHash {
         match route {
             Some(route) => self.marks.target(route),
@@ -116,10 +116,10 @@ impl Dialogs {
         }
     }
 
-    /// Whether a request by a mark that holds is one of its dialog: an in-dialog method, with a To tag,
-    /// to the target of the other party, of a dialog that is not over. Returns what it is not, or the dialog
-    /// and whether its target is the other party's, so that it may be followed where the flow is gone.
-    /// `over_flow` says that a token beside the mark names a flow.
+    /// Returns the dialog of a request with a valid mark, and whether its target is the peer's, so that the request may
+    /// be sent there if the flow has closed. The error is the requirement that it fails: an in-dialog method, a To tag,
+    /// the target of the peer, and a dialog that has not ended. `over_flow` is whether a token beside the mark names a
+    /// flow.
     pub(super) fn recognise(
         &self,
         now: Time,
@@ -157,26 +157,26 @@ impl Dialogs {
         Ok((dialog, target_match))
     }
 
-    /// Whether the request that was to begin a dialog has been refused.
+    /// Returns whether the request that was to begin a dialog has been refused.
     fn is_refused(&self, now: Time, side: Side, call_id: &[u8], from: &[u8], to: &[u8]) -> bool {
         let caller = match side {
             Side::Callee => to,
             Side::EarlyCaller => from,
-            // It has come with a 2xx.
+            // The mark came with a 2xx.
             Side::Caller => return false,
         };
         self.shared.revoked.get(self.key(call_id, caller, b""), now).is_some()
     }
 
-    /// Whether a BYE has ended the dialog of this key, and nothing of it can be under way any more.
+    /// Returns whether a BYE has ended the dialog of this key, and none of its requests can be in progress any more.
     fn is_ended(&self, now: Time, key: u64) -> bool {
         let ended = self.shared.revoked.get_with_age(key, now, MAX_DIALOG);
         ended.is_some_and(|(_, age)| age >= GRACE)
     }
 
-    /// Notes where a party of a dialog is now: `msg` is a request of a dialog of ours, or the 2xx to
-    /// one, that came from `flow`. Only the address it came from is believed; behind a NAT or another
-    /// proxy, flow and Route lead there as before.
+    /// Records the present target of a party of a dialog: `msg` is a request of a dialog of ours, or the 2xx to one,
+    /// that came from `flow`. Only its source address is trusted; behind a NAT or another proxy, flow and Route lead
+    /// there as before.
     pub(super) fn refresh_target(&self, now: Time, flow: &Flow, msg: &Message<'_>) {
         let Some(Ok(contact)) = msg.items(HeaderId::Contact).next().map(NameAddr::parse) else {
             return;
@@ -190,8 +190,8 @@ impl Dialogs {
         self.shared.moved.put(key, 1, now, MAX_DIALOG);
     }
 
-    /// The mark for the callee of a request that may begin a dialog: its requests go to the topmost
-    /// Record-Route of the proxies before us, or else to the caller's Contact.
+    /// Returns the mark for the callee of a request that may begin a dialog. The target of its requests is the topmost
+    /// Record-Route of the proxies before this one, or else the caller's Contact.
     fn callee_mark(&self, now: Time, trust: &Trust, msg: &Message<'_>, from: &Flow) -> Mark {
         let next = [HeaderId::RecordRoute, HeaderId::Contact]
             .into_iter()
@@ -201,8 +201,7 @@ impl Dialogs {
         Mark { side: Side::Callee, began: now, target, verified }
     }
 
-    /// Writes the marks of one request that may begin a dialog, each beside the flow token of its
-    /// Record-Route value.
+    /// Writes the marks of one request that may begin a dialog, each beside the flow token of its Record-Route value.
     pub(super) fn callee_marks<'a>(
         &'a self,
         now: Time,
@@ -216,8 +215,8 @@ impl Dialogs {
         move |token| self.marks.text(&mark, &dialog, token)
     }
 
-    /// The hash of where a party says it is, and whether it is there: it sends from there, or is trusted.
-    /// What it only claims may be target_match, but not to where it would have no right to send.
+    /// Returns the hash of the target that a party claims, and whether it is verified: the party sends from there, or
+    /// is trusted. A claimed target may be used, but not where its sender would have no right to send.
     fn target_at(&self, trust: &Trust, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
         let parsed = Uri::parse(uri).ok();
         let literal = parsed.as_ref().and_then(Uri::host_ip);
@@ -226,9 +225,8 @@ impl Dialogs {
         (self.marks.target_of(uri, parsed.as_ref(), literal), verified)
     }
 
-    /// Puts the caller's marks in the place of the callee's in a response to go back, which is in `buf`
-    /// (RFC 3261 section 16.7 item 8). They are of one length. `ruled` says that a routing rule has led to
-    /// where the response comes from.
+    /// Replaces the callee's marks by the caller's in a response to be forwarded, which is in `buf` (RFC 3261 section
+    /// 16.7 item 8). Both have one length. `ruled` is whether the response comes from the target of a routing rule.
     pub(super) fn mark_for_caller(
         &self,
         now: Time,
@@ -266,27 +264,27 @@ impl Dialogs {
         }
     }
 
-    /// The dialog of a request that began one never came about: its marks are void.
+    /// Revokes the marks of a request that began a dialog and was refused.
     pub(super) fn note_refusal(&self, now: Time, msg: &Message<'_>) {
         let key = self.key(msg.call_id(), tag_of(msg.from()), b"");
         self.shared.revoked.put(key, 1, now, MAX_DIALOG);
     }
 
-    /// A BYE has been answered: the marks of its dialog, which has this key, become void when nothing of
-    /// it can be under way any more.
+    /// Revokes the marks of the dialog of this key after its BYE is answered, as soon as none of its requests can be in
+    /// progress any more.
     pub(super) fn note_end(&self, now: Time, key: u64) {
         if self.shared.revoked.get(key, now).is_none() {
             self.shared.revoked.put(key, 1, now, MAX_DIALOG);
         }
     }
 
-    /// A request begins a dialog anew by the Call-ID and tag of one that was refused, as one with
-    /// credentials does (RFC 3261 section 8.1.3.5).
+    /// Removes the refusal of a request that begins a dialog anew with the Call-ID and tag of a refused one, as a
+    /// request with credentials does (RFC 3261 section 8.1.3.5).
     pub(super) fn note_begin(&self, msg: &Message<'_>) {
         self.shared.revoked.remove(self.key(msg.call_id(), tag_of(msg.from()), b""));
     }
 
-    /// The key of a dialog, whichever of its tags comes first.
+    /// Returns the key of a dialog, in whichever order its tags come.
     fn key(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
         let mut h = self.shared.revoked.hasher();
         for field in [call_id, one.max(other), one.min(other)] {

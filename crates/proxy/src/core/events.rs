@@ -1,4 +1,4 @@
-//! What the core asks of the world and reports to it, beside the messages it sends.
+//! Requests and reports of the core to the world, beside the messages it sends.
 
 use super::ids::ResolveId;
 use ringway_sansio::{Flow, Time, Transport};
@@ -6,30 +6,28 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Log lines and questions to the world that may wait to be taken away; beyond it reports are
-/// dropped.
+/// The number of events that may wait. Beyond it reports are dropped.
 pub const MAX_EVENTS: usize = 20_000;
 
-/// Queues larger than this give their memory back when they fall empty.
+/// A queue larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 4096;
 
-/// Longest text of a message that an event carries, in octets.
+/// The maximum length of a text in an event, in octets.
 pub const MAX_TEXT: usize = 256;
 
-/// A request or a report of the core's, taken away by [`Core::poll_event`](super::Core::poll_event).
+/// A request or a report of the core, returned by [`Core::poll_event`](super::Core::poll_event).
 #[derive(Debug)]
 pub enum Event {
     /// Locate a server; answer with [`Core::handle_resolved`](super::Core::handle_resolved).
     Resolve {
-        /// To be returned with the answer.
+        /// Returned with the result.
         id: ResolveId,
-        /// What to locate.
+        /// The server to locate.
         target: ResolveTarget,
-        /// The source of the request that needs it: look-ups are shared out by source.
+        /// The source of the request that needs it: look-ups are shared among sources.
         source: IpAddr,
     },
-    /// This message belongs to another worker: hand it to that worker's
-    /// [`Core::handle_handed_over`](super::Core::handle_handed_over).
+    /// Hand this message over to another worker: to its [`Core::handle_handed_over`](super::Core::handle_handed_over).
     HandOver {
         /// The worker it belongs to.
         worker: u8,
@@ -38,20 +36,19 @@ pub enum Event {
         /// The message.
         bytes: Vec<u8>,
     },
-    /// A next hop did not answer or could not be reached; remember it for a while.
+    /// A next hop did not answer or could not be reached. It should be avoided for a while.
     Failed(Transport, SocketAddr),
-    /// The peer at the other end of this connection offers it for requests to this address of its
-    /// own too (RFC 5923 section 8).
+    /// The peer of this connection also offers it for requests to this address of its own (RFC 5923 section 8).
     Alias(Flow, SocketAddr),
-    /// Something about a request worth a line in the log.
+    /// A line for the log about a request.
     Log(LogLine),
-    /// A call has come a step further.
+    /// A step of a call.
     Call(Box<CallEvent>),
-    /// Credentials were refused.
+    /// Credentials that were refused.
     AuthFailed(Box<AuthFailure>),
 }
 
-/// What server location is asked for.
+/// The server that location is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolveTarget {
     /// Host part of the URI, never a literal address.
@@ -64,7 +61,7 @@ pub struct ResolveTarget {
     pub secure: bool,
 }
 
-/// Events that wait to be taken away, in order.
+/// Events that wait, in order.
 pub(super) struct Events(VecDeque<Event>);
 
 impl Events {
@@ -72,12 +69,12 @@ impl Events {
         Events(VecDeque::new())
     }
 
-    /// Adds what must not be lost. What asks has a bound of its own.
+    /// Adds an event that must not be lost. The requests to the world are bounded elsewhere.
     pub(super) fn push(&mut self, event: Event) {
         self.0.push_back(event);
     }
 
-    /// Adds a report, which is dropped where too many wait; returns whether there was room.
+    /// Adds a report, or drops it if too many wait. Returns whether there was room.
     pub(super) fn report(&mut self, event: impl FnOnce() -> Event) -> bool {
         let fits = self.0.len() < MAX_EVENTS;
         if fits {
@@ -95,7 +92,7 @@ impl Events {
     }
 }
 
-/// Text from the network for an event: at most [`MAX_TEXT`] octets of it, what is no UTF-8 replaced.
+/// Returns text from the network for an event: at most [`MAX_TEXT`] octets, with what is not UTF-8 replaced.
 pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
     String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_TEXT)]).into()
 }
@@ -103,7 +100,7 @@ pub(super) fn short_text(bytes: &[u8]) -> Box<str> {
 /// A line for the log.
 #[derive(Debug)]
 pub struct LogLine {
-    /// What happened.
+    /// The event.
     pub what: &'static str,
     /// The status sent, or 0.
     pub status: u16,
@@ -113,44 +110,44 @@ pub struct LogLine {
     pub call_id: Box<str>,
     /// Request-URI.
     pub uri: Box<str>,
-    /// Where the request came from.
+    /// The source of the request.
     pub source: SocketAddr,
 }
 
 /// One step of one call. All steps of a call have the same Call-ID and tag of the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallEvent {
-    /// When it happened.
+    /// The time of the step.
     pub at: Time,
-    /// What happened.
+    /// The step.
     pub step: CallStep,
     /// The call, as its INVITE describes it; of [`CallStep::Ended`], as the BYE does.
     pub call: Arc<CallInfo>,
     /// The callee's tag; empty until it is known.
     pub to_tag: Box<str>,
-    /// Where the call was answered, or last tried.
+    /// The target that answered, or the last one that was tried.
     pub destination: Option<(Transport, SocketAddr)>,
     /// The next hop of a routing rule that the call went to, as configured.
     pub gateway: Option<Box<str>>,
 }
 
-/// Who calls whom. All steps that one worker reports of a call share it.
+/// The parties of a call. All steps that one worker reports of a call share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallInfo {
-    /// The texts behind each other, and where each ends.
+    /// The texts, concatenated, and the end of each.
     texts: Box<str>,
     ends: [u16; 5],
-    /// `user@realm` that proved by digest to be the caller.
+    /// The authenticated caller, as `user@realm`.
     pub user: Option<Box<str>>,
-    /// Where the request came from.
+    /// The source of the request.
     pub source: (Transport, SocketAddr),
-    /// When the INVITE came.
+    /// The time at which the INVITE came.
     pub began: Time,
 }
 
 impl CallInfo {
-    /// Of Call-ID, caller's tag, caller, callee and target, as they stand in a message: at most
-    /// [`MAX_TEXT`] octets of each are kept, and what is no UTF-8 is replaced.
+    /// Returns the description with Call-ID, caller's tag, caller, callee and target as they are in a message. At most
+    /// [`MAX_TEXT`] octets of each are stored, and what is not UTF-8 is replaced.
     pub fn new(
         texts: [&[u8]; 5],
         user: Option<Box<str>>,
@@ -166,7 +163,7 @@ impl CallInfo {
                 end as u16
             })
         };
-        // Nearly all text is UTF-8, which one look at all of it shows.
+        // Nearly all text is UTF-8, which one check of the whole shows.
         let mut ends = ends_of(texts.map(<[u8]>::len));
         let whole = |all: &String| ends.iter().all(|&end| all.is_char_boundary(end.into()));
         let all = String::from_utf8(texts.concat()).ok().filter(whole).unwrap_or_else(|| {
@@ -182,33 +179,33 @@ impl CallInfo {
         &self.texts[usize::from(start)..usize::from(self.ends[index])]
     }
 
-    /// Call-ID.
+    /// Returns the Call-ID.
     pub fn call_id(&self) -> &str {
         self.text(0)
     }
 
-    /// The caller's tag.
+    /// Returns the caller's tag.
     pub fn from_tag(&self) -> &str {
         self.text(1)
     }
 
-    /// URI of From of the INVITE.
+    /// Returns the URI of From of the INVITE.
     pub fn caller(&self) -> &str {
         self.text(2)
     }
 
-    /// URI of To of the INVITE.
+    /// Returns the URI of To of the INVITE.
     pub fn callee(&self) -> &str {
         self.text(3)
     }
 
-    /// Request-URI of the INVITE as it came; of [`CallStep::Ended`], of the BYE.
+    /// Returns the Request-URI of the INVITE as it came; for [`CallStep::Ended`], that of the BYE.
     pub fn target(&self) -> &str {
         self.text(4)
     }
 }
 
-/// What happened to a call.
+/// A step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallStep {
     /// The INVITE has been accepted for forwarding.
@@ -218,13 +215,12 @@ pub enum CallStep {
         /// Its status.
         status: u16,
     },
-    /// A final response that is no 2xx has been sent back; 487 where the caller cancelled.
+    /// A final response other than 2xx has been sent back; 487 if the caller cancelled.
     Failed {
         /// Its status.
         status: u16,
     },
-    /// A BYE has passed within the dialog. Only seen where the proxy record-routes; any worker may
-    /// see it.
+    /// A BYE has passed within the dialog. Reported only if the proxy record-routes, and by any worker.
     Ended {
         /// Whether the caller hung up.
         by_caller: bool,
@@ -234,37 +230,37 @@ pub enum CallStep {
 /// Credentials that were refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthFailure {
-    /// When.
+    /// The time of the failure.
     pub at: Time,
     /// The user name in the credentials.
     pub user: Box<str>,
     /// The realm in which they were checked.
     pub realm: Arc<str>,
-    /// Where the request came from.
+    /// The source of the request.
     pub source: SocketAddr,
-    /// What it was carried by.
+    /// The transport of the request.
     pub transport: Transport,
     /// Method of the request.
     pub method: Box<str>,
     /// Call-ID of the request.
     pub call_id: Box<str>,
-    /// Why.
+    /// The reason for the refusal.
     pub reason: AuthFailureReason,
 }
 
-/// Why credentials were refused.
+/// The reason why credentials were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthFailureReason {
     /// The digest does not fit the user's password.
     WrongPassword,
-    /// There is no such user in the realm.
+    /// The realm has no such user.
     UnknownUser,
-    /// Too many wrong attempts by this user or source: not checked at all.
+    /// This user or source has failed too often: the credentials were not checked.
     BackOff,
     /// The credentials prove one user, and the request acts as another.
     OtherUser,
-    /// The digest was made for another request: its `uri` does not fit the Request-URI.
+    /// The digest was made for another request: its `uri` does not match the Request-URI.
     OtherUri,
 }
 
@@ -272,7 +268,7 @@ pub enum AuthFailureReason {
 mod tests {
     use super::*;
 
-    /// What a stranger writes is bounded, and what is no UTF-8 is replaced in its own text alone.
+    /// Text from a sender is bounded, and what is not UTF-8 is replaced in its own text only.
     #[test]
     fn the_texts_of_a_call_are_bounded() {
         let long = [0xe9; 4 * MAX_TEXT];

@@ -1,4 +1,4 @@
-//! How a request goes on to a target: RFC 3261 section 16.6 items 1 to 8, with or without a transaction.
+//! Forwarding of a request to a target: RFC 3261 section 16.6 items 1 to 8, with or without a transaction.
 
 use super::locator::{Destination, Locator, Lookup};
 use super::node::Node;
@@ -11,7 +11,7 @@ use ringway_sip::message::Message;
 use ringway_sip::uri::Uri;
 use std::borrow::Cow;
 
-/// A request that goes one way.
+/// A request to be forwarded to one target.
 pub(super) struct ForwardRequest<'a> {
     pub msg: &'a Message<'a>,
     /// Its topmost Via.
@@ -20,7 +20,7 @@ pub(super) struct ForwardRequest<'a> {
     pub flow: &'a Flow,
     pub findings: &'a Findings,
     pub target: &'a RequestTarget,
-    /// The next hop of a routing rule, which is put on top as a Route.
+    /// The next hop of a routing rule, prepended as a Route.
     pub through: Option<&'a str>,
     pub destination: &'a Destination,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
@@ -28,7 +28,7 @@ pub(super) struct ForwardRequest<'a> {
 }
 
 impl ForwardRequest<'_> {
-    /// Appends the request as it goes on. `record_route` and `branch` write what their names say.
+    /// Appends the forwarded request. `record_route` and `branch` write those parts.
     pub(super) fn write(
         &self,
         buf: &mut Vec<u8>,
@@ -40,7 +40,7 @@ impl ForwardRequest<'_> {
         let strict = self.strict_route();
         let displaced = strict.map(|_| [b"<", &*uri, b">"].concat()).unwrap_or_default();
         let plan = Plan {
-            // Section 16.6 item 6: a strict router takes the Request-URI's place.
+            // Section 16.6 item 6: the URI of a strict router replaces the Request-URI.
             uri: strict.unwrap_or(&uri),
             transport: self.destination.transport,
             sent_by: self.destination.local,
@@ -63,10 +63,10 @@ impl ForwardRequest<'_> {
         forward::request(buf, self.msg, self.via, self.flow, &plan, on_top, branch);
     }
 
-    /// The Route values that go on top: a rule's next hop, then the Path of a binding.
+    /// Appends the Route values of the proxy: the next hop of a rule, then the Path of a binding.
     fn write_routes(&self, buf: &mut Vec<u8>) {
         if let Some(uri) = self.through {
-            // The next hop of a routing rule is a loose router by decree (section 16.6 item 6).
+            // The next hop of a routing rule is a loose router by definition (section 16.6 item 6).
             let end: &[u8] = if has_lr(uri) { b">\r\n" } else { b";lr>\r\n" };
             for part in [b"Route: <", uri.as_bytes(), end] {
                 buf.extend_from_slice(part);
@@ -79,7 +79,7 @@ impl ForwardRequest<'_> {
         }
     }
 
-    /// The strict router that the request goes to, if it does.
+    /// Returns the strict router that the request is sent to, if any.
     fn strict_route(&self) -> Option<&[u8]> {
         if self.through.is_some() || !self.target.path.is_empty() || self.destination.flow.is_some()
         {
@@ -91,7 +91,7 @@ impl ForwardRequest<'_> {
     }
 }
 
-/// The way of an attempt. A binding stands for other attempts and leads nowhere itself.
+/// Returns the destination of an attempt. A binding stands for other attempts and has no destination itself.
 pub(super) fn locate_attempt(
     locator: &mut Locator,
     attempt: &Attempt,
@@ -118,7 +118,7 @@ pub(super) fn locate_attempt(
     }
 }
 
-/// Where the topmost Route, or else the Request-URI, leads (section 16.6 item 7).
+/// Locates the topmost Route, or else the Request-URI (section 16.6 item 7).
 fn locate(
     locator: &mut Locator,
     msg: &Message<'_>,
@@ -134,19 +134,19 @@ fn locate(
     Uri::parse(uri).map_or(Lookup::Unreachable, |uri| locator.locate(&uri, &target.uri))
 }
 
-/// The first Route element that is not ours.
+/// Returns the first Route element that is not ours.
 fn next_route<'a>(msg: &Message<'a>, findings: &Findings) -> Option<&'a [u8]> {
     if !msg.has(HeaderId::Route) {
         return None;
     }
     let mut rest = msg.items(HeaderId::Route).skip(findings.routes_used);
     let next = rest.next()?;
-    // The last one has become the Request-URI, if a strict router sent this.
+    // The last one has become the Request-URI if a strict router sent this.
     (!findings.last_route_used || rest.next().is_some()).then_some(next)
 }
 
-/// A URI without what a Request-URI may not have: header fields and the `method` parameter
-/// (section 16.6 item 2, section 19.1.1).
+/// Returns a URI without the parts that a Request-URI must not have: header fields and the `method` parameter (section
+/// 16.6 item 2, section 19.1.1).
 fn as_request_uri(uri: &[u8]) -> Cow<'_, [u8]> {
     const METHOD: &[u8] = b";method";
     let suspect = memchr::memchr2_iter(b'?', b'=', uri).any(|at| {

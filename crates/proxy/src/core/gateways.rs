@@ -1,10 +1,9 @@
-//! Next hops of routing rules, and who may send requests there otherwise than by a rule.
+//! Next hops of routing rules, and the requests that may be sent there without a rule.
 //!
-//! A gateway believes the proxy by its address and charges calls to it. So a request reaches one by a
-//! rule, which asks for proof, from a trusted peer, or within a dialog; a Route, a Request-URI, a
-//! contact or a Path that leads there by itself does not. The same holds for a user's contact that
-//! leads to a trusted peer. An address counts as a gateway's if a rule names it, or if a rule has led
-//! there lately by a name that was looked up.
+//! A gateway trusts the proxy by its address and charges calls to it. So a request may be sent to one by a rule, which
+//! asks for proof, from a trusted peer, or within a dialog. A Route, a Request-URI, a contact or a Path that leads
+//! there by itself is refused. The same holds for a user's contact that leads to a trusted peer. An address counts as a
+//! gateway's if a rule names it, or if a rule has recently led there by a name that was looked up.
 
 use super::locator::Destination;
 use super::names::next_host;
@@ -12,9 +11,9 @@ use super::refusal::Refusal;
 use super::target::{Origin, RequestTarget};
 use super::trust::Trust;
 use crate::config::Config;
-use crate::own::{Own, parse_ip};
+use crate::local_identity::{LocalIdentity, parse_ip};
 use crate::routes::Rule;
-use crate::shared::{REMEMBER_FAILURE, REMEMBER_GATEWAY, Shared, hash_ip};
+use crate::shared::{FAILURE_LIFETIME, GATEWAY_LIFETIME, Shared, hash_ip};
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::{HeaderId, Items, NameAddr};
 use ringway_sip::message::Message;
@@ -23,7 +22,7 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The next hops of routing rules: those that the configuration names, and what is remembered of them.
+/// The next hops of routing rules: those of the configuration, and the facts about them.
 pub(super) struct Gateways {
     ips: Vec<IpAddr>,
     /// In lower case.
@@ -55,24 +54,24 @@ impl Gateways {
         }
     }
 
-    /// Whether a target may not be sent this way.
+    /// Returns whether a target must not be sent to this destination.
     pub(super) fn forbids(
         &self,
         now: Time,
-        own: &Own,
+        identity: &LocalIdentity,
         trust: &Trust,
         target: &RequestTarget,
         privileged: bool,
         destination: &Destination,
     ) -> bool {
-        // A flow is one that a phone has opened or that a token of ours names.
+        // A flow has been opened by a phone or is named by a token of ours.
         if destination.flow.is_some() {
             return false;
         }
         let addr = destination.target.remote();
         let ip = addr.ip();
-        if target.is_located() && own.is_own_ip(ip) && own.listens_on(addr.port()) {
-            // A contact whose name leads back here: what is ours has been looked up already.
+        if target.is_located() && identity.is_local_ip(ip) && identity.listens_on(addr.port()) {
+            // The name of a contact leads back here: contacts at our domains have been looked up already.
             return true;
         }
         if !trust.asks_for_proof() {
@@ -82,17 +81,17 @@ impl Gateways {
             Origin::Rule => false,
             Origin::Request => !privileged && self.is_gateway(now, ip),
             Origin::Location(source) => {
-                let own = match source {
+                let is_source = match source {
                     Some(s) => s.to_canonical() == ip.to_canonical() || trust.is_trusted(s),
-                    // What it names by its address was looked at when it was registered.
+                    // A contact with a literal address was checked when it was registered.
                     None => is_literal(target, ip),
                 };
-                !own && (self.is_gateway(now, ip) || trust.is_trusted(ip))
+                !is_source && (self.is_gateway(now, ip) || trust.is_trusted(ip))
             }
         }
     }
 
-    /// Whether a target may not be sent to this host name, because it is a next hop's of a rule.
+    /// Returns whether a target must not be sent to this host name, because it is the next hop of a rule.
     pub(super) fn forbids_name(
         &self,
         trust: &Trust,
@@ -108,7 +107,7 @@ impl Gateways {
         }
     }
 
-    /// A request goes this way: what a rule leads to is remembered as a gateway.
+    /// Records the destination of a rule's request as a gateway.
     pub(super) fn note_destination(
         &self,
         now: Time,
@@ -118,17 +117,16 @@ impl Gateways {
     ) {
         if target.origin == Origin::Rule && destination.flow.is_none() && trust.asks_for_proof() {
             let key = self.key(destination.target.remote().ip());
-            self.shared.gateways.put(key, 1, now, REMEMBER_GATEWAY);
+            self.shared.gateways.put(key, 1, now, GATEWAY_LIFETIME);
         }
     }
 
-    /// A next hop has failed: it is tried last for a while, by all workers and in whichever rule it
-    /// stands.
+    /// Records that a next hop has failed: it is tried last for a while, by all workers and in every rule that has it.
     pub(super) fn note_failed(&self, now: Time, next_hop: &str) {
-        self.shared.failed.put(self.failed_key(next_hop), 1, now, REMEMBER_FAILURE);
+        self.shared.failed.put(self.failed_key(next_hop), 1, now, FAILURE_LIFETIME);
     }
 
-    /// Puts the next hops of a rule that have failed lately behind the others, in the order they had.
+    /// Moves the next hops of a rule that have failed recently behind the others; the order is kept otherwise.
     pub(super) fn failed_last(&self, now: Time, rule: &Rule, order: &mut [usize]) {
         order.sort_by_cached_key(|&i| {
             self.shared.failed.get(self.failed_key(&rule.next_hops[i].uri), now).is_some()
@@ -141,8 +139,8 @@ impl Gateways {
         hasher.finish()
     }
 
-    /// 403 for a REGISTER with a contact or a Path at a gateway or a trusted peer that is not the
-    /// sender's own address.
+    /// Returns 403 for a REGISTER with a contact or a Path at a gateway or a trusted peer that is not the sender's own
+    /// address.
     pub(super) fn vet_contacts(
         &self,
         now: Time,
@@ -155,8 +153,8 @@ impl Gateways {
                 continue;
             };
             let Some(ip) = parse_ip(next_host(&uri)) else { continue };
-            let own = ip.to_canonical() == flow.remote.ip().to_canonical();
-            if !own && (self.is_gateway(now, ip) || trust.is_trusted(ip)) {
+            let is_source = ip.to_canonical() == flow.remote.ip().to_canonical();
+            if !is_source && (self.is_gateway(now, ip) || trust.is_trusted(ip)) {
                 return Err(Refusal::new(403, "Forbidden: Contact is a trusted peer"));
             }
         }
@@ -175,7 +173,7 @@ impl Gateways {
     }
 }
 
-/// Whether a contact leads to this very address by writing it, in its Path or else in its URI.
+/// Returns whether a contact leads to this address as a literal, in its Path or else in its URI.
 fn is_literal(target: &RequestTarget, ip: IpAddr) -> bool {
     let path = Items::new(&target.path).next().and_then(|first| NameAddr::parse(first).ok());
     let uri = path.map_or(&target.uri[..], |path| path.uri);

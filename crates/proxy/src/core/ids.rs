@@ -1,4 +1,4 @@
-//! Ids of what is under way: each is a type of its own, and means something in one worker only.
+//! Typed ids of requests in progress, each valid in one worker only.
 
 use crate::regevent::NotifyId;
 
@@ -7,7 +7,7 @@ use crate::regevent::NotifyId;
 pub(super) struct ContextId {
     /// Its index in the table.
     pub index: u32,
-    /// Tells contexts that had the same index apart.
+    /// Distinguishes contexts that had the same index.
     pub serial: u32,
 }
 
@@ -19,16 +19,16 @@ pub(super) struct BranchId {
     pub branch: u16,
 }
 
-/// What a client transaction is for.
+/// The user of a client transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClientUser {
-    /// A branch of a request that is forwarded.
+    /// A branch of a forwarded request.
     Branch(BranchId),
     /// A NOTIFY of the notifier.
     Notify(NotifyId),
 }
 
-/// Names a question of [`Event::Resolve`](super::Event::Resolve); to be returned with its answer.
+/// Identifies a request of [`Event::Resolve`](super::Event::Resolve); returned with its result.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ResolveId(pub(super) ResolveUser);
 

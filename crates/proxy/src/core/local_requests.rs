@@ -1,27 +1,27 @@
-//! What the server answers itself, REGISTER and SUBSCRIBE apart: OPTIONS, redirection, refusals.
+//! Requests that the server answers itself, REGISTER and SUBSCRIBE apart: OPTIONS, redirection, refusals.
 
 use super::refusal::Refusal;
 use super::request::IncomingRequest;
 use super::target::RequestTarget;
 use super::turn::Turn;
-use crate::shared::REMEMBER_REQUEST;
+use crate::shared::REQUEST_LIFETIME;
 use ringway_sansio::{Flow, Target};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Message, Method, Start};
 use ringway_sip::write;
 use std::hash::Hasher;
 
-/// Methods a request to the server itself may have.
+/// The methods of requests to the server itself.
 const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, SUBSCRIBE\r\n";
 
-/// What the server understands, for OPTIONS (RFC 3261 section 11.2).
+/// The capabilities of the server, for OPTIONS (RFC 3261 section 11.2).
 const CAPABILITIES: &[u8] =
     b"Allow: OPTIONS, REGISTER, SUBSCRIBE, INVITE, ACK, CANCEL, BYE, MESSAGE, \
 NOTIFY, REFER, INFO, UPDATE, PRACK, PUBLISH\r\nAccept: application/sdp, application/reginfo+xml\r\n\
 Accept-Encoding: identity\r\nAccept-Language: en\r\nAllow-Events: reg\r\n\
 Supported: path, outbound, gruu\r\n";
 
-/// A request whose Request-URI is the server, without a user.
+/// Answers a request whose Request-URI is the server, without a user.
 pub(super) fn serve(t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Refusal> {
     let msg = incoming.msg;
     match msg.method() {
@@ -53,8 +53,8 @@ pub(super) fn serve(t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<
     Ok(())
 }
 
-/// Whether the same request has come another way (RFC 3261 section 8.2.2.2): without a To tag, with
-/// the From tag, Call-ID and CSeq of one that came by another branch.
+/// Returns whether the same request has come by another path (RFC 3261 section 8.2.2.2): without a To tag, with the
+/// From tag, Call-ID and CSeq of a request with another branch.
 fn is_merged(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
     let (msg, requests) = (incoming.msg, &t.node.shared.requests);
     let from = msg.from().ok().and_then(|from| from.tag()).unwrap_or_default();
@@ -69,12 +69,12 @@ fn is_merged(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
     h.write_u32(msg.cseq().map_or(0, |cseq| cseq.seq));
     let (key, branch) = (h.finish(), incoming.key.to_u64() as u8);
     let before = requests.get(key, t.now);
-    requests.put(key, before.unwrap_or(branch), t.now, REMEMBER_REQUEST);
+    requests.put(key, before.unwrap_or(branch), t.now, REQUEST_LIFETIME);
     before.is_some_and(|before| before != branch)
 }
 
-/// What a phone asks its server for by its own address (waiting messages, its dialogs, to publish)
-/// and the server does not have. It is not sent back to the phone.
+/// Returns the refusal for a service that a phone asks for at its own address (waiting messages, its dialogs, PUBLISH)
+/// and that the server does not have. The request is not sent back to the phone.
 pub(super) fn no_such_service(method: Method<'_>) -> Refusal {
     if method == Method::Publish {
         return Refusal::new(501, "Not Implemented");
@@ -83,7 +83,7 @@ pub(super) fn no_such_service(method: Method<'_>) -> Refusal {
     Refusal { status: 489, reason: "Bad Event", headers: b"Allow-Events: reg\r\n".to_vec() }
 }
 
-/// Redirection (RFC 3261 section 8.3): the contacts with their q, best first.
+/// Redirects the request (RFC 3261 section 8.3): lists the contacts with their q, best first.
 pub(super) fn redirect(
     t: &mut Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -110,8 +110,8 @@ pub(super) fn redirect(
     t.refuse(incoming, 302, "Moved Temporarily", &headers);
 }
 
-/// 400 for a request whose topmost Via cannot be read, so that RFC 3261 section 18.2.2 has nothing
-/// to go by: sent back to where the request came from, if it has what an answer must repeat.
+/// Answers 400 to a request whose topmost Via cannot be parsed, so that RFC 3261 section 18.2.2 does not apply. The
+/// response is sent to the source of the request, if the request has what a response must repeat.
 pub(super) fn refuse_without_via(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, reason: &str) {
     let needed = [HeaderId::Via, HeaderId::From, HeaderId::To, HeaderId::CallId, HeaderId::CSeq];
     if msg.method() == Method::Ack || !needed.iter().all(|id| msg.has(*id)) {
@@ -125,8 +125,7 @@ pub(super) fn refuse_without_via(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_
     });
 }
 
-/// A request whose framing on a stream broke (RFC 3261 section 18.3): answered as far as it can
-/// be read.
+/// Answers a request whose framing on a stream is broken (RFC 3261 section 18.3), as far as it can be parsed.
 pub(super) fn refuse_malformed(
     t: &mut Turn<'_>,
     flow: &Flow,

@@ -1,4 +1,4 @@
-//! Where a message goes next: server location as far as it needs no question to the world.
+//! The next hop of a message: server location as far as it needs no question to the world.
 
 use super::events::ResolveTarget;
 use super::names::{is_sips, is_websocket, next_host};
@@ -6,31 +6,31 @@ use ringway_sansio::{Flow, Hop, Target, Transport};
 use ringway_sip::uri::{Scheme, Uri};
 use std::net::SocketAddr;
 
-/// Branches that may wait for server location at one time; more are answered with 503.
+/// The number of branches that may wait for server location. More are answered with 503.
 pub const MAX_RESOLVING: usize = 10_000;
 
-/// What the world knows of its interfaces.
+/// The interfaces of the world.
 pub trait Paths: Send {
     /// Returns our address as a peer at `remote` can reach it over `transport`, never a wildcard. Returns
     /// `None` where nothing listens for its answers.
     fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr>;
 }
 
-/// Where an attempt leads.
+/// The destination of an attempt.
 pub(super) struct Destination {
     pub target: Target,
     pub transport: Transport,
-    /// Our address on it.
+    /// Our address for this destination.
     pub local: SocketAddr,
-    /// Over a flow that exists: what it is.
+    /// The flow, if one exists already.
     pub flow: Option<Flow>,
-    /// Over UDP however large, because TCP has been refused there.
+    /// Whether UDP is used for any size, because TCP has been refused by the server.
     pub any_size: bool,
 }
 
 impl Destination {
-    /// Over a flow. Its size never changes the transport: the flow is known to work, and the TCP port of a
-    /// phone may not exist.
+    /// Returns the destination over a flow. The size of a message never changes its transport: the flow is known to
+    /// work, and the TCP port of a phone may not exist.
     pub(super) fn over(flow: Flow) -> Destination {
         let Flow { transport, local, .. } = flow;
         Destination {
@@ -43,13 +43,13 @@ impl Destination {
     }
 }
 
-/// What came of looking for the next hop.
+/// The result of a search for the next hop.
 pub(super) enum Lookup {
-    /// Here.
+    /// The destination.
     Destination(Destination),
-    /// Behind a name: the world must be asked.
+    /// A host name, which the world must resolve.
     Name(ResolveTarget),
-    /// Nothing we could reach.
+    /// No destination that can be reached.
     Unreachable,
 }
 
@@ -59,7 +59,7 @@ impl From<Option<Destination>> for Lookup {
     }
 }
 
-/// Finds ways, and counts the questions that are open.
+/// Finds destinations, and counts the open questions.
 pub(super) struct Locator {
     paths: Box<dyn Paths>,
     open: usize,
@@ -70,29 +70,29 @@ impl Locator {
         Locator { paths, open: 0 }
     }
 
-    /// Questions that are open.
+    /// Returns the number of open questions.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// Whether no more questions may be asked.
+    /// Returns whether no more questions may be asked.
     pub(super) fn is_full(&self) -> bool {
         self.open >= MAX_RESOLVING
     }
 
-    /// Opens a question, if there is room for it.
+    /// Opens a question; returns whether there was room for it.
     pub(super) fn ask(&mut self) -> bool {
         let fits = !self.is_full();
         self.open += usize::from(fits);
         fits
     }
 
-    /// A question has been answered.
+    /// Records that a question has been answered.
     pub(super) fn answered(&mut self) {
         self.open = self.open.saturating_sub(1);
     }
 
-    /// The way to a server that has been located.
+    /// Returns the destination of a located server.
     pub(super) fn destination_of(&mut self, hop: Hop) -> Option<Destination> {
         // A WebSocket client cannot be connected to (RFC 7118 section 5).
         if is_websocket(hop.transport) {
@@ -104,9 +104,9 @@ impl Locator {
         Some(Destination { target, transport, local, flow: None, any_size: false })
     }
 
-    /// Server location (RFC 3263) as far as it needs no question to the world: literal addresses.
-    /// `request_uri` is the one of the request to be sent: if that is a `sips` one, every URI is
-    /// followed as if it were (RFC 3261 section 16.6 item 7).
+    /// Locates a server (RFC 3263) as far as it needs no question to the world: literal addresses. `request_uri` is
+    /// that of the request to be sent: if it is a `sips` URI, every URI is treated as one (RFC 3261 section 16.6 item
+    /// 7).
     pub(super) fn locate(&mut self, uri: &Uri<'_>, request_uri: &[u8]) -> Lookup {
         if !uri.is_sip() {
             return Lookup::Unreachable;
@@ -120,7 +120,7 @@ impl Locator {
             (Some(_), Some(t)) if t.is_secure() || !secure => Some(t),
             (Some(_), _) => return Lookup::Unreachable,
         };
-        if let Some(ip) = crate::own::parse_ip(host) {
+        if let Some(ip) = crate::local_identity::parse_ip(host) {
             // RFC 3263 section 4.1 and 4.2: a literal address needs no look-up.
             let transport = named.unwrap_or(if secure { Transport::Tls } else { Transport::Udp });
             let addr = SocketAddr::new(ip, uri.port.unwrap_or(transport.default_port()));

@@ -1,12 +1,11 @@
-//! The proxy of one worker: everything between a message's arrival and its leaving.
+//! The proxy of one worker: everything between the arrival of a message and its departure.
 //!
-//! [`Core`] is handed messages with the flow they came on, the time, and answers to what it asked
-//! for (server location, durable commits); it writes what is to be sent into an [`Outbox`] and asks
-//! by [`Event`]. It is single-threaded on purpose: workers share nothing but the location table and a few
-//! small facts ([`Shared`]).
+//! [`Core`] receives messages with their flow, the time, and the results of its requests to the world (server location,
+//! durable commits). It writes messages to send into an [`Outbox`] and its requests to the world as [`Event`]s. It is
+//! single-threaded by design: workers share the location table and a few small facts ([`Shared`]), nothing else.
 //!
-//! Read on in `parts`: it leads each request through RFC 3261 section 16. `node` is what the server is, `turn`
-//! what every part answers and sends by.
+//! Read next: `parts` takes each request through RFC 3261 section 16. `node` is the identity and the rules of the
+//! server, `turn` is what every part uses to answer and to send.
 
 mod budget;
 mod calls;
@@ -38,7 +37,7 @@ use crate::overload::Guard;
 use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use budget::RequestBudget;
-pub use budget::{MAX_BUDGET_OF_NEW, MAX_BUDGET_OF_STRANGERS, MAX_REQUEST_BUDGET};
+pub use budget::{MAX_NEW_BUDGET, MAX_REQUEST_BUDGET, MAX_UNAUTHENTICATED_BUDGET};
 use calls::Calls;
 use events::Events;
 pub use events::{
@@ -61,28 +60,28 @@ use std::sync::Arc;
 use subscriptions::Subscriptions;
 use turn::{Resources, Turn};
 
-/// Transactions from which on tables count as large.
+/// The number of transactions from which tables count as large.
 const LARGE: usize = 1024;
 
-/// How many expired bindings the store may take out at each of a worker's sweeps.
+/// The number of expired bindings that the store may remove in one sweep of a worker, at most.
 const SWEEP_BUDGET: usize = 2_000;
 
-/// How often a worker sweeps.
+/// The interval between two sweeps of a worker.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
-/// What the proxy gets from the world at the start.
+/// What the world supplies to the proxy at the start.
 pub struct World {
     /// Bindings, shared by all workers.
     pub store: Arc<dyn LocationStore>,
-    /// Who may use the server.
+    /// The users of the server.
     pub users: Arc<dyn Users>,
-    /// Randomness nobody can guess.
+    /// A source of unpredictable randomness.
     pub random: Box<dyn Random + Send>,
     /// Our addresses.
     pub paths: Box<dyn Paths>,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u8,
-    /// What all workers know together.
+    /// The facts that all workers share.
     pub shared: Arc<Shared>,
 }
 
@@ -91,13 +90,13 @@ pub struct Core {
     node: Node,
     resources: Resources,
     parts: Parts,
-    /// When expired bindings are taken out next.
+    /// The time of the next removal of expired bindings.
     next_sweep: Time,
     was_large: bool,
 }
 
 impl Core {
-    /// The core of worker `worker`.
+    /// Returns the core of worker `worker`.
     pub fn new(config: Arc<Config>, worker: u8, world: World, now: Time) -> Core {
         let World { store, users, mut random, paths, workers, shared } = world;
         let secret = &config.secret;
@@ -125,7 +124,7 @@ impl Core {
         Core { node, resources, parts, next_sweep: now + SWEEP_EVERY, was_large: false }
     }
 
-    /// A message has come: a whole datagram, or one that has been framed.
+    /// Processes a message: a whole datagram, or a message that has been framed.
     pub fn handle_message(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         let Ok(msg) = message::parse(bytes) else {
@@ -141,8 +140,8 @@ impl Core {
         }
     }
 
-    /// A message that another worker took in and that belongs here. A CANCEL that found no
-    /// transaction goes on to the next worker until all have seen it.
+    /// Processes a message that another worker received and that belongs to this one. A CANCEL that matches no
+    /// transaction is forwarded to the next worker until all have seen it.
     pub fn handle_handed_over(&mut self, now: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         let Ok(msg) = message::parse(bytes) else { return };
@@ -153,8 +152,7 @@ impl Core {
         }
     }
 
-    /// A request whose framing on a stream broke (RFC 3261 section 18.3): answered as far as it can
-    /// be read.
+    /// Answers a request whose framing on a stream is broken (RFC 3261 section 18.3), as far as it can be parsed.
     pub fn handle_malformed(
         &mut self,
         now: Time,
@@ -168,12 +166,12 @@ impl Core {
         local_requests::refuse_malformed(&mut turn, flow, head, status, reason);
     }
 
-    /// A connection is gone: bindings that live on it are no longer tried.
+    /// Reports that a connection has closed. Bindings that depend on it are no longer tried.
     pub fn handle_flow_closed(&mut self, now: Time, flow: FlowId) {
         self.resources.store.flow_closed(flow, now);
     }
 
-    /// What was sent under this report number could not be sent.
+    /// Reports that the message with this report number could not be sent.
     pub fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         if let Some(report) = Report::from_u64(report) {
             let (parts, mut turn) = self.turn(now, out);
@@ -181,9 +179,9 @@ impl Core {
         }
     }
 
-    /// The connection is gone by which what was sent under this report number left. A request that
-    /// nothing has answered is sent once more where there is nowhere else to go, else it is taken for one
-    /// that could not be sent (RFC 3261 section 16.9); see [`Transactions::cut_off`].
+    /// Reports that the connection has closed over which the message with this report number was sent. An unanswered
+    /// request is sent once more if it has no other target; otherwise it counts as one that could not be sent (RFC 3261
+    /// section 16.9). See [`Transactions::cut_off`].
     pub fn handle_cut_off(&mut self, now: Time, report: u64, out: &mut Outbox) {
         if let Some(report) = Report::from_u64(report) {
             let (parts, mut turn) = self.turn(now, out);
@@ -191,26 +189,25 @@ impl Core {
         }
     }
 
-    /// An answer to [`Event::Resolve`]; no hops means that there is no such server.
+    /// Processes the result of [`Event::Resolve`]. No hops mean that there is no such server.
     pub fn handle_resolved(&mut self, now: Time, id: ResolveId, hops: &[Hop], out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         parts.resolved(&mut turn, id, hops);
     }
 
-    /// The store has made a change durable (or has failed to): the REGISTER that waited for it is
-    /// answered.
+    /// Answers the REGISTER that waited for this commit: the store has made the change durable, or has failed to.
     pub fn handle_committed(&mut self, now: Time, id: u64, ok: bool, out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         parts.registrations.committed(&mut turn, id, ok);
     }
 
-    /// The registrations of `aor` have changed, on whichever worker.
+    /// Reports that the registrations of `aor` have changed, on any worker.
     pub fn handle_changed(&mut self, now: Time, aor: &[u8], why: Change, out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         parts.subscriptions.changed(&mut turn, aor, why);
     }
 
-    /// Runs everything that is due.
+    /// Processes everything that is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
         if self.next_sweep <= now {
             self.resources.store.expire(now, SWEEP_BUDGET);
@@ -221,7 +218,7 @@ impl Core {
         parts.timeout(&mut turn);
     }
 
-    /// When [`Core::handle_timeout`] should be called next.
+    /// Returns the time at which [`Core::handle_timeout`] should be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let parts = &self.parts;
         let others = [
@@ -232,13 +229,13 @@ impl Core {
         others.into_iter().flatten().chain([self.next_sweep]).min()
     }
 
-    /// What the core asks of the world, in order.
+    /// Returns the next request of the core to the world, in order.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.resources.events.pop()
     }
 
-    /// New rules. Calls in progress keep their targets and transactions; what they come to next is judged by
-    /// the new rules.
+    /// Replaces the configuration. Calls in progress keep their targets and transactions; later requests of theirs are
+    /// judged by the new configuration.
     pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.resources.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);
@@ -247,26 +244,24 @@ impl Core {
         self.node.reconfigure(config);
     }
 
-    /// From now on new calls are refused with 503; what runs is finished.
+    /// Refuses new calls with 503 from now on. Calls in progress are completed.
     pub fn drain(&mut self) {
         self.parts.calls.drain();
     }
 
-    /// Whether nothing is under way any more that a peer waits for.
+    /// Returns whether no peer waits for anything any more.
     pub fn is_idle(&self) -> bool {
         self.parts.registrations.pending() == 0 && self.parts.calls.are_answered()
     }
 
-    /// Tells before each batch of messages what waits behind it; decides what is turned away
-    /// (overload). Returns the share of new requests that should not even be taken in, of
-    /// [`SHED_ALL`](ringway_sansio::SHED_ALL).
+    /// Reports, before each batch of messages, how many wait behind it, and decides what is refused (overload). Returns
+    /// the share of new requests that should not even be received, of [`SHED_ALL`](ringway_sansio::SHED_ALL).
     pub fn handle_backlog(&mut self, now: Time, backlog: &Backlog) -> u32 {
         self.parts.guard.backlog(now, backlog);
         self.parts.guard.shed()
     }
 
-    /// Whether tables that had been large have fallen empty since this was asked last: a good time to
-    /// give memory back to the system.
+    /// Returns whether large tables have become empty since the last call: a good time to return memory to the system.
     pub fn take_emptied(&mut self) -> bool {
         let transactions = self.resources.tx.servers() + self.resources.tx.clients();
         self.was_large |= transactions > LARGE;
@@ -275,17 +270,17 @@ impl Core {
         emptied
     }
 
-    /// Counters.
+    /// Returns the counters.
     pub fn stats(&self) -> &Stats {
         &self.resources.stats
     }
 
-    /// Counters of the transaction layer.
+    /// Returns the counters of the transaction layer.
     pub fn transaction_counters(&self) -> &ringway_sip::transaction::table::Counters {
         &self.resources.tx.counters
     }
 
-    /// Table sizes.
+    /// Returns the sizes of the tables.
     pub fn tables(&self) -> Tables {
         let Core { resources, parts, .. } = self;
         Tables {

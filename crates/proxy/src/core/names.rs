@@ -1,9 +1,9 @@
-//! Users and hosts as they stand in URIs.
+//! Users and hosts of URIs.
 
 use ringway_sansio::Transport;
 use ringway_sip::uri::{self, Scheme, Uri};
 
-/// The user part, or the number of a `tel` URI.
+/// Returns the user part, or the number of a `tel` URI.
 pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     match uri.scheme {
         Scheme::Tel => Some(uri.opaque.split(|&b| b == b';').next().unwrap_or_default()),
@@ -11,7 +11,7 @@ pub(super) fn user_of<'a>(uri: &Uri<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Compares a user part of a URI, which may be escaped, with a user name.
+/// Returns whether a user part of a URI, which may be escaped, is this user name.
 pub(super) fn same_user(escaped: &[u8], name: &[u8]) -> bool {
     if !escaped.contains(&b'%') {
         return escaped == name;
@@ -19,14 +19,14 @@ pub(super) fn same_user(escaped: &[u8], name: &[u8]) -> bool {
     plain_user(escaped) == name
 }
 
-/// A user part without its escapes.
+/// Returns a user part without its escapes.
 pub(super) fn plain_user(escaped: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(escaped.len());
     uri::unescape_into(escaped, &mut plain);
     plain
 }
 
-/// The default port of a SIP URI, as far as it decides whether the URI means us.
+/// Returns the default port of a SIP URI, for the decision whether the URI is this server.
 pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
     match uri.transport() {
         Some(t) => t.default_port(),
@@ -35,7 +35,7 @@ pub(super) fn default_port(uri: &Uri<'_>) -> u16 {
     }
 }
 
-/// The host that a URI leads to (RFC 3261 section 19.1.1).
+/// Returns the host that a URI leads to (RFC 3261 section 19.1.1).
 pub(super) fn next_host<'a>(uri: &Uri<'a>) -> &'a [u8] {
     uri.param(b"maddr").flatten().unwrap_or(uri.host)
 }
@@ -44,12 +44,12 @@ pub(super) fn is_sips(uri: &[u8]) -> bool {
     uri.get(..5).is_some_and(|s| s.eq_ignore_ascii_case(b"sips:"))
 }
 
-/// Whether it is WebSocket, by which nobody can be connected to (RFC 7118 section 5).
+/// Returns whether the transport is WebSocket, over which no client can be connected to (RFC 7118 section 5).
 pub(super) fn is_websocket(transport: Transport) -> bool {
     matches!(transport, Transport::Ws | Transport::Wss)
 }
 
-/// Whether a URI is of a phone that has negotiated Outbound (RFC 5626 section 4.3).
+/// Returns whether a URI belongs to a phone that has negotiated Outbound (RFC 5626 section 4.3).
 pub(super) fn has_ob(uri: &Uri<'_>) -> bool {
     uri.param(b"ob").is_some()
 }

@@ -1,5 +1,5 @@
-//! What this server is: its names and addresses, its rules, and the keys of what it gives out. Nothing of its
-//! own changes but by a new configuration; by `shared` it remembers what all workers know.
+//! The identity of this server: its names and addresses, its rules, and the keys of its tokens and tags. Only a new
+//! configuration changes its own state. The facts of all workers are in `shared`.
 
 use super::dialogs::Dialogs;
 use super::gateways::Gateways;
@@ -11,9 +11,9 @@ use super::trust::Trust;
 use crate::config::{Config, Domain};
 use crate::gruu::Gruus;
 use crate::keys::Purpose;
+use crate::local_identity::{LocalIdentity, TAG_LEN, parse_ip};
 use crate::mark::Marks;
 use crate::outbound::FlowTokens;
-use crate::own::{Own, TAG_LEN, parse_ip};
 use crate::shared::Shared;
 use ringway_sansio::{Flow, FlowId, Time};
 use ringway_sip::header::Via;
@@ -30,7 +30,7 @@ pub(super) type Aor = SmallVec<[u8; 96]>;
 /// The server as one worker sees it.
 pub(super) struct Node {
     pub config: Arc<Config>,
-    pub own: Own,
+    pub identity: LocalIdentity,
     pub trust: Trust,
     pub gateways: Gateways,
     pub dialogs: Dialogs,
@@ -47,7 +47,7 @@ impl Node {
         let secret = &config.secret;
         let marks = Marks::new(secret.key(Purpose::DialogMarks));
         Node {
-            own: Own::new(&config),
+            identity: LocalIdentity::new(&config),
             trust: Trust::new(&config),
             gateways: Gateways::new(&config, shared.clone()),
             dialogs: Dialogs::new(marks, shared.clone()),
@@ -61,27 +61,26 @@ impl Node {
         }
     }
 
-    /// New rules.
+    /// Replaces the configuration.
     pub(super) fn reconfigure(&mut self, config: Arc<Config>) {
-        self.own = Own::new(&config);
+        self.identity = LocalIdentity::new(&config);
         self.trust = Trust::new(&config);
         self.gateways = Gateways::new(&config, self.shared.clone());
         self.config = config;
     }
 
-    /// A domain of ours by its index.
+    /// Returns a domain of ours by its index.
     pub(super) fn domain(&self, index: usize) -> &Domain {
         &self.config.domains[index]
     }
 
-    /// The hasher for loop detection.
+    /// Returns the hasher for loop detection.
     pub(super) fn spiral(&self) -> SipHasher13 {
         SipHasher13::new_with_key(&self.spirals)
     }
 
-    /// The domain of ours that a Request-URI names. A number without a domain (RFC 3966) belongs to
-    /// the first. A literal address counts only with a port we listen on: a phone may share our
-    /// host.
+    /// Returns the domain of ours that a Request-URI names. A number without a domain (RFC 3966) belongs to the first.
+    /// A literal address counts only with a port that this server listens on: a phone may be on the same host.
     pub(super) fn own_domain(&self, uri: &Uri<'_>, flow: &Flow, in_dialog: bool) -> Option<usize> {
         if uri.scheme == Scheme::Tel {
             return Some(0);
@@ -89,22 +88,22 @@ impl Node {
         if !uri.is_sip() {
             return None;
         }
-        let domain = self.own.domain(uri.host).or_else(|| {
+        let domain = self.identity.domain(uri.host).or_else(|| {
             let ip = parse_ip(uri.host)?;
             (ip == flow.local.ip()).then_some(0)
         })?;
-        let listens = |port| port == flow.local.port() || self.own.listens_on(port);
+        let listens = |port| port == flow.local.port() || self.identity.listens_on(port);
         let ours = match uri.port {
             Some(port) => listens(port),
-            // Within a dialog a literal address is some phone's Contact, and may be on our host; a
-            // name without a port is the domain, whatever port SRV records lead to.
+            // Within a dialog a literal address is the Contact of some phone, and may be on our host. A name without a
+            // port is the domain, whatever port SRV records lead to.
             None if in_dialog && parse_ip(uri.host).is_some() => listens(default_port(uri)),
             None => true,
         };
         ours.then_some(domain)
     }
 
-    /// The address-of-record of a user at a domain of ours (RFC 3261 section 10.3 item 5).
+    /// Returns the address-of-record of a user at a domain of ours (RFC 3261 section 10.3 item 5).
     pub(super) fn aor(&self, user: &[u8], domain: usize) -> Aor {
         let mut aor = Aor::from_slice(b"sip:");
         if user.contains(&b'%') {
@@ -119,44 +118,44 @@ impl Node {
         aor
     }
 
-    /// Whether a URI's host and port are this server's.
-    pub(super) fn is_us(&self, uri: &Uri<'_>, flow: &Flow) -> bool {
-        self.own.is_us(uri.host, uri.port, default_port(uri), flow.local)
+    /// Returns whether the host and port of a URI are this server's.
+    pub(super) fn is_local(&self, uri: &Uri<'_>, flow: &Flow) -> bool {
+        self.identity.is_local(uri.host, uri.port, default_port(uri), flow.local)
     }
 
-    /// Whether From names the user of this address-of-record.
+    /// Returns whether From names the user of this address-of-record.
     pub(super) fn is_from(&self, msg: &Message<'_>, aor: &[u8]) -> bool {
         let Ok(from) = msg.from() else { return false };
         let (Ok(from), Ok(aor)) = (Uri::parse(from.uri), Uri::parse(aor)) else { return false };
         let plain = plain_user(aor.user.unwrap_or_default());
-        self.own.domain(from.host) == self.own.domain(aor.host)
+        self.identity.domain(from.host) == self.identity.domain(aor.host)
             && from.user.is_some_and(|user| same_user(user, &plain))
     }
 
-    /// Whether the request comes from a peer that is believed. What we have sent ourselves, and what
-    /// has come back by our own address, proves nothing: it belongs to its first sender.
+    /// Returns whether the request comes from a trusted peer. A request that this server has sent itself, and that has
+    /// returned to its own address, proves nothing: it belongs to its first sender.
     pub(super) fn is_trusted(&self, incoming: &IncomingRequest<'_>) -> bool {
         let Via { host, port, .. } = *incoming.via;
         let default = incoming.flow.transport.default_port();
         self.trust.is_trusted(incoming.flow.remote.ip())
-            && !self.own.is_us(host, port, default, incoming.flow.local)
+            && !self.identity.is_local(host, port, default, incoming.flow.local)
     }
 
-    /// The To tag of answers given without a transaction.
+    /// Returns the To tag of responses sent without a transaction.
     pub(super) fn tag(&self, msg: &Message<'_>) -> [u8; TAG_LEN] {
-        self.own.tag(msg.call_id())
+        self.identity.tag(msg.call_id())
     }
 
-    /// Whether an ACK is for an answer given without a transaction.
+    /// Returns whether an ACK is for a response sent without a transaction.
     pub(super) fn is_own_tag(&self, msg: &Message<'_>) -> bool {
         msg.to().ok().and_then(|to| to.tag()).is_some_and(|t| t == self.tag(msg))
     }
 
-    /// Where a response goes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port to open a new
-    /// connection to should the flow be gone.
+    /// Returns the flow that a response takes (RFC 3261 section 18.2.2, RFC 3581 section 4), and the port for a new
+    /// connection if the flow has closed.
     ///
-    /// An `maddr` sends it to a third party, so it is obeyed where it is meant for: a multicast group,
-    /// and where a trusted peer writes it.
+    /// An `maddr` sends the response to a third party. So it is followed only for a multicast group, and where a
+    /// trusted peer has written it.
     pub(super) fn reply_to(&self, flow: &Flow, via: &Via<'_>) -> (Flow, u16) {
         let port = via.port.unwrap_or(flow.transport.default_port());
         if !flow.transport.is_datagram() {
@@ -174,12 +173,12 @@ impl Node {
         (Flow { remote, ..*flow }, port)
     }
 
-    /// A datagram flow of another worker, as one of this worker's own socket on the same address.
+    /// Returns a datagram flow of another worker as one of this worker's own socket on the same address.
     pub(super) fn own_socket(&self, flow: Flow) -> Flow {
         own_socket(flow, self.worker)
     }
 
-    /// Whether a target may not be sent this way; see [`Gateways::forbids`].
+    /// Returns whether a target must not be sent to this destination; see [`Gateways::forbids`].
     pub(super) fn forbids(
         &self,
         now: Time,
@@ -187,10 +186,10 @@ impl Node {
         privileged: bool,
         destination: &Destination,
     ) -> bool {
-        self.gateways.forbids(now, &self.own, &self.trust, target, privileged, destination)
+        self.gateways.forbids(now, &self.identity, &self.trust, target, privileged, destination)
     }
 
-    /// Whether a target may not be sent to this host name.
+    /// Returns whether a target must not be sent to this host name.
     pub(super) fn forbids_name(
         &self,
         target: &RequestTarget,
@@ -201,7 +200,7 @@ impl Node {
     }
 }
 
-/// A datagram flow as one of `worker`'s own socket on the same address.
+/// Returns a datagram flow as one of `worker`'s own socket on the same address.
 pub(super) fn own_socket(flow: Flow, worker: u8) -> Flow {
     if !flow.transport.is_datagram() {
         return flow;

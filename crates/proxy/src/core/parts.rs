@@ -1,6 +1,6 @@
-//! The parts of a core, and what each request, response and report is for.
+//! The parts of a core, and the dispatch of each request, response and report to them.
 //!
-//! Requests go the way of RFC 3261 section 16: 16.3 to 16.5 in `routing`, 16.6 to 16.10 in `calls`, 16.11 in
+//! Requests are processed by RFC 3261 section 16: 16.3 to 16.5 in `routing`, 16.6 to 16.10 in `calls`, 16.11 in
 //! `stateless`.
 
 use super::calls::{Answer, Calls};
@@ -31,13 +31,13 @@ use std::net::SocketAddr;
 /// How a message came to this worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// At a socket of its own.
+    /// By a socket of this worker.
     Here,
     /// From another worker.
     HandedOver,
 }
 
-/// What a core is made of. Each part owns its state; `access` alone is lent to others, which ask it for proof.
+/// The parts of a core. Each part owns its state. Only `access` is lent to others, which ask it for proof.
 pub(super) struct Parts {
     pub guard: Guard,
     pub access: Access,
@@ -61,8 +61,8 @@ impl Parts {
         };
         let key = match t.tx.receive(t.now, msg, &via, t.out) {
             Incoming::Absorbed => return,
-            // The ACK of an answer that was given without a transaction. Under overload there are
-            // many, so that nothing more is asked of them.
+            // The ACK of a response that was sent without a transaction. Under overload there are many, so nothing more
+            // is checked.
             Incoming::New(_) if msg.method() == Method::Ack && t.node.is_own_tag(msg) => return,
             Incoming::New(key) => key,
             Incoming::AckOf2xx(_) => t.tx.key(msg, &via),
@@ -90,7 +90,7 @@ impl Parts {
             && refusal.status != 0
             && msg.method() != Method::Ack
         {
-            // A challenge is the usual beginning, not worth a line.
+            // A challenge is the usual beginning and is not logged.
             if !matches!(refusal.status, 401 | 407) {
                 t.log(&incoming, "refused", refusal.status);
             }
@@ -98,7 +98,7 @@ impl Parts {
         }
     }
 
-    /// Steps 16.3 to 16.6 for a request that is new and well-formed.
+    /// Performs steps 16.3 to 16.6 for a request that is new and well-formed.
     fn route(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Refusal> {
         let method = incoming.msg.method();
         let routed =
@@ -112,16 +112,16 @@ impl Parts {
         let domain = own_domain(t, incoming, &routed);
         let user = user_of(&routed.uri);
         let ends_here = domain.is_some() && (method == Method::Register || user.is_none());
-        // RFC 3261 section 16.3 item 3 would let us answer an OPTIONS that has run out of hops as if it
-        // were for us; RFC 4475 section 3.3.11 expects 483 unless it is.
+        // RFC 3261 section 16.3 item 3 allows an answer to an OPTIONS without hops left as if it were for this server;
+        // RFC 4475 section 3.3.11 expects 483 unless it is.
         let findings = validate(t, incoming, &routed, ends_here)?;
         if method == Method::Ack
             && domain.is_some()
             && !routed.is_in_dialog()
             && t.forward_to_next_worker(incoming)
         {
-            // It goes where the INVITE went and by no route of ours: most likely the ACK of a refusal
-            // that another worker waits for.
+            // It takes the path of the INVITE and no route of ours: most likely it is the ACK of a refusal that another
+            // worker waits for.
             return Ok(());
         }
         let Some(domain) = domain else {
@@ -161,7 +161,7 @@ impl Parts {
         self.forward(t, incoming, findings, &routed, proof, targets, mode)
     }
 
-    /// Sends a request on to its targets, or its sender to them.
+    /// Forwards a request to its targets, or redirects its sender to them.
     fn forward(
         &mut self,
         t: &mut Turn<'_>,
@@ -205,10 +205,10 @@ impl Parts {
         self.subscriptions.subscribe(t, incoming, &routed.uri, domain, &proof)
     }
 
-    /// CANCEL: RFC 3261 sections 9.2 and 16.10.
+    /// Processes a CANCEL: RFC 3261 sections 9.2 and 16.10.
     fn cancel(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) {
-        if let Some(context) = t.tx.cancelled(incoming.msg, incoming.via) {
-            // Section 9.2: 200 whatever becomes of the INVITE, with the To tag its answers have.
+        if let Some(context) = t.tx.find_cancelled(incoming.msg, incoming.via) {
+            // Section 9.2: 200 whatever happens to the INVITE, with the To tag of the responses to it.
             t.refuse(incoming, 200, "OK", &[]);
             if let Some(context) = context {
                 self.calls.cancel(t, context, incoming);
@@ -223,7 +223,7 @@ impl Parts {
         }
     }
 
-    /// The targets of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
+    /// Returns the targets of a CANCEL whose INVITE may have been forwarded statelessly (section 16.10).
     fn stateless_targets(
         &mut self,
         t: &mut Turn<'_>,
@@ -235,7 +235,7 @@ impl Parts {
             return None;
         }
         let findings = validate(t, incoming, &routed, false).ok()?;
-        // It cannot be challenged, and cancels nothing but what the same sender began by the same branch.
+        // It cannot be challenged, and cancels only what the same sender began with the same branch.
         let (access, proof) = (&mut self.access, &mut Proof::Trusted);
         let targets = targets::local(access, t, incoming, &routed.uri, domain, proof).ok()?;
         (!targets.is_empty()).then_some((findings, targets))
@@ -246,8 +246,8 @@ impl Parts {
             t.stats.garbage += 1;
             return;
         };
-        // RFC 3261 section 18.3: what is cut off is no response. What else user agents get wrong is
-        // for the one that asked to judge.
+        // RFC 3261 section 18.3: a truncated response is discarded. Other errors of user agents are left to the client
+        // that sent the request.
         if msg.check_frame().is_err() {
             t.stats.garbage += 1;
             return;
@@ -263,7 +263,7 @@ impl Parts {
         }
         match t.tx.response(t.now, branch.client, msg, t.out) {
             Some(event) => self.answer(t, event, flow, msg, &via),
-            // RFC 6026 section 8.8: a stray response goes no further.
+            // RFC 6026 section 8.8: a stray response is not forwarded.
             None if msg.method() == Method::Cancel => {}
             None => t.stats.stray_responses += 1,
         }
@@ -285,7 +285,7 @@ impl Parts {
         }
     }
 
-    /// What was sent under this number could not be sent.
+    /// Dispatches a report that the message with this number could not be sent.
     pub(super) fn not_sent(&mut self, t: &mut Turn<'_>, report: Report) {
         if let Report::User(number) = report {
             return self.stateless.resend(t, number);
@@ -298,7 +298,7 @@ impl Parts {
         }
     }
 
-    /// The connection is gone by which what was sent under this number left.
+    /// Dispatches a report that the connection of the message with this number has closed.
     pub(super) fn cut_off(&mut self, t: &mut Turn<'_>, report: Report) {
         if let Report::User(number) = report {
             return self.stateless.resend(t, number);
@@ -311,7 +311,7 @@ impl Parts {
         }
     }
 
-    /// An answer to [`Event::Resolve`].
+    /// Dispatches the result of [`Event::Resolve`].
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, id: ResolveId, hops: &[Hop]) {
         t.locator.answered();
         match id.0 {
@@ -321,7 +321,7 @@ impl Parts {
         }
     }
 
-    /// Runs everything that is due.
+    /// Processes everything that is due.
     pub(super) fn timeout(&mut self, t: &mut Turn<'_>) {
         while let Some(expired) = t.tx.expire(t.now, t.out) {
             match expired {
@@ -344,8 +344,8 @@ impl Parts {
     }
 }
 
-/// Hands a request over if another worker has its transaction: a retransmission, or the ACK of a
-/// refusal, that came from another source port (RFC 3261 section 17.2.3 matches without regard to it).
+/// Hands a request over if another worker has its transaction: a retransmission, or the ACK of a refusal, from another
+/// source port (RFC 3261 section 17.2.3 matches without regard to it).
 fn hand_over_request(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, key: ServerKey) -> bool {
     if t.node.workers < 2 || msg.method() == Method::Cancel {
         return false;
@@ -358,7 +358,7 @@ fn hand_over_request(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, key: Serv
     true
 }
 
-/// The domain of ours that a request is for; `None` if it goes on by a Route, a flow or an `maddr`.
+/// Returns the domain of ours that a request is for; `None` if a Route, a flow or an `maddr` is its next hop.
 fn own_domain(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -370,13 +370,13 @@ fn own_domain(
     let own = |uri| t.node.own_domain(uri, incoming.flow, routed.is_in_dialog());
     match routed.maddr {
         Maddr::None => own(&routed.uri),
-        // Its port led to us, and goes with it.
+        // The port belongs to the `maddr` that led to this server, and is removed with it.
         Maddr::Ours => own(&Uri { port: None, ..routed.uri }),
         Maddr::Other => None,
     }
 }
 
-/// Whether a request is for the very address-of-record it comes from.
+/// Returns whether a request is for the same address-of-record that it comes from.
 fn is_to_own_address(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,

@@ -1,28 +1,28 @@
-//! Why a request goes no further.
+//! Refusals of requests.
 
-/// The answer to a request that goes no further.
+/// The response to a request that is refused.
 pub(super) struct Refusal {
     pub status: u16,
     pub reason: &'static str,
-    /// Header lines for the answer.
+    /// Header lines of the response.
     pub headers: Vec<u8>,
 }
 
 impl Refusal {
-    /// Nothing is answered: to an ACK there is no response (RFC 3261 section 17).
+    /// No response: an ACK is never answered (RFC 3261 section 17).
     pub(super) const SILENT: Refusal = Refusal { status: 0, reason: "", headers: Vec::new() };
 
     pub(super) fn new(status: u16, reason: &'static str) -> Refusal {
         Refusal { status, reason, headers: Vec::new() }
     }
 
-    /// 503: a table is full.
+    /// Returns 503: a table is full.
     pub(super) fn busy() -> Refusal {
         let headers = b"Retry-After: 10\r\n".to_vec();
         Refusal { status: 503, reason: "Service Unavailable", headers }
     }
 
-    /// 420 for extensions that are required and not understood (RFC 3261 sections 8.2.2.3 and 16.3).
+    /// Returns 420 for extensions that are required and not understood (RFC 3261 sections 8.2.2.3 and 16.3).
     pub(super) fn bad_extension<'a>(tags: impl Iterator<Item = &'a [u8]>) -> Refusal {
         let mut headers = b"Unsupported: ".to_vec();
         for (i, tag) in tags.enumerate() {

@@ -1,6 +1,5 @@
-//! Registrations: RFC 3261 section 10.3. What a REGISTER does to the bindings is the
-//! [registrar](crate::registrar)'s; here is who may send one, and its answer, which waits until the store has
-//! made the change durable.
+//! Registrations: RFC 3261 section 10.3. The [registrar](crate::registrar) changes the bindings. This module decides
+//! who may send a REGISTER, and sends the response as soon as the store has made the change durable.
 
 use super::names::user_of;
 use super::refusal::Refusal;
@@ -15,13 +14,13 @@ use ringway_sip::message;
 use ringway_sip::uri::{Scheme, Uri};
 use slab::Slab;
 
-/// Registrations that may wait for the store at one time; more are answered with 503.
+/// The number of registrations that may wait for the store. More are answered with 503.
 pub const MAX_PENDING_COMMITS: usize = 100_000;
 
-/// Tables larger than this give their memory back when they fall empty.
+/// A table larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 4096;
 
-/// A REGISTER whose answer waits until the store has it on disk.
+/// A REGISTER whose response waits for the store.
 struct PendingRegister {
     request: Vec<u8>,
     flow: Flow,
@@ -29,7 +28,7 @@ struct PendingRegister {
     came: Time,
 }
 
-/// The registrar and what waits for its store.
+/// The registrar, and the requests that wait for its store.
 pub(super) struct Registrations {
     registrar: Registrar,
     pending: Slab<PendingRegister>,
@@ -40,18 +39,18 @@ impl Registrations {
         Registrations { registrar: Registrar::new(config, secret), pending: Slab::new() }
     }
 
-    /// New rules.
+    /// Replaces the configuration.
     pub(super) fn reconfigure(&mut self, config: RegistrarConfig) {
         self.registrar.reconfigure(config);
     }
 
-    /// How many wait for the store.
+    /// Returns the number of requests that wait for the store.
     pub(super) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// RFC 3261 section 10.3, items 2 to 5; the rest is the registrar's. `request_domain` is the domain that
-    /// the Request-URI names.
+    /// Processes a REGISTER: RFC 3261 section 10.3, items 2 to 5; the registrar does the rest. `request_domain` is the
+    /// domain of the Request-URI.
     pub(super) fn register(
         &mut self,
         t: &mut Turn<'_>,
@@ -69,7 +68,7 @@ impl Registrations {
         // Item 5: the address-of-record must lie in a domain of ours.
         let not_found = || Refusal::new(404, "Not Lookup");
         let domain = t.node.own_domain(&to, incoming.flow, false).ok_or_else(not_found)?;
-        // A literal address is the server's and of no domain in particular.
+        // A literal address is the server's and belongs to no particular domain.
         let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());
         if named && domain != request_domain {
             return Err(not_found());
@@ -82,7 +81,7 @@ impl Registrations {
         self.change(t, incoming, &aor)
     }
 
-    /// Has the registrar work on a REGISTER whose sender may send it.
+    /// Passes an authorised REGISTER to the registrar.
     fn change(
         &mut self,
         t: &mut Turn<'_>,
@@ -133,8 +132,7 @@ impl Registrations {
         Ok(())
     }
 
-    /// The store has made a change durable, or has failed to: the REGISTER that waited for it is
-    /// answered.
+    /// Answers the REGISTER that waited for this commit: the store has made the change durable, or has failed to.
     pub(super) fn committed(&mut self, t: &mut Turn<'_>, id: u64, ok: bool) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
         t.release_budget(pending.request.len(), &pending.flow, None);

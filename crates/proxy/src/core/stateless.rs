@@ -1,5 +1,5 @@
-//! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of
-//! its own without an answer (section 16.7, RFC 6026).
+//! Stateless forwarding: RFC 3261 section 16.11, and the ACK for a 2xx, which is a transaction of its own without a
+//! response (section 16.7, RFC 6026).
 
 use super::events::ResolveTarget;
 use super::forwarding::{self, ForwardRequest};
@@ -20,7 +20,7 @@ use slab::Slab;
 use std::collections::VecDeque;
 use std::hash::Hasher;
 
-/// A request that waits for server location, or may have to go another way: the ACK of a call, say.
+/// A request that waits for server location, or that may need another attempt, such as the ACK of a call.
 struct PendingRequest {
     request: Vec<u8>,
     flow: Flow,
@@ -28,24 +28,24 @@ struct PendingRequest {
     target: RequestTarget,
 }
 
-/// ACKs kept for another way; the oldest makes room.
+/// The number of ACKs stored for another attempt. The oldest is evicted.
 const MAX_RESENDS: usize = 1024;
 
-/// An ACK larger than this is not kept for another way.
+/// The size above which an ACK is not stored for another attempt.
 const MAX_RESEND_OCTETS: usize = 4096;
 
-/// Tells branches of stateless forwarding from those of transactions.
+/// The prefix that distinguishes branches of stateless forwarding from those of transactions.
 const STATELESS: &[u8] = b"-s";
 
-/// What is forwarded without a transaction.
+/// Requests that are forwarded without a transaction.
 pub(super) struct Stateless {
-    /// Keys the branches.
+    /// The key of the branches.
     key: [u8; 16],
-    /// Requests that are sent as soon as their next hop has been located.
+    /// Requests that wait for server location.
     parked: Slab<PendingRequest>,
-    /// ACKs that may have to go another way, by report number.
+    /// ACKs that may need another attempt, by report number.
     resends: VecDeque<(u32, PendingRequest)>,
-    /// Number of the last of them.
+    /// The number of the last of them.
     serial: u32,
 }
 
@@ -54,8 +54,8 @@ impl Stateless {
         Stateless { key, parked: Slab::new(), resends: VecDeque::new(), serial: 0 }
     }
 
-    /// Sends a request on without keeping anything: only ever to the first target, so that the same
-    /// request always takes the same way (section 16.11).
+    /// Forwards a request without state: always to the first target, so that the same request always takes the same
+    /// path (section 16.11).
     pub(super) fn forward(
         &mut self,
         t: &mut Turn<'_>,
@@ -115,7 +115,7 @@ impl Stateless {
         self.parked.insert(PendingRequest { request, flow, findings, target });
     }
 
-    /// The next hop of a parked request has been located; no hops means that there is none.
+    /// Sends a waiting request to its located next hop. No hops mean that there is none.
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
         let Some(parked) = self.parked.try_remove(index as usize) else { return };
         t.release_budget(parked.request.len(), &parked.flow, None);
@@ -163,7 +163,7 @@ impl Stateless {
             if findings.return_path {
                 buf.push(b'.');
                 let (back, _) = node.reply_to(flow, via);
-                // Whichever worker's socket it came in at.
+                // The socket of any worker counts.
                 node.tokens.write(buf, &own_socket(back, 0));
             }
         };
@@ -173,9 +173,9 @@ impl Stateless {
         t.stats.forwarded += 1;
     }
 
-    /// Keeps an ACK that goes over a connection while there is another way to its target: should the
-    /// connection be gone, nobody would send it again before the 2xx is. Returns under what a failure is to
-    /// be reported.
+    /// Stores an ACK that is sent over a connection while its target has another attempt left. If the connection has
+    /// closed, the ACK would be sent again only after the next 2xx. Returns the number under which a failure is
+    /// reported.
     fn keep_for_another_way(
         &mut self,
         incoming: &IncomingRequest<'_>,
@@ -199,7 +199,7 @@ impl Stateless {
         Some(Report::User(self.serial))
     }
 
-    /// What was sent under this number could not be: it goes the next way.
+    /// Sends the ACK of this number by its next attempt, because it could not be sent.
     pub(super) fn resend(&mut self, t: &mut Turn<'_>, number: u32) {
         let at = self.resends.iter().position(|(serial, _)| *serial == number);
         let Some((_, parked)) = at.and_then(|at| self.resends.remove(at)) else { return };
@@ -210,7 +210,7 @@ impl Stateless {
 }
 
 impl PendingRequest {
-    /// Runs `f` with the request, parsed once more.
+    /// Runs `f` with the request, parsed again.
     fn read(&self, t: &mut Turn<'_>, f: impl FnOnce(&mut Turn<'_>, &IncomingRequest<'_>)) {
         let Ok(msg) = message::parse(&self.request) else { return };
         let Ok(via) = msg.top_via() else { return };
@@ -219,9 +219,9 @@ impl PendingRequest {
     }
 }
 
-/// The branch: the same for a retransmission, and for the ACK and CANCEL of an INVITE, and
-/// different for another transaction (section 16.11). What follows it is the way back under a MAC, so that
-/// a response goes to whom the request came from, over the same connection, and nowhere else.
+/// Appends the branch. It is the same for a retransmission and for the ACK and CANCEL of an INVITE, and different for
+/// another transaction (section 16.11). It is followed by the return path under a MAC, so that a response is sent only
+/// to the sender of the request, over the same connection.
 fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], incoming: &IncomingRequest<'_>) {
     let mut h = SipHasher13::new_with_key(key);
     let mut field = |bytes: &[u8]| {
@@ -233,7 +233,7 @@ fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], incoming: &IncomingRequest<'_
         field(incoming.via.host);
         field(&incoming.via.port.unwrap_or(0).to_be_bytes());
     } else {
-        // RFC 2543. The To tag is left out: the ACK has one where the INVITE has none.
+        // RFC 2543. The To tag is left out: the ACK has one and the INVITE has none.
         field(incoming.via.element);
         field(incoming.msg.request_uri());
         field(incoming.msg.from().ok().and_then(|from| from.tag()).unwrap_or_default());
@@ -245,8 +245,8 @@ fn write_branch(buf: &mut Vec<u8>, key: &[u8; 16], incoming: &IncomingRequest<'_
     ringway_sip::write::hex(buf, &h.finish().to_be_bytes());
 }
 
-/// A response whose topmost Via is ours but names no transaction: sent on to whom its request came
-/// from, if we forwarded that statelessly (section 16.11).
+/// Forwards a response whose topmost Via is ours but that matches no transaction: to the sender of its request, if that
+/// was forwarded statelessly (section 16.11).
 pub(super) fn forward_response(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, via: &Via<'_>) {
     let back = via
         .branch

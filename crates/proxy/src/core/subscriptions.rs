@@ -1,5 +1,5 @@
-//! The registration event package (RFC 3680) between the notifier and the transactions: who may
-//! subscribe, and how its NOTIFY requests are sent.
+//! The registration event package (RFC 3680) between the notifier and the transactions: the authorisation of
+//! subscribers, and the sending of NOTIFY requests.
 
 use super::ids::{ClientUser, ResolveUser};
 use super::locator::{Destination, Locator, Lookup};
@@ -32,30 +32,30 @@ impl Subscriptions {
         Subscriptions { notifier, parked: Slab::new() }
     }
 
-    /// Number of subscriptions.
+    /// Returns the number of subscriptions.
     pub(super) fn len(&self) -> usize {
         self.notifier.len()
     }
 
-    /// When [`Subscriptions::handle_timeout`] should be called next.
+    /// Returns the time at which [`Subscriptions::handle_timeout`] should be called next.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.notifier.poll_timeout()
     }
 
-    /// Runs what is due.
+    /// Processes everything that is due.
     pub(super) fn handle_timeout(&mut self, t: &mut Turn<'_>) {
         self.notifier.handle_timeout(t.now, t.store);
         self.send(t);
     }
 
-    /// The registrations of `aor` have changed.
+    /// Reports that the registrations of `aor` have changed.
     pub(super) fn changed(&mut self, t: &mut Turn<'_>, aor: &[u8], why: Change) {
         self.notifier.changed(t.now, aor, why, t.store);
         self.send(t);
     }
 
-    /// A SUBSCRIBE to the registrations of the user of a Request-URI at a domain of ours: only that user and
-    /// trusted peers may.
+    /// Processes a SUBSCRIBE to the registrations of the user of a Request-URI at a domain of ours. Only that user and
+    /// trusted peers are authorised.
     pub(super) fn subscribe(
         &mut self,
         t: &mut Turn<'_>,
@@ -101,8 +101,8 @@ impl Subscriptions {
             t.random,
             &mut headers,
         );
-        let own = t.node.tag(msg);
-        let tag = Some(done.to_tag.as_deref().unwrap_or(&own));
+        let local_tag = t.node.tag(msg);
+        let tag = Some(done.to_tag.as_deref().unwrap_or(&local_tag));
         let (start, buf) = (t.out.buffer().len(), t.out.buffer());
         write::response(buf, msg, Some(flow), done.status, done.reason, tag, &headers, &[]);
         t.tx.respond(t.now, server, done.status, t.out, start);
@@ -110,7 +110,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// Sends what the notifier has to say.
+    /// Sends the NOTIFY requests that are due.
     fn send(&mut self, t: &mut Turn<'_>) {
         let mut bytes = Vec::new();
         while let Some(notify) = self.notifier.poll_notify(t.now, &mut bytes) {
@@ -134,7 +134,7 @@ impl Subscriptions {
         }
     }
 
-    /// Where a NOTIFY goes has been found out.
+    /// Sends a waiting NOTIFY to its located next hop.
     pub(super) fn resolved(&mut self, t: &mut Turn<'_>, index: u32, hops: &[Hop]) {
         let Some((notify, bytes)) = self.parked.try_remove(index as usize) else { return };
         match hops.first().cloned().and_then(|hop| t.locator.destination_of(hop)) {
@@ -143,20 +143,19 @@ impl Subscriptions {
         }
     }
 
-    /// A NOTIFY has been answered with this status, or as if it had been.
+    /// Processes the final status of a NOTIFY, received or assumed.
     pub(super) fn answered(&mut self, t: &Turn<'_>, id: NotifyId, status: u16) {
         self.notifier.handle_notify_response(t.now, id, status, t.store);
     }
 }
 
-/// Whether a SUBSCRIBE asks for registrations.
+/// Returns whether a SUBSCRIBE is for the event package `reg`.
 pub(super) fn is_reg_event(msg: &Message<'_>) -> bool {
     msg.first(HeaderId::Event)
         .is_some_and(|v| v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg")
 }
 
-/// The worker whose notifier has the dialog that a SUBSCRIBE is within; `None` if it is within no notifier's
-/// dialog.
+/// Returns the worker whose notifier has the dialog of a SUBSCRIBE; `None` if it is within no dialog of a notifier.
 pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
     RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
 }

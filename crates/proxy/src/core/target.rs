@@ -1,4 +1,4 @@
-//! The target set of a request (RFC 3261 section 16.5): where it may go, and by which ways.
+//! The target set of a request (RFC 3261 section 16.5): targets, and the attempts to reach each.
 
 use ringway_sansio::{Flow, Hop};
 use smallvec::SmallVec;
@@ -9,30 +9,30 @@ use std::net::{IpAddr, SocketAddr};
 pub(super) struct RequestTarget {
     /// The Request-URI on this branch.
     pub uri: Vec<u8>,
-    /// Value of the Route header field to put on top: the Path of a binding; empty for none.
+    /// Value of the Route header field to prepend: the Path of a binding; empty for none.
     pub path: Vec<u8>,
     /// Preference in thousandths.
     pub q: u16,
-    /// Where to try, last first.
+    /// Attempts to reach it, in reverse order.
     pub attempts: SmallVec<[Attempt; 1]>,
-    /// Where it comes from.
+    /// The source of the target.
     pub origin: Origin,
 }
 
-/// What made a target, which decides where it may lead.
+/// The source of a target, which decides where it may lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Origin {
     /// The request itself: its Request-URI, Route or flow token.
     Request,
     /// A routing rule.
     Rule,
-    /// A contact that a user has registered, from this address where that is still known. A flow that
-    /// is lost is then a user who is not there.
+    /// A contact that a user has registered, from this address if it is still known. If the flow is lost, the user is
+    /// not available.
     Location(Option<IpAddr>),
 }
 
 impl RequestTarget {
-    /// The only target of a request that is for no user of ours.
+    /// Returns the only target of a request that is for no user of ours.
     pub(super) fn remote(
         uri: Vec<u8>,
         origin: Origin,
@@ -41,25 +41,25 @@ impl RequestTarget {
         RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin }
     }
 
-    /// Whether it comes from the location service.
+    /// Returns whether it comes from the location service.
     pub(super) fn is_located(&self) -> bool {
         matches!(self.origin, Origin::Location(_))
     }
 }
 
-/// One way to reach a target.
+/// One attempt to reach a target.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Attempt {
-    /// Over the flow a phone registered on.
+    /// Over the flow of a registration.
     Flow(Flow),
     /// Another binding of the same instance (RFC 5626 section 7).
     Binding(Box<RequestTarget>),
     /// A located server.
     Hop(Hop),
-    /// Over UDP, whatever the size: TCP has been refused there (RFC 3261 section 18.1.1).
+    /// Over UDP, whatever the size: TCP has been refused by the server (RFC 3261 section 18.1.1).
     Datagram(SocketAddr),
-    /// Whatever the topmost Route or else the Request-URI says.
+    /// By the topmost Route, or else by the Request-URI.
     Uri,
-    /// Through this next hop, which is put on top as a Route.
+    /// Through this next hop, which is prepended as a Route.
     Via(Box<str>),
 }

@@ -1,4 +1,4 @@
-//! Which peers are believed, and what is kept from the others.
+//! Trusted peers, and what is hidden from others.
 
 use crate::config::{Config, Network};
 use ringway_sansio::Flow;
@@ -7,7 +7,7 @@ use ringway_sip::message::Message;
 use ringway_sip::transaction::table::MAX_AMPLIFICATION;
 use std::net::IpAddr;
 
-/// The trusted peers, and whether all others must prove who they are.
+/// The trusted peers, and whether all others must authenticate.
 pub(super) struct Trust {
     digest: bool,
     networks: Vec<Network>,
@@ -18,18 +18,18 @@ impl Trust {
         Trust { digest: config.auth.enabled, networks: config.trusted.clone() }
     }
 
-    /// Whether users must prove who they are.
+    /// Returns whether users must authenticate.
     pub(super) fn asks_for_proof(&self) -> bool {
         self.digest
     }
 
-    /// Whether an address is one of a trusted peer.
+    /// Returns whether an address belongs to a trusted peer.
     pub(super) fn is_trusted(&self, ip: IpAddr) -> bool {
         self.networks.iter().any(|n| n.contains(ip))
     }
 
-    /// Whether what a message says of identities goes no further: it comes from a peer that is not
-    /// believed, or asks for privacy towards one (RFC 3325 sections 5 and 7).
+    /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or
+    /// asks for privacy and goes to one (RFC 3325 sections 5 and 7).
     pub(super) fn strips_identity(&self, from: &Flow, to: IpAddr, msg: &Message<'_>) -> bool {
         if !self.digest {
             return false;
@@ -41,8 +41,8 @@ impl Trust {
         !self.is_trusted(from.remote.ip()) || private() && !self.is_trusted(to)
     }
 
-    /// Octets that may be sent in answer to a request of so many before its sender has proved anything;
-    /// [`u32::MAX`] where there is no limit.
+    /// Returns the number of octets that may be sent in answer to a request of `octets` before its sender has proved
+    /// anything; [`u32::MAX`] if there is no limit.
     pub(super) fn repeat_credit(&self, flow: &Flow, octets: usize) -> u32 {
         if !flow.transport.is_datagram() || !self.digest || self.is_trusted(flow.remote.ip()) {
             return u32::MAX;

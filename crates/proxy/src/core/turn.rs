@@ -1,4 +1,4 @@
-//! One turn of the core: what it was called with, and what every part answers, sends and asks by.
+//! One turn of the core: the arguments of the call, and what every part uses to answer, to send and to ask.
 
 use super::budget::{RequestBudget, RequestClass};
 use super::events::{Event, Events, LogLine, ResolveTarget, short_text};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The transactions of a worker. A server transaction has a context unless the server answers itself.
 pub(super) type Tx = Transactions<ClientUser, Option<ContextId>>;
 
-/// What all parts share between turns.
+/// The state that all parts share between turns.
 pub(super) struct Resources {
     pub tx: Tx,
     pub locator: Locator,
@@ -53,7 +53,7 @@ impl Resources {
     }
 }
 
-/// What the core was called with, and what its parts share, for the time of one call.
+/// The arguments of a call of the core, and the shared state, for the duration of that call.
 pub(super) struct Turn<'a> {
     pub now: Time,
     pub node: &'a Node,
@@ -68,12 +68,10 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Answers without a transaction: a request that is sent again gets the same answer again
-    /// (RFC 3261 section 8.2.7).
+    /// Answers without a transaction. A retransmitted request is answered the same again (RFC 3261 section 8.2.7).
     ///
-    /// The source of a datagram has proved nothing, not even that the address is its own. An answer of
-    /// more than [`MAX_AMPLIFICATION`](ringway_sip::transaction::table::MAX_AMPLIFICATION) times the
-    /// request is not sent there.
+    /// The source of a datagram has proved nothing, not even that the address is its own. An answer larger than
+    /// [`MAX_AMPLIFICATION`](ringway_sip::transaction::table::MAX_AMPLIFICATION) times the request is not sent to it.
     pub(super) fn refuse(
         &mut self,
         incoming: &IncomingRequest<'_>,
@@ -97,12 +95,12 @@ impl Turn<'_> {
         self.out.finish(start, Target::Flow(reply), 0);
     }
 
-    /// Octets that may be sent in answer to a request before its sender has proved anything.
+    /// Returns the number of octets that may be sent in answer to a request before its sender has proved anything.
     pub(super) fn repeat_credit(&self, incoming: &IncomingRequest<'_>) -> u32 {
         self.node.trust.repeat_credit(incoming.flow, incoming.msg.whole().len())
     }
 
-    /// Answers a request whose sender has proved enough, however long the answer is.
+    /// Answers a request whose sender has proved enough, whatever the length of the answer.
     pub(super) fn reply(
         &mut self,
         flow: &Flow,
@@ -118,8 +116,8 @@ impl Turn<'_> {
         });
     }
 
-    /// 503 for a request that comes at a bad time, as cheaply as can be. Without seconds to wait it is
-    /// dropped: its source sends far too much.
+    /// Answers 503 under overload, as cheaply as possible. Without a Retry-After the request is dropped: its source
+    /// sends far too much.
     pub(super) fn refuse_with_retry(&mut self, incoming: &IncomingRequest<'_>, retry_after: u32) {
         self.stats.overloaded += 1;
         if retry_after == 0 {
@@ -138,8 +136,8 @@ impl Turn<'_> {
         self.events.push(Event::HandOver { worker, flow: *flow, bytes });
     }
 
-    /// A CANCEL or an ACK for nothing known here. Another worker may hold the INVITE, if the peer sent
-    /// the two from different ports: each is asked in turn. Returns whether there was one left to ask.
+    /// Hands over a CANCEL or an ACK that matches nothing here. Another worker may have the INVITE, if the peer sent
+    /// the two from different ports; each worker is tried in turn. Returns whether there was a worker left to try.
     pub(super) fn forward_to_next_worker(&mut self, incoming: &IncomingRequest<'_>) -> bool {
         let next = (self.node.worker + 1) % self.node.workers.max(1);
         if self.node.workers < 2 || next == incoming.flow.id.worker() {
@@ -149,8 +147,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Asks the world to locate a server, for a request from `source`. Returns whether there was room for
-    /// the question.
+    /// Asks the world to locate a server, for a request from `source`. Returns whether there was room for the question.
     pub(super) fn ask(&mut self, user: ResolveUser, target: ResolveTarget, source: IpAddr) -> bool {
         let fits = self.locator.ask();
         if fits {
@@ -161,8 +158,8 @@ impl Turn<'_> {
         fits
     }
 
-    /// Whether there is room to keep a request; takes it, if so. `known` says that its sender has proved
-    /// to be a user, or is trusted.
+    /// Reserves room for a request that must be stored; returns whether there was any. `known` is whether its sender
+    /// has proved to be a user, or is trusted.
     pub(super) fn reserve_budget(
         &mut self,
         msg: &Message<'_>,
@@ -172,9 +169,9 @@ impl Turn<'_> {
     ) -> bool {
         let begun = msg.method() == Method::Register || msg.to().is_ok_and(|to| to.tag().is_some());
         let class = match begun {
-            true => RequestClass::Begun,
+            true => RequestClass::Established,
             false if known => RequestClass::New,
-            false => RequestClass::Stranger,
+            false => RequestClass::Unauthenticated,
         };
         let holders = self.budget.holders(flow, user);
         let trusted = self.node.trust.is_trusted(flow.remote.ip());
@@ -183,19 +180,19 @@ impl Turn<'_> {
         fits
     }
 
-    /// Returns the room of a request that [`Turn::reserve_budget`] has taken for the same flow and user.
+    /// Releases the room that [`Turn::reserve_budget`] has reserved for the same flow and user.
     pub(super) fn release_budget(&mut self, octets: usize, flow: &Flow, user: Option<&str>) {
         let holders = self.budget.holders(flow, user);
         self.budget.release(octets, &holders);
     }
 
-    /// Tells the world something, unless too much waits to be taken away.
+    /// Reports an event to the world, unless too many events wait.
     pub(super) fn emit(&mut self, event: impl FnOnce() -> Event) {
         let fits = self.events.report(event);
         self.stats.limits_hit += u64::from(!fits);
     }
 
-    /// Puts a line about this request into the log.
+    /// Logs a line about this request.
     pub(super) fn log(&mut self, incoming: &IncomingRequest<'_>, what: &'static str, status: u16) {
         self.emit(|| {
             Event::Log(LogLine {

@@ -1,8 +1,7 @@
-//! Which records hold bindings that came over a connection.
+//! The index of records with bindings that came over a connection.
 //!
-//! Only connections are listed: a registration over UDP costs nothing here. A record is named by
-//! the hash of its address-of-record; the table finds it by that hash and looks into the record
-//! whether it is meant, so a collision does no harm.
+//! Only connections are listed: a registration over UDP costs nothing here. A record is identified by the hash of its
+//! address-of-record. The table finds it by that hash and reads the record to check it, so a collision does no harm.
 
 use ringway_sansio::FlowId;
 use std::collections::BTreeSet;
@@ -37,7 +36,7 @@ impl FlowIndex {
         self.part(flow).remove(&(flow.to_u64(), record));
     }
 
-    /// Takes out all records of a flow.
+    /// Removes and returns all records of a flow.
     pub(super) fn take(&self, flow: FlowId) -> Vec<u64> {
         let mut part = self.part(flow);
         let raw = flow.to_u64();
@@ -49,7 +48,7 @@ impl FlowIndex {
         records
     }
 
-    /// Number of pairs, over all parts.
+    /// Returns the number of pairs, over all parts.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.parts.iter().map(|p| p.lock().unwrap_or_else(PoisonError::into_inner).len()).sum()

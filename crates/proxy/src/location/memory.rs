@@ -1,12 +1,11 @@
 //! The table in memory.
 //!
-//! Sharded by a keyed hash of the address-of-record, a lock a shard, so that workers hardly ever
-//! meet. An entry is one boxed run of bytes (address-of-record, then the record of
-//! [`super::record`]) beside a little that saves looking into it: 32 bits of the hash, so that a
-//! shard can grow without touching any record, and the second in which its first binding expires, so
-//! that the walk for expired ones reads the table alone.
+//! It is sharded by a keyed hash of the address-of-record, with a lock for each shard, so that workers hardly ever
+//! contend. An entry is one boxed sequence of bytes (address-of-record, then the record of [`super::record`]) beside
+//! two fields that save reading it. One is 32 bits of the hash, so that a shard can grow without touching a record. The
+//! other is the second in which its first binding expires, so that the search for expired ones reads the table alone.
 //!
-//! A durable store wraps this table with a [`Journal`], fed at start by [`MemoryStore::load`].
+//! A durable store wraps this table with a [`Journal`], and fills it at start by [`MemoryStore::load`].
 
 use super::flows::FlowIndex;
 use super::record::{self, BindingView, Bindings, RecordEdit};
@@ -19,31 +18,30 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
-/// Parts of the table; a power of two.
+/// The number of parts of the table; a power of two.
 const SHARDS: usize = 256;
 const SHARD_BITS: u32 = SHARDS.trailing_zeros();
-/// Places looked at under one lock by [`LocationStore::expire`].
+/// The number of slots visited under one lock by [`LocationStore::expire`].
 const EXPIRE_STEP: usize = 256;
-/// A shard's buffer for writing records is given back when a record has made it larger than this.
+/// A shard's buffer for writing records is released when a record has made it larger than this.
 const SCRATCH_KEEP: usize = 1024;
-/// Below this many buckets a shard is not made smaller.
+/// A shard with fewer buckets than this is not made smaller.
 const SHRINK_ABOVE: usize = 64;
 
-/// What a durable store hears of a [`MemoryStore`].
+/// The receiver of all changes to a [`MemoryStore`], for a durable store.
 pub trait Journal: Send + Sync {
-    /// The record of `aor` becomes `record` (`None`: it is removed). Called while the record is
-    /// locked, in the order in which the changes to one record happen, and before they are visible:
-    /// it must only queue. `tag` is what to report when the change is durable; a change without one
-    /// (expiry, a closed flow) is reported to nobody. With [`Commit::Refused`] the change is not
-    /// made.
+    /// Records that the record of `aor` becomes `record` (`None`: it is removed). Called while the record is locked, in
+    /// the order of the changes to one record, and before they are visible: it must only queue. `tag` identifies the
+    /// change when it is reported as durable. A change without a tag (expiry, a closed flow) is not reported. With
+    /// [`Commit::Refused`] the change is not made.
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit;
 }
 
-/// Told the worker, the address-of-record and the reason when a watched record has changed. Called
+/// The listener for changes to watched records: receives the worker, the address-of-record and the reason. Called
 /// without a lock held: it may read the store.
 pub type Sink = Arc<dyn Fn(u8, &[u8], Change) + Send + Sync>;
 
-/// Asks the journal about a change, given the address-of-record and the record it is to have.
+/// Passes a change to the journal: the address-of-record and its new record.
 type Ask<'a> = &'a mut dyn FnMut(&[u8], Option<&[u8]>) -> Commit;
 
 type Workers = SmallVec<[u8; 8]>;
@@ -75,11 +73,11 @@ struct Shard {
 struct Cursor {
     shard: usize,
     bucket: usize,
-    /// Places the shard had when last looked at.
+    /// The number of slots of the shard at the last visit.
     buckets: usize,
 }
 
-/// How far [`MemoryStore::list`] has come. Means nothing to another table.
+/// The position of [`MemoryStore::list`]. Not valid for another table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListCursor {
     /// The part of the table.
@@ -99,7 +97,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty table. `key` keys the hash and must be random where peers are not trusted.
+    /// Returns an empty table. `key` keys the hash and must be random if peers are not trusted.
     pub fn new(key: [u8; 16]) -> Self {
         MemoryStore {
             key,
@@ -111,20 +109,19 @@ impl MemoryStore {
         }
     }
 
-    /// An empty table that reports its changes to `journal`.
+    /// Returns an empty table that reports its changes to `journal`.
     pub fn with_journal(key: [u8; 16], journal: Box<dyn Journal>) -> Self {
         MemoryStore { journal: Some(journal), ..Self::new(key) }
     }
 
-    /// Sets the receiver of changes to watched records. Only the first call has an effect.
+    /// Sets the listener for changes to watched records. Only the first call has an effect.
     pub fn set_sink(&self, sink: Sink) {
         let _ = self.sink.set(sink);
     }
 
-    /// Puts back a record that a [`Journal`] was given, at start. Flows of an earlier process mean
-    /// nothing in this one: `revive` says which present flow, if any, is meant by an earlier one.
-    /// Bindings that have expired or cannot live without their flow are left out. Returns how many
-    /// bindings were put back; the journal is not called.
+    /// Loads a record that was passed to a [`Journal`], at start. Flows of an earlier process are not valid in this
+    /// one: `revive` returns the present flow, if any, for an earlier one. Bindings that have expired or cannot exist
+    /// without their flow are left out. Returns the number of bindings loaded; the journal is not called.
     pub fn load(
         &self,
         aor: &[u8],
@@ -154,10 +151,9 @@ impl MemoryStore {
         Ok(kept)
     }
 
-    /// Visits the live bindings of up to `limit` addresses-of-record behind `after`, in an order that
-    /// stays the same while the table lives. Returns where to go on; `None` behind the end. A record
-    /// that is there all the time is visited exactly once, whatever changes meanwhile. One part of
-    /// the table is locked for reading at a time.
+    /// Visits the live bindings of up to `limit` addresses-of-record behind `after`, in an order that stays the same
+    /// while the table exists. Returns the next position; `None` behind the end. A record that exists all the time is
+    /// visited exactly once, whatever changes meanwhile. One part of the table is locked for reading at a time.
     pub fn list(
         &self,
         after: Option<&ListCursor>,
@@ -209,7 +205,7 @@ impl MemoryStore {
         self.shards[shard].write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The only function that changes a record: runs `edit`, asks `journal`, then makes it so.
+    /// Changes a record, as the only function that does: runs `edit`, asks `journal`, then makes the change.
     fn change(
         &self,
         aor: &[u8],
@@ -239,11 +235,11 @@ impl MemoryStore {
         }
         shard.keep_scratch(scratch);
         drop(guard);
-        self.tell(&workers, aor, why);
+        self.notify(&workers, aor, why);
         commit
     }
 
-    fn tell(&self, workers: &[u8], aor: &[u8], why: Change) {
+    fn notify(&self, workers: &[u8], aor: &[u8], why: Change) {
         if let Some(sink) = self.sink.get() {
             for &worker in workers {
                 sink(worker, aor, why);
@@ -255,7 +251,7 @@ impl MemoryStore {
         self.journal.as_ref().map_or(Commit::Done, |j| j.record(aor, record, tag))
     }
 
-    /// Keeps the index of flows in step with a record that changes.
+    /// Updates the index of flows for a record that changes.
     fn follow_flows(&self, hash: u64, old: &[u8], new: &[u8]) {
         if !record::connected(old) && !record::connected(new) {
             return;
@@ -274,7 +270,7 @@ impl MemoryStore {
         }
     }
 
-    /// Addresses-of-record with this hash that hold a binding over `flow`: nearly always one.
+    /// Returns the addresses-of-record with this hash that have a binding over `flow`: nearly always one.
     fn holders(&self, hash: u64, flow: FlowId) -> SmallVec<[Box<[u8]>; 1]> {
         let tag = hash as u32;
         self.read(hash)
@@ -286,7 +282,7 @@ impl MemoryStore {
             .collect()
     }
 
-    /// Removes what has expired from one record. Returns how many bindings that were.
+    /// Removes the expired bindings of one record. Returns how many there were.
     fn expire_record(&self, aor: &[u8], now: Time) -> usize {
         let mut removed = 0;
         let mut journal = |aor: &[u8], bytes: Option<&[u8]>| self.journal(aor, bytes, None);
@@ -334,7 +330,7 @@ impl LocationStore for MemoryStore {
     }
 
     fn expire(&self, now: Time, budget: usize) -> usize {
-        // One worker at a time; another has nothing to add.
+        // One worker at a time; a second one has nothing to add.
         let mut cursor = match self.cursor.try_lock() {
             Ok(cursor) => cursor,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -360,7 +356,7 @@ impl LocationStore for MemoryStore {
                 }
             }
             drop(guard);
-            // An empty shard counts for something too, or one call could visit them for ever.
+            // An empty shard counts too, or one call could visit empty shards forever.
             looked += stop.saturating_sub(cursor.bucket) + 1;
             for aor in &due {
                 removed += self.expire_record(aor, now);
@@ -380,8 +376,8 @@ impl LocationStore for MemoryStore {
         for hash in self.flows.take(flow) {
             for aor in self.holders(hash, flow) {
                 let mut journal = |aor: &[u8], bytes: Option<&[u8]>| {
-                    // A connection does not outlive the process either: what a journal that takes no
-                    // more still holds is left out when it is loaded.
+                    // A connection does not outlive the process either: a binding that remains in the journal is left
+                    // out when it is loaded.
                     self.journal(aor, bytes, None);
                     Commit::Done
                 };
@@ -492,7 +488,7 @@ impl Entry {
 }
 
 impl Shard {
-    /// Puts `blob` where the entry of `aor` is or belongs; with `count` 0 takes the entry out.
+    /// Stores `blob` as the entry of `aor`; with `count` 0 removes the entry.
     fn set(&mut self, tag: u32, aor: &[u8], blob: &[u8], count: usize, earliest: Time) {
         let earliest = saturating_seconds(earliest);
         let entry = self.table.entry(spread(tag), |e| e.is(tag, aor), |e| spread(e.tag));
@@ -504,7 +500,7 @@ impl Shard {
             Slot::Occupied(mut slot) => {
                 let entry = slot.get_mut();
                 entry.earliest = earliest;
-                // A refresh nearly always has the length of what it replaces.
+                // A refreshed entry nearly always has the same length.
                 if entry.blob.len() == blob.len() {
                     entry.blob.copy_from_slice(blob);
                 } else {
@@ -518,7 +514,7 @@ impl Shard {
         }
     }
 
-    /// Returns memory once three quarters of the buckets are unused.
+    /// Releases memory once three quarters of the buckets are unused.
     fn shrink(&mut self) {
         if self.table.is_empty() {
             self.table = HashTable::new();
@@ -549,8 +545,8 @@ fn shard_of(hash: u64) -> usize {
     (hash >> (64 - SHARD_BITS)) as usize
 }
 
-/// The hash a table is given: its top bits tell entries apart, its low bits choose the bucket, so
-/// both must depend on the whole tag.
+/// Returns the hash for the hash table. Its top bits distinguish entries, its low bits choose the bucket, so both must
+/// depend on the whole tag.
 fn spread(tag: u32) -> u64 {
     (tag as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

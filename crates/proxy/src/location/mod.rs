@@ -1,12 +1,11 @@
-//! The location service: which contacts an address-of-record is bound to (RFC 3261 section 10).
+//! The location service: the contacts that an address-of-record is bound to (RFC 3261 section 10).
 //!
-//! This module holds the table and the trait behind which other tables (on disk, in a cluster) can
-//! stand. It knows nothing of REGISTER: which binding replaces which is decided by
-//! [`crate::registrar`]. It waits for nothing: a durable store answers [`Commit::Pending`] and tells
-//! later, beside the road, that a [`CommitTag`] is safe.
+//! This module contains the table, and the trait for other tables (on disk, in a cluster). It does not interpret
+//! REGISTER: [`crate::registrar`] decides which binding replaces which. It never waits: a durable store returns
+//! [`Commit::Pending`], and reports later that a [`CommitTag`] is durable.
 //!
-//! Read [`record`] for what one address-of-record is as bytes (the same in memory and on disk),
-//! [`memory`] for the sharded table, [`flows`] for how a closed connection finds its bindings.
+//! Read [`record`] for the bytes of one address-of-record (the same in memory and on disk), [`memory`] for the sharded
+//! table, [`flows`] for the index from a closed connection to its bindings.
 
 pub mod flows;
 pub mod memory;
@@ -19,43 +18,43 @@ pub use wire::CorruptRecord;
 
 use ringway_sansio::{FlowId, Time};
 
-/// Longest address-of-record that is stored, in bytes.
+/// The maximum length of an address-of-record, in bytes.
 pub const MAX_AOR: usize = 1024;
-/// Most bindings in one record. A registrar's own limit per user is usually far lower.
+/// The maximum number of bindings in one record. A registrar's own limit per user is usually far lower.
 pub const MAX_BINDINGS: usize = 100;
-/// Longest single text of a binding (contact URI, parameters, path, instance, Call-ID), in bytes.
+/// The maximum length of one text of a binding (contact URI, parameters, path, instance, Call-ID), in bytes.
 pub const MAX_TEXT: usize = 4096;
-/// Longest record, in bytes, without its address-of-record.
+/// The maximum length of a record without its address-of-record, in bytes.
 pub const MAX_RECORD: usize = 65_535;
 
-/// How far a change has got.
+/// The state of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Commit {
-    /// Made, and as durable as this store ever makes it.
+    /// Made, and as durable as this store can make it.
     Done,
-    /// Visible now, durable later: the store will report the [`CommitTag`]. A 200 must wait for it.
+    /// Visible now and durable later: the store will report the [`CommitTag`]. A 200 must wait for it.
     Pending,
-    /// Not made, nothing changed: the store cannot take more at present.
+    /// Not made: the store cannot accept more at present.
     Refused,
 }
 
-/// Names a change to a durable store, so that its result can be reported to the worker that asked for it.
+/// Identifies a change to a durable store, so that its result can be reported to the worker that asked for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct CommitTag {
-    /// The worker to tell.
+    /// The worker to notify.
     pub worker: u8,
     /// The worker's own number for it.
     pub id: u64,
 }
 
-/// Why a record changed.
+/// The reason for a change of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// By [`LocationStore::update`].
     Updated,
     /// Bindings expired.
     Expired,
-    /// The flow of some binding closed.
+    /// The flow of a binding closed.
     FlowClosed,
 }
 
@@ -65,13 +64,13 @@ pub enum Change {
 /// compares it byte for byte. Callbacks run while a part of the table is locked: they must be short
 /// and must not call the store again.
 pub trait LocationStore: Send + Sync {
-    /// Visits the bindings of `aor` that are live at `now`, the most recently registered first.
-    /// Returns how many there are. This is on the road of every call: it allocates nothing.
+    /// Visits the bindings of `aor` that are live at `now`, the most recently registered first. Returns how many there
+    /// are. Called for every call: it allocates nothing.
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize;
 
-    /// Changes one record, all or nothing. `edit` sees the record as it is, writes the bindings it
-    /// is to hold afterwards and calls [`RecordEdit::commit`]; without that call nothing changes and
-    /// the answer is [`Commit::Done`]. `edit` is called exactly once.
+    /// Changes one record, all or nothing. `edit` reads the present record, writes the new bindings and calls
+    /// [`RecordEdit::commit`]. Without that call nothing changes and the result is [`Commit::Done`]. `edit` is called
+    /// exactly once.
     ///
     /// An `aor` longer than [`MAX_AOR`] is [`Commit::Refused`] without calling `edit`.
     fn update(
@@ -82,32 +81,32 @@ pub trait LocationStore: Send + Sync {
         edit: &mut dyn FnMut(&mut RecordEdit<'_>),
     ) -> Commit;
 
-    /// Removes bindings that have expired at `now`, looking at about `budget` places of the table
-    /// and going on next time where it stopped. Returns how many bindings were removed. Expired
-    /// bindings are never shown, whether removed yet or not.
+    /// Removes bindings that have expired at `now`. Visits about `budget` slots of the table, and continues next time
+    /// where it stopped. Returns the number of bindings removed. Expired bindings are never returned, whether removed
+    /// yet or not.
     fn expire(&self, now: Time, budget: usize) -> usize;
 
-    /// A connection has closed: bindings that can only be reached over it are removed, others that
-    /// came over it forget it (RFC 5626 section 7). Returns how many bindings were touched.
+    /// Reports that a connection has closed. Bindings that can only be reached over it are removed; others that came
+    /// over it lose their flow (RFC 5626 section 7). Returns the number of bindings changed.
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize;
 
-    /// From now on every change to `aor` is reported to `worker`, until [`LocationStore::unwatch`].
-    /// Watching twice is the same as watching once.
+    /// Reports every change to `aor` to `worker` from now on, until [`LocationStore::unwatch`]. A second call has no
+    /// effect.
     fn watch(&self, aor: &[u8], worker: u8);
 
-    /// Changes to `aor` are no longer reported to `worker`.
+    /// Stops the reports of changes to `aor` to `worker`.
     fn unwatch(&self, aor: &[u8], worker: u8);
 
-    /// Number of addresses-of-record in the table, expired ones that are not removed yet included.
+    /// Returns the number of addresses-of-record in the table, including expired ones that are not removed yet.
     fn records(&self) -> usize;
 
-    /// Number of bindings in the table, expired ones that are not removed yet included.
+    /// Returns the number of bindings in the table, including expired ones that are not removed yet.
     fn contacts(&self) -> usize;
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! What tests of the location service share.
+    //! Helpers that the tests of the location service share.
 
     use super::*;
     use proptest::prelude::*;

@@ -1,8 +1,8 @@
 //! One address-of-record as bytes.
 //!
-//! A record is written once and read in place, in memory as on disk; there is no second form. So it
-//! must be small, and reading it must survive any bytes a damaged disk may hold: every read is
-//! checked and a fault is a [`CorruptRecord`], never a panic.
+//! A record is written once and read in place, in memory as on disk; there is no second form. So it must be small, and
+//! reading it must be safe for any bytes of a damaged disk: every read is checked and a fault is a [`CorruptRecord`],
+//! never a panic.
 //!
 //! ```text
 //! record  := version(1) flags(1) count(1) binding{count}
@@ -22,7 +22,7 @@ use ringway_sansio::{Flow, FlowId, Time, Transport};
 const VERSION: u8 = 1;
 const HEADER: usize = 3;
 
-/// Record flag: some binding came over a connection, so the index of flows may name this record.
+/// Record flag: a binding came over a connection, so the index of flows may contain this record.
 pub(super) const CONNECTED: u8 = 1;
 
 const HAS_FLOW: u8 = 1;
@@ -32,17 +32,17 @@ const OUTBOUND: u8 = 8;
 const NAT: u8 = 16;
 const KNOWN: u8 = HAS_FLOW | HAS_Q | HAS_REG_ID | OUTBOUND | NAT;
 
-/// The q a contact has when it names none (RFC 3261 section 20.10 leaves it open; like others, 1.0).
+/// The q of a contact without one (RFC 3261 section 20.10 does not define it; as in other implementations, 1.0).
 pub const DEFAULT_Q: u16 = 1000;
 
-/// A binding that does not fit: which limit, and by what.
+/// A text of a binding that is too long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLarge {
     /// What was too large.
     pub what: &'static str,
-    /// The most that is stored.
+    /// The maximum length.
     pub limit: usize,
-    /// What was given.
+    /// The actual length.
     pub got: usize,
 }
 
@@ -54,17 +54,17 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// One binding, borrowed from a record, or about to be written into one.
+/// One binding, borrowed from a record, or to be written into one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BindingView<'a> {
     /// The Contact URI, without angle brackets.
     pub contact: &'a [u8],
-    /// The other Contact header field parameters as they came, each with its leading `;`: without
-    /// `q`, `expires`, `+sip.instance` and `reg-id`, which have fields of their own.
+    /// The other Contact header field parameters as received, each with its leading `;`: without `q`, `expires`,
+    /// `+sip.instance` and `reg-id`, which have fields of their own.
     pub params: &'a [u8],
     /// Preference in thousandths, 0 to 1000.
     pub q: u16,
-    /// When the binding ends. Kept to the millisecond.
+    /// The expiry of the binding, stored in milliseconds.
     pub expires: Time,
     /// The Path elements in order, joined by `, `, or empty (RFC 3327).
     pub path: &'a [u8],
@@ -72,39 +72,38 @@ pub struct BindingView<'a> {
     pub instance: &'a [u8],
     /// The reg-id, or 0 for none (RFC 5626 section 4.2).
     pub reg_id: u32,
-    /// The flow it was registered over, where the user agent reached us without a proxy between.
+    /// The flow of the registration, if there is no proxy between the user agent and this server.
     pub flow: Option<Flow>,
     /// The Call-ID of the REGISTER.
     pub call_id: &'a [u8],
     /// The CSeq number of the REGISTER.
     pub cseq: u32,
-    /// Whether outbound processing was applied: instance and reg-id name the binding, and its flow
-    /// or path is the only way to it (RFC 5626 section 6).
+    /// Whether outbound processing was applied: instance and reg-id identify the binding, and it is reached by its flow
+    /// or path only (RFC 5626 section 6).
     pub outbound: bool,
-    /// Whether the sender of the REGISTER believed in another address than it came from (its Via
-    /// against its source), so that its Contact most likely means nothing outside its network.
+    /// Whether the Via of the REGISTER differed from its source, so that the Contact is most likely not valid outside
+    /// the sender's network.
     pub nat: bool,
-    /// Drawn when the instance appeared or changed its Call-ID; decides which temporary GRUUs are
-    /// valid (RFC 5627 section 3.1.2). 0 where there is no instance.
+    /// A number drawn when the instance appeared or changed its Call-ID. It decides which temporary GRUUs are valid
+    /// (RFC 5627 section 3.1.2). 0 without an instance.
     pub epoch: u64,
-    /// The CSeq number of the REGISTER that began the epoch, so of the oldest temporary GRUU that is
-    /// valid (RFC 5628 section 5). 0 where there is no instance.
+    /// The CSeq number of the REGISTER that began the epoch, so of the oldest valid temporary GRUU (RFC 5628 section
+    /// 5). 0 without an instance.
     pub first_cseq: u32,
 }
 
 impl BindingView<'_> {
-    /// Whether the binding can be reached over its flow only, so that it ends with the flow:
-    /// outbound (RFC 5626 section 7), and WebSocket, which a server cannot open (RFC 7118 section 5).
+    /// Returns whether the binding can be reached over its flow only, so that it ends with the flow: outbound (RFC 5626
+    /// section 7), and WebSocket, which a server cannot open (RFC 7118 section 5).
     pub fn is_flow_bound(&self) -> bool {
         self.path.is_empty()
             && (self.outbound
                 || self.flow.is_some_and(|f| matches!(f.transport, Transport::Ws | Transport::Wss)))
     }
 
-    /// The flow a request to this binding must take, or is best sent over where its Contact cannot
-    /// be trusted to lead there: `None` means that Path, if there is one, and Contact decide. With a
-    /// flow for outbound, nothing else may be tried (RFC 5626 section 7); a connection or a way
-    /// through a NAT is used while it lasts.
+    /// Returns the flow that a request to this binding must use, or should use because its Contact may not be
+    /// reachable. `None` means that Path, if there is one, and Contact decide. With a flow for outbound, nothing else
+    /// may be tried (RFC 5626 section 7). Another connection, or a flow through a NAT, is used while it exists.
     pub fn over_flow(&self) -> Option<Flow> {
         if !self.path.is_empty() {
             return None;
@@ -112,13 +111,13 @@ impl BindingView<'_> {
         self.flow.filter(|f| self.outbound || self.nat || !f.transport.is_datagram())
     }
 
-    /// The connection the binding came over; `None` for datagrams.
+    /// Returns the connection the binding came over; `None` for datagrams.
     pub fn connection(&self) -> Option<FlowId> {
         self.flow.filter(|f| !f.transport.is_datagram()).map(|f| f.id)
     }
 }
 
-/// A record being replaced: the bindings as they are, and those that are to be.
+/// A record being replaced: the present bindings, and the new ones.
 #[derive(Debug)]
 pub struct RecordEdit<'a> {
     old: &'a [u8],
@@ -132,7 +131,7 @@ pub struct RecordEdit<'a> {
 }
 
 impl<'a> RecordEdit<'a> {
-    /// Begins to replace `old` (empty for no record), appending the new record to `out`.
+    /// Begins to replace `old` (empty for no record); appends the new record to `out`.
     pub fn new(old: &'a [u8], now: Time, out: &'a mut Vec<u8>) -> Self {
         let start = out.len();
         out.extend_from_slice(&[VERSION, 0, 0]);
@@ -148,17 +147,17 @@ impl<'a> RecordEdit<'a> {
         }
     }
 
-    /// The bindings as they are, live ones only, the most recently registered first.
+    /// Returns the present bindings, live ones only, the most recently registered first.
     pub fn current(&self) -> Bindings<'a> {
         Bindings::new(self.old, self.now)
     }
 
-    /// How many bindings the record holds as it is, expired ones that are not removed yet included.
+    /// Returns the number of bindings in the present record, including expired ones that are not removed yet.
     pub fn stored(&self) -> usize {
         count(self.old)
     }
 
-    /// Appends a binding to the record that is to be; begin with the most recently registered.
+    /// Appends a binding to the new record; the first must be the most recently registered.
     pub fn put(&mut self, binding: &BindingView<'_>) -> Result<(), TooLarge> {
         if self.count == MAX_BINDINGS {
             return Err(TooLarge { what: "bindings", limit: MAX_BINDINGS, got: self.count + 1 });
@@ -183,7 +182,7 @@ impl<'a> RecordEdit<'a> {
         Ok(())
     }
 
-    /// Takes back every [`RecordEdit::put`] so far.
+    /// Removes every binding that [`RecordEdit::put`] has appended.
     pub fn clear(&mut self) {
         self.out.truncate(self.start + HEADER);
         self.count = 0;
@@ -191,13 +190,13 @@ impl<'a> RecordEdit<'a> {
         self.earliest = Time::from_nanos(u64::MAX);
     }
 
-    /// Makes what was put the record from now on; if nothing was put, the record is removed.
+    /// Commits the new record; without a binding, the record is removed.
     pub fn commit(&mut self) {
         self.committed = true;
     }
 
-    /// Ends the edit: `None` if it was not committed; otherwise how many bindings the new record
-    /// has (its bytes are in the buffer) and when the first of them expires.
+    /// Ends the edit. Returns `None` if it was not committed; otherwise the number of bindings in the new record (its
+    /// bytes are in the buffer) and the time at which the first of them expires.
     pub fn finish(self) -> Option<(usize, Time)> {
         if !self.committed {
             return None;
@@ -208,8 +207,7 @@ impl<'a> RecordEdit<'a> {
     }
 }
 
-/// Reads a record's bindings, live ones only. Ends early where the bytes are corrupt: use
-/// [`check`] first on bytes from outside.
+/// Reads the live bindings of a record. Ends early if the bytes are corrupt: use [`check`] first on bytes from outside.
 #[derive(Clone, Debug)]
 pub struct Bindings<'a> {
     rest: &'a [u8],
@@ -218,7 +216,7 @@ pub struct Bindings<'a> {
 }
 
 impl<'a> Bindings<'a> {
-    /// The bindings of `record` (which may be empty for none) that are live at `now`.
+    /// Returns the bindings of `record` (empty for none) that are live at `now`.
     pub fn new(record: &'a [u8], now: Time) -> Self {
         match record {
             [VERSION, _, count, rest @ ..] => Bindings { rest, left: *count, now },
@@ -247,17 +245,17 @@ impl<'a> Iterator for Bindings<'a> {
     }
 }
 
-/// Number of bindings, expired ones included, that a record says it has. 0 for no record.
+/// Returns the number of bindings in the header of a record, including expired ones. 0 for no record.
 pub(super) fn count(record: &[u8]) -> usize {
     record.get(2).map_or(0, |&c| c as usize)
 }
 
-/// Whether a record says that some binding came over a connection.
+/// Returns whether a record has the flag of a binding over a connection.
 pub(super) fn connected(record: &[u8]) -> bool {
     record.get(1).is_some_and(|f| f & CONNECTED != 0)
 }
 
-/// Checks that bytes are a whole record. Returns how many bindings it has, expired ones included.
+/// Checks that bytes are a whole record. Returns its number of bindings, including expired ones.
 pub fn check(record: &[u8]) -> Result<usize, CorruptRecord> {
     let mut r = Reader::new(record);
     let version = r.u8("format version 1")?;
@@ -321,7 +319,7 @@ fn encode(out: &mut Vec<u8>, b: &BindingView<'_>) -> Result<(), TooLarge> {
     if let Some(flow) = &b.flow {
         put_flow(out, flow);
     }
-    // Five texts of at most MAX_TEXT and less than 100 bytes besides: always fits 16 bits.
+    // Five texts of at most MAX_TEXT and less than 100 further bytes always fit 16 bits.
     let length = (out.len() - start - 2) as u16;
     out[start..start + 2].copy_from_slice(&length.to_le_bytes());
     Ok(())
@@ -464,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_and_leave_the_record_whole() {
+    fn limits_are_reported_and_leave_the_record_whole() {
         let mut out = Vec::new();
         let mut edit = RecordEdit::new(&[], Time::ZERO, &mut out);
         edit.put(&binding()).unwrap();

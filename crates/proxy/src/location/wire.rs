@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 const LOCAL_V6: u8 = 0x40;
 const REMOTE_V6: u8 = 0x80;
 
-/// The order of [`Transport`] on disk; only ever appended to.
+/// The order of [`Transport`] on disk. New transports are appended at the end.
 const TRANSPORTS: [Transport; 7] = [
     Transport::Udp,
     Transport::Tcp,
@@ -24,12 +24,12 @@ const TRANSPORTS: [Transport; 7] = [
     Transport::TlsSctp,
 ];
 
-/// Bytes that are not a record.
+/// Bytes that are not a valid record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CorruptRecord {
-    /// Where, in bytes from the start.
+    /// The position, in bytes from the start.
     pub at: usize,
-    /// What should have been there.
+    /// What was expected there.
     pub expected: &'static str,
     /// The byte or length found instead.
     pub got: u64,
@@ -75,7 +75,7 @@ fn put_addr(out: &mut Vec<u8>, addr: SocketAddr) {
     }
 }
 
-/// Reads from the front, checking every step.
+/// Reads from the front, and checks every step.
 pub(crate) struct Reader<'a> {
     pub(crate) all: &'a [u8],
     pub(crate) at: usize,

@@ -9,28 +9,28 @@ use ringway_sansio::Time;
 use ringway_sip::header::Params;
 use ringway_sip::write;
 
-/// Longest document, in bytes; contacts that do not fit are left out.
+/// The maximum length of a document, in bytes; contacts that do not fit are left out.
 pub const MAX_DOCUMENT: usize = 48 * 1024;
 
 /// Media type of the documents (RFC 3680 section 5.5).
 pub(super) const CONTENT_TYPE: &[u8] = b"application/reginfo+xml";
 
-/// A document about to be written.
+/// A document to be written.
 pub(super) struct Document<'d> {
     pub(super) watch: &'d Watch,
     pub(super) version: u64,
-    /// Whether to tell of every contact there is, or only of changes.
+    /// Whether it contains every contact, or only changes.
     pub(super) full: bool,
-    /// Changes after this one.
+    /// The serial number after which changes are included.
     pub(super) since: u64,
-    /// Whether the reader may know temporary GRUUs.
-    pub(super) own: bool,
+    /// Whether the subscriber may see temporary GRUUs.
+    pub(super) may_register: bool,
     pub(super) now: Time,
     pub(super) gruus: &'d Gruus,
 }
 
 impl Document<'_> {
-    /// Appends the document. Says whether it tells of any contact.
+    /// Appends the document. Returns whether it contains a contact.
     pub(super) fn write(&self, out: &mut Vec<u8>) -> bool {
         let reported = |c: &&Contact| {
             if self.full { c.event.is_active() } else { c.changed > self.since }
@@ -102,7 +102,7 @@ impl Document<'_> {
         out.extend_from_slice(b"</contact>\n");
     }
 
-    /// RFC 5628 section 5.
+    /// Appends the GRUUs (RFC 5628 section 5).
     fn gruu(&self, out: &mut Vec<u8>, binding: &BindingView<'_>) {
         let mut uri = Vec::new();
         if !Gruus::write_public(&mut uri, &self.watch.aor, binding.instance) {
@@ -111,10 +111,10 @@ impl Document<'_> {
         out.extend_from_slice(b"<gr:pub-gruu uri=\"");
         escape(out, &uri);
         out.extend_from_slice(b"\"/>");
-        if !self.own {
+        if !self.may_register {
             return;
         }
-        // The newest of the instance, as the registrar tells it too.
+        // The newest of the instance, as in responses of the registrar.
         let newest = self
             .watch
             .contacts
@@ -133,7 +133,7 @@ impl Document<'_> {
     }
 }
 
-/// Contact parameters that RFC 3261 does not define (RFC 3680 section 5.1).
+/// Appends the Contact parameters that RFC 3261 does not define (RFC 3680 section 5.1).
 fn params(out: &mut Vec<u8>, binding: &BindingView<'_>) {
     if !binding.instance.is_empty() {
         out.extend_from_slice(b"<unknown-param name=\"+sip.instance\">&quot;&lt;");
@@ -154,7 +154,7 @@ fn params(out: &mut Vec<u8>, binding: &BindingView<'_>) {
     }
 }
 
-/// Ends the attribute before and begins another.
+/// Ends the previous attribute and begins another.
 fn attribute(out: &mut Vec<u8>, name: &str, value: &[u8]) {
     out.extend_from_slice(b"\" ");
     out.extend_from_slice(name.as_bytes());
@@ -167,8 +167,8 @@ fn number(out: &mut Vec<u8>, name: &str, value: u64) {
     write::decimal(out, value);
 }
 
-/// Appends text as XML 1.0 has it, in attributes and between tags: markup escaped, octets that are
-/// not UTF-8 and characters that XML does not allow replaced.
+/// Appends text in the form of XML 1.0, for attributes and between tags: markup is escaped, octets that are not UTF-8
+/// and characters that XML does not allow are replaced.
 fn escape(out: &mut Vec<u8>, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         for c in chunk.valid().chars() {

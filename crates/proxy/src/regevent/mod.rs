@@ -1,13 +1,11 @@
-//! The registration event package (RFC 3680, with GRUUs by RFC 5628) and the notifier of RFC 6665
-//! that carries it.
+//! The registration event package (RFC 3680, with GRUUs by RFC 5628) and its notifier (RFC 6665).
 //!
-//! A pure machine, one a worker: SUBSCRIBE goes in, whole NOTIFY requests come out. It sends
-//! nothing itself and runs no transactions; it does not decide who may subscribe to what. The
-//! bindings are in the [location service](crate::location), which is asked to tell of changes to
-//! those addresses-of-record that somebody subscribes to, and to no others.
+//! A pure machine, one for each worker: SUBSCRIBE requests are its input, whole NOTIFY requests its output. It sends
+//! nothing itself and has no transactions, and it does not authorise subscribers. The bindings are in the [location
+//! service](crate::location), which reports changes to the subscribed addresses-of-record, and to no others.
 //!
-//! `subscription` is one dialog and its NOTIFY, `watch` is one address-of-record and what
-//! happened to its contacts, `document` is the body.
+//! `subscription` is one dialog and its NOTIFY, `watch` is one address-of-record and the events of its contacts,
+//! `document` is the body.
 
 mod document;
 mod subscribe;
@@ -30,25 +28,25 @@ use subscription::{NotifyOutcome, Subscription};
 pub use watch::MAX_ENDED;
 use watch::Watch;
 
-/// Longest texts of one dialog that are kept, all together, in bytes; more is answered 400.
+/// The maximum length of all texts of one dialog together, in bytes; more is answered with 400.
 pub const MAX_DIALOG: usize = 8192;
-/// Seconds after which a subscriber may try again when there is room for no more.
+/// Seconds after which a subscriber may try again when the notifier is full.
 const RETRY_AFTER: u64 = 60;
 
-/// What the operator decides.
+/// The operator's configuration.
 #[derive(Clone, Debug)]
 pub struct RegEventConfig {
-    /// Seconds a subscription lasts when the request names no time (RFC 3680 section 4.4).
+    /// Seconds a subscription lasts if the request names no time (RFC 3680 section 4.4).
     pub default_expires: u32,
-    /// Fewest seconds a subscription may last; a shorter one is answered 423.
+    /// Minimum seconds of a subscription; a shorter one is answered with 423.
     pub min_expires: u32,
-    /// Most seconds a subscription lasts, whatever is asked for.
+    /// Maximum seconds of a subscription, whatever is asked for.
     pub max_expires: u32,
-    /// Most subscriptions of one worker; one more is answered 503.
+    /// Maximum number of subscriptions of one worker; one more is answered with 503.
     pub max_subscriptions: usize,
-    /// Most subscriptions to one address-of-record, of one worker; one more is answered 403.
+    /// Maximum number of subscriptions to one address-of-record, of one worker; one more is answered with 403.
     pub max_per_user: usize,
-    /// Least time between two notifications of changes to one subscriber (RFC 3680 section 4.10).
+    /// Minimum time between two notifications of changes to one subscriber (RFC 3680 section 4.10).
     pub min_interval: Duration,
 }
 
@@ -65,18 +63,18 @@ impl Default for RegEventConfig {
     }
 }
 
-/// The answer to a SUBSCRIBE.
+/// The response to a SUBSCRIBE.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SubscribeOutcome {
-    /// The status to answer with.
+    /// The status of the response.
     pub status: u16,
-    /// Its reason phrase; where it is a fault of the request, what was expected.
+    /// Its reason phrase; for an error of the request, what was expected.
     pub reason: &'static str,
-    /// The tag that To must carry if it has none yet: of the dialog, where one began.
+    /// The tag that To must have if it has none yet: that of the dialog, if one began.
     pub to_tag: Option<Vec<u8>>,
 }
 
-/// Keys the tables: addresses-of-record and tags come from the network.
+/// The keyed hash of the tables: addresses-of-record and tags come from the network.
 #[derive(Clone)]
 struct Keyed(SipHasher13);
 
@@ -90,11 +88,11 @@ impl std::hash::BuildHasher for Keyed {
 
 #[derive(Clone, Debug)]
 enum Deadline {
-    /// A subscription ends.
+    /// The expiry of a subscription.
     Expiry(usize),
-    /// A notification may be sent again.
+    /// The end of the minimum interval between notifications.
     Interval(usize),
-    /// The first contact of an address-of-record expires.
+    /// The expiry of the first contact of an address-of-record.
     Contact(Arc<[u8]>),
 }
 
@@ -103,22 +101,22 @@ pub struct RegEvents {
     worker: u8,
     config: RegEventConfig,
     gruus: Gruus,
-    /// Keys the ids in documents, which must tell nothing.
+    /// Keys the ids in documents, which must reveal nothing.
     ids: SipHasher13,
     subscriptions: Slab<Subscription>,
-    /// By local tag, which is random.
+    /// Subscriptions by local tag, which is random.
     dialogs: HashMap<Vec<u8>, usize, Keyed>,
     watches: HashMap<Arc<[u8]>, Watch, Keyed>,
     wheel: TimerWheel<Deadline>,
     ready: VecDeque<usize>,
-    /// Number of the last NOTIFY.
+    /// The number of the last NOTIFY.
     serial: u32,
     body: Vec<u8>,
 }
 
 impl RegEvents {
-    /// A notifier without subscriptions for `worker`. `secret` keys GRUUs (see [`Gruus::new`]) and
-    /// the ids in documents.
+    /// Returns a notifier without subscriptions for `worker`. `secret` keys GRUUs (see [`Gruus::new`]) and the ids in
+    /// documents.
     pub fn new(config: RegEventConfig, secret: &Secret, worker: u8, now: Time) -> Self {
         let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
         let tables = Keyed(SipHasher13::new_with_key(&secret.key(Purpose::NotifierTables)));
@@ -137,38 +135,37 @@ impl RegEvents {
         }
     }
 
-    /// Replaces what the operator decides, from the next request on.
+    /// Replaces the configuration, from the next request on.
     pub fn reconfigure(&mut self, config: RegEventConfig) {
         self.config = config;
     }
 
-    /// Number of subscriptions, those included whose last NOTIFY is not answered yet.
+    /// Returns the number of subscriptions, including those whose last NOTIFY is not answered yet.
     pub fn len(&self) -> usize {
         self.subscriptions.len()
     }
 
-    /// Whether there is no subscription.
+    /// Returns whether there is no subscription.
     pub fn is_empty(&self) -> bool {
         self.subscriptions.is_empty()
     }
 
-    /// The worker whose notifier gave out this tag, so that a request within its dialog can be
-    /// brought there; `None` if no notifier did.
+    /// Returns the worker whose notifier made this tag, so that a request within its dialog can be handed over; `None`
+    /// if no notifier did.
     pub fn worker_of_tag(tag: &[u8]) -> Option<u8> {
         subscribe::worker_of_tag(tag)
     }
 
-    /// The address-of-record of the dialog that a request is within; `None` if there is no such
-    /// dialog (481).
+    /// Returns the address-of-record of the dialog of a request; `None` if there is no such dialog (481).
     pub fn dialog_aor(&self, request: &Message<'_>) -> Option<&[u8]> {
         let index = self.find_dialog(request)?;
         Some(&self.subscriptions[index].aor)
     }
 
-    /// The registrations of `aor` have changed.
+    /// Reports that the registrations of `aor` have changed.
     pub fn changed(&mut self, now: Time, aor: &[u8], why: Change, store: &dyn LocationStore) {
         let Some(watch) = self.watches.get_mut(aor) else { return };
-        if watch.look(now, why, store, &self.ids) {
+        if watch.update(now, why, store, &self.ids) {
             let dropped = watch.bound();
             for &index in &watch.subscriptions {
                 self.subscriptions[index].note_change(dropped);
@@ -181,7 +178,7 @@ impl RegEvents {
         self.set_contact_timer(aor);
     }
 
-    /// Writes the next NOTIFY that is due to the end of `buf`; `None` if none is.
+    /// Appends the next NOTIFY that is due to `buf`; returns `None` if none is.
     pub fn poll_notify(&mut self, now: Time, buf: &mut Vec<u8>) -> Option<Notify> {
         while let Some(index) = self.ready.pop_front() {
             let Some(subscription) = self.subscriptions.get_mut(index) else { continue };
@@ -189,22 +186,23 @@ impl RegEvents {
             let Some(watch) = self.watches.get_mut(&subscription.aor) else { continue };
             self.body.clear();
             let document = subscription.document(now, watch, full, &self.gruus);
-            let said = document.write(&mut self.body);
-            if !subscription.note_document(watch.serial, said) {
-                // What happened has been undone meanwhile.
+            let has_contacts = document.write(&mut self.body);
+            if !subscription.note_document(watch.serial, has_contacts) {
+                // The change has been reverted meanwhile.
                 continue;
             }
             self.serial = self.serial.wrapping_add(1);
             let notify = subscription.write_notify(now, index, self.serial, &self.body, buf);
             let seen = watch.subscriptions.iter().filter_map(|&i| self.subscriptions.get(i));
             let seen = seen.map(Subscription::seen).min();
-            watch.forget(seen.unwrap_or(u64::MAX));
+            watch.drop_reported(seen.unwrap_or(u64::MAX));
             return Some(notify);
         }
         None
     }
 
-    /// The final status of a NOTIFY; 408 if none came, 503 if it could not be sent (RFC 3261 section 8.1.3.1).
+    /// Processes the final status of a NOTIFY: 408 without a response, 503 if it could not be sent (RFC 3261 section
+    /// 8.1.3.1).
     pub fn handle_notify_response(
         &mut self,
         now: Time,
@@ -221,12 +219,12 @@ impl RegEvents {
         }
     }
 
-    /// When [`RegEvents::handle_timeout`] must be called next.
+    /// Returns the time at which [`RegEvents::handle_timeout`] must be called next.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.wheel.next()
     }
 
-    /// Lets time pass. [`RegEvents::poll_notify`] may have something afterwards.
+    /// Processes everything that is due. Afterwards [`RegEvents::poll_notify`] may return a NOTIFY.
     pub fn handle_timeout(&mut self, now: Time, store: &dyn LocationStore) {
         while let Some(deadline) = self.wheel.expire(now) {
             match deadline {
@@ -248,7 +246,7 @@ impl RegEvents {
         }
     }
 
-    /// Queues a subscription that has something to say, now or when it may.
+    /// Queues a subscription with a due notification, now or at the time it is allowed.
     fn schedule(&mut self, now: Time, index: usize) {
         let (wheel, min_interval) = (&mut self.wheel, self.config.min_interval);
         let timer = |at| wheel.set(at, Deadline::Interval(index));
@@ -281,7 +279,7 @@ impl RegEvents {
             store.unwatch(&subscription.aor, self.worker);
         }
         if self.subscriptions.is_empty() {
-            // The memory of a crowd is given back once it has gone.
+            // The memory of many subscriptions is released once they have ended.
             self.subscriptions = Slab::new();
             self.dialogs.shrink_to_fit();
             self.watches.shrink_to_fit();
@@ -289,27 +287,26 @@ impl RegEvents {
         }
     }
 
-    /// Works on a SUBSCRIBE for Event `reg`, or any other event (489). The message must have passed
-    /// [`Message::check`] and the sender must be allowed to see the registrations of `aor`: that
-    /// which the Request-URI names, or [`RegEvents::dialog_aor`] within a dialog. `own` says whether
-    /// it may register there as well; only then is it sent temporary GRUUs (RFC 5628 section 5).
-    /// `contact` is the URI under which we are reached within the dialog.
+    /// Processes a SUBSCRIBE for Event `reg`, or any other event (489). The message must have passed
+    /// [`Message::check`]. The sender must be authorised to see the registrations of `aor`: that of the Request-URI, or
+    /// [`RegEvents::dialog_aor`] within a dialog. `may_register` is whether it may register there as well; only then
+    /// are temporary GRUUs included (RFC 5628 section 5). `contact` is the URI of this server within the dialog.
     ///
-    /// Appends to `headers` the header fields that the answer must carry, ready with CRLF. After a
-    /// 2xx, [`RegEvents::poll_notify`] has a NOTIFY, which must follow the answer.
+    /// Appends to `headers` the header fields of the response, complete with CRLF. After a 2xx,
+    /// [`RegEvents::poll_notify`] returns a NOTIFY, which must follow the response.
     pub fn subscribe(
         &mut self,
         now: Time,
         flow: &Flow,
         request: &Message<'_>,
         aor: &[u8],
-        own: bool,
+        may_register: bool,
         contact: &[u8],
         store: &dyn LocationStore,
         random: &mut dyn Random,
         headers: &mut Vec<u8>,
     ) -> SubscribeOutcome {
-        let subscriber = subscribe::Subscriber { now, flow, aor, own, contact };
+        let subscriber = subscribe::Subscriber { now, flow, aor, may_register, contact };
         match self.accept(&subscriber, request, store, random, headers) {
             Ok(to_tag) => SubscribeOutcome { status: 200, reason: "OK", to_tag },
             Err((status, reason)) => SubscribeOutcome { status, reason, to_tag: None },

@@ -1,4 +1,4 @@
-//! SUBSCRIBE: what it must hold, and what it begins, prolongs or ends (RFC 6665 section 4.2.1).
+//! SUBSCRIBE: its requirements, and the subscription it begins, extends or ends (RFC 6665 section 4.2.1).
 
 use super::document::CONTENT_TYPE;
 use super::subscription::{Dialog, Subscription};
@@ -10,16 +10,16 @@ use ringway_sansio::{Duration, Flow, Random, Time};
 use ringway_sip::header::Params;
 use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
 
-/// An interval from here on is never too brief (RFC 6665 section 4.2.1.1).
+/// An interval of at least this is never too brief (RFC 6665 section 4.2.1.1).
 const ONE_HOUR: u32 = 3600;
 type Fault = (u16, &'static str);
 
-/// Who asks for what, from outside the message.
+/// The sender of a SUBSCRIBE, and its arguments from outside the message.
 pub(super) struct Subscriber<'s> {
     pub(super) now: Time,
     pub(super) flow: &'s Flow,
     pub(super) aor: &'s [u8],
-    pub(super) own: bool,
+    pub(super) may_register: bool,
     pub(super) contact: &'s [u8],
 }
 
@@ -50,7 +50,7 @@ impl RegEvents {
         Ok(to_tag)
     }
 
-    /// Seconds the subscription lasts.
+    /// Returns the seconds the subscription lasts.
     fn granted(&self, request: &Message<'_>, headers: &mut Vec<u8>) -> Result<u32, Fault> {
         let asked = request.first(HeaderId::Expires).and_then(seconds);
         let asked = asked.unwrap_or(self.config.default_expires);
@@ -61,7 +61,7 @@ impl RegEvents {
         Ok(asked.min(self.config.max_expires))
     }
 
-    /// The subscription of the dialog that a request is within.
+    /// Returns the subscription of the dialog of a request.
     pub(super) fn find_dialog(&self, request: &Message<'_>) -> Option<usize> {
         let (to, from) = (request.to().ok()?, request.from().ok()?);
         let index = *self.dialogs.get(to.tag()?)?;
@@ -71,7 +71,7 @@ impl RegEvents {
         same.then_some(index)
     }
 
-    /// RFC 6665 section 4.2.1.4.
+    /// Refreshes a subscription (RFC 6665 section 4.2.1.4).
     fn refresh(
         &mut self,
         subscriber: &Subscriber<'_>,
@@ -102,7 +102,7 @@ impl RegEvents {
         subscription.dialog.contact = subscriber.contact.into();
         subscription.dialog.flow = way_back(request, subscriber.flow);
         subscription.dialog.source = subscriber.flow.remote.ip();
-        subscription.set_own(subscriber.own);
+        subscription.set_may_register(subscriber.may_register);
         self.set_expiry(subscriber.now, index, expires);
         Ok(())
     }
@@ -128,7 +128,8 @@ impl RegEvents {
         let tag = new_tag(self.worker, random);
         let dialog = self.dialog(subscriber, request, event, &tag, random)?;
         let aor = self.watch(subscriber, store);
-        let subscription = Subscription::new(subscriber.now, aor.clone(), subscriber.own, dialog);
+        let subscription =
+            Subscription::new(subscriber.now, aor.clone(), subscriber.may_register, dialog);
         let index = self.subscriptions.insert(subscription);
         self.dialogs.insert(tag.clone(), index);
         if let Some(watch) = self.watches.get_mut(&aor) {
@@ -138,7 +139,7 @@ impl RegEvents {
         Ok(tag)
     }
 
-    /// Begins to watch the address-of-record, if nobody does yet.
+    /// Begins to watch the address-of-record, unless it is watched already.
     fn watch(
         &mut self,
         subscriber: &Subscriber<'_>,
@@ -147,7 +148,7 @@ impl RegEvents {
         if let Some(watch) = self.watches.get(subscriber.aor) {
             return watch.aor.clone();
         }
-        // Watched first, read afterwards: no change between the two is missed.
+        // Watched first and read afterwards, so that no change between the two is missed.
         store.watch(subscriber.aor, self.worker);
         let watch = Watch::new(subscriber.aor, subscriber.now, store, &self.ids);
         let aor = watch.aor.clone();
@@ -156,7 +157,7 @@ impl RegEvents {
         aor
     }
 
-    /// The dialog that a SUBSCRIBE begins (RFC 3261 section 12.1.1).
+    /// Returns the dialog that a SUBSCRIBE begins (RFC 3261 section 12.1.1).
     fn dialog(
         &self,
         subscriber: &Subscriber<'_>,
@@ -187,7 +188,7 @@ impl RegEvents {
             flow: way_back(request, subscriber.flow),
             source: subscriber.flow.remote.ip(),
             remote_cseq: cseq,
-            // RFC 3261 section 8.1.1.5: below 2^31; from here it is counted up by one.
+            // RFC 3261 section 8.1.1.5: below 2^31; each request increments it by one.
             local_cseq: (random.next_u64() & 0xffff) as u32,
         };
         if dialog.len() > MAX_DIALOG {
@@ -196,8 +197,8 @@ impl RegEvents {
         Ok(dialog)
     }
 
-    /// Prolongs a subscription, or ends it with `expires` 0, and owes it a NOTIFY either way
-    /// (RFC 6665 section 4.2.1.2 and section 4.4.3).
+    /// Extends a subscription, or ends it with `expires` 0. A NOTIFY is due in both cases (RFC 6665 section 4.2.1.2 and
+    /// section 4.4.3).
     fn set_expiry(&mut self, now: Time, index: usize, expires: u32) {
         let subscription = &mut self.subscriptions[index];
         let [expiry, _] = subscription.timers();
@@ -218,7 +219,7 @@ fn check_required(request: &Message<'_>, headers: &mut Vec<u8>) -> Result<(), Fa
     if refused { Err((420, "Bad Extension")) } else { Ok(()) }
 }
 
-/// The `id` of an Event that is `reg`; empty if it has none (RFC 6665 section 8.2.1).
+/// Returns the `id` of an Event that is `reg`; empty if it has none (RFC 6665 section 8.2.1).
 fn event<'a>(request: &Message<'a>, headers: &mut Vec<u8>) -> Result<&'a [u8], Fault> {
     let value = request.first(HeaderId::Event).unwrap_or_default();
     let end = memchr::memchr(b';', value).unwrap_or(value.len());
@@ -229,7 +230,7 @@ fn event<'a>(request: &Message<'a>, headers: &mut Vec<u8>) -> Result<&'a [u8], F
     Ok(Params::new(&value[end..]).get(b"id").flatten().unwrap_or_default())
 }
 
-/// RFC 3680 section 4.5: a subscriber that lists formats must accept the only one there is.
+/// Checks Accept. RFC 3680 section 4.5: a subscriber that lists formats must accept the only one there is.
 fn check_accept(request: &Message<'_>, headers: &mut Vec<u8>) -> Result<(), Fault> {
     if !request.has(HeaderId::Accept) {
         return Ok(());
@@ -246,7 +247,7 @@ fn check_accept(request: &Message<'_>, headers: &mut Vec<u8>) -> Result<(), Faul
     Err((406, "Not Acceptable"))
 }
 
-/// The remote target.
+/// Returns the remote target.
 fn target<'a>(request: &Message<'a>) -> Result<&'a [u8], Fault> {
     let fault = (400, "Contact: expected one SIP URI");
     let mut contacts = request.items(HeaderId::Contact);
@@ -255,15 +256,15 @@ fn target<'a>(request: &Message<'a>) -> Result<&'a [u8], Fault> {
     if Uri::parse(uri).is_ok_and(|uri| uri.is_sip()) { Ok(uri) } else { Err(fault) }
 }
 
-/// The flow back to a subscriber that reached us without a proxy between, where its Contact may not
-/// do: over a connection, or through a NAT.
+/// Returns the flow back to a subscriber without a proxy between whose Contact may not be reachable: over a connection,
+/// or through a NAT.
 fn way_back(request: &Message<'_>, flow: &Flow) -> Option<Flow> {
     let direct = request.items(HeaderId::Via).nth(1).is_none();
     let nat = request.top_via().is_ok_and(|via| is_behind_nat(via.host, flow));
     (direct && (nat || !flow.transport.is_datagram())).then_some(*flow)
 }
 
-/// A tag that says whose it is: `re`, two digits of the worker, 64 random bits.
+/// Returns a tag that contains its worker: `re`, two digits of the worker, 64 random bits.
 fn new_tag(worker: u8, random: &mut dyn Random) -> Vec<u8> {
     let mut tag = b"re".to_vec();
     write::hex(&mut tag, &[worker]);

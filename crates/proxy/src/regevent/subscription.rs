@@ -1,4 +1,4 @@
-//! One subscription: its dialog, what was reported to it, and its NOTIFY (RFC 6665 section 4.2.2).
+//! One subscription: its dialog, the reported state, and its NOTIFY (RFC 6665 section 4.2.2).
 
 use super::document::{CONTENT_TYPE, Document};
 use super::watch::Watch;
@@ -9,44 +9,44 @@ use ringway_sip::write::{self, Party, Request};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Names a NOTIFY of one notifier.
+/// Identifies a NOTIFY of one notifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotifyId {
     /// Index of the subscription.
     pub(super) index: u32,
-    /// Tells one NOTIFY from another.
+    /// Distinguishes one NOTIFY from another.
     pub(super) serial: u32,
 }
 
 /// A NOTIFY to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notify {
-    /// Names it in [`handle_notify_response`](super::RegEvents::handle_notify_response).
+    /// Identifies it in [`handle_notify_response`](super::RegEvents::handle_notify_response).
     pub id: NotifyId,
     /// URI of the next hop (RFC 3261 section 8.1.2).
     pub next_hop: Box<[u8]>,
-    /// Where in the buffer Via belongs: after the request line.
+    /// The offset of Via in the buffer: after the request line.
     pub via_at: usize,
-    /// The flow to send it over, where the subscriber reached us without a proxy and its Contact may lead
-    /// nowhere. Without one it goes to the next hop.
+    /// The flow to send it over, if the subscriber has no proxy before it and its Contact may not be reachable. Without
+    /// one it is sent to the next hop.
     pub flow: Option<Flow>,
     /// The subscriber's address: look-ups are charged to it.
     pub source: IpAddr,
 }
 
-/// What a subscriber is owed.
+/// The notification that is due for a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Due {
     Nothing,
-    /// What has changed since.
+    /// The changes since the last one.
     Changes,
-    /// The state as it is.
+    /// The full state.
     Full,
-    /// The state as it is, for the last time.
+    /// The full state, for the last time.
     Last,
 }
 
-/// The state of the dialog (RFC 3261 section 12), from our side.
+/// The state of the dialog (RFC 3261 section 12), from this server's side.
 pub(super) struct Dialog {
     pub(super) call_id: Box<[u8]>,
     pub(super) local_tag: Vec<u8>,
@@ -64,14 +64,14 @@ pub(super) struct Dialog {
     /// Our Contact URI.
     pub(super) contact: Box<[u8]>,
     pub(super) flow: Option<Flow>,
-    /// Address the last SUBSCRIBE came from.
+    /// The source address of the last SUBSCRIBE.
     pub(super) source: IpAddr,
     pub(super) remote_cseq: u32,
     pub(super) local_cseq: u32,
 }
 
 impl Dialog {
-    /// Octets of all texts.
+    /// Returns the octets of all texts.
     pub(super) fn len(&self) -> usize {
         [
             &self.call_id,
@@ -93,7 +93,7 @@ impl Dialog {
 pub(super) struct Subscription {
     pub(super) aor: Arc<[u8]>,
     /// Whether the subscriber may register here.
-    own: bool,
+    may_register: bool,
     pub(super) dialog: Dialog,
     /// Version of the next document.
     version: u64,
@@ -101,38 +101,42 @@ pub(super) struct Subscription {
     seen: u64,
     expires: Time,
     due: Due,
-    /// Whether a notification was not understood, so that the next must be full.
+    /// Whether a notification was not accepted, so that the next must be full.
     lost: bool,
-    /// Number of the NOTIFY that is not answered yet. The next one waits for that: they must arrive
-    /// in order.
+    /// Number of the NOTIFY that is not answered yet. The next one waits for it: they must arrive in order.
     in_flight: Option<u32>,
-    /// Whether it waits in the queue of those that are ready.
+    /// Whether it is in the queue of those that are ready.
     queued: bool,
     /// Whether the NOTIFY that ends it has been sent.
     ended: bool,
-    /// When the last notification was sent.
+    /// The time of the last notification.
     last: Option<Time>,
     expiry: TimerId,
     interval: TimerId,
 }
 
-/// What follows from the answer to a NOTIFY.
+/// The consequence of a response to a NOTIFY.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum NotifyOutcome {
-    /// It was no answer to the one that is waited for.
+    /// None: it was no response to the awaited NOTIFY.
     Nothing,
-    /// The subscription is over.
+    /// The subscription has ended.
     Last,
     /// The next one may be sent.
     Next,
 }
 
 impl Subscription {
-    /// A subscription to `aor` that has been told nothing yet; see [`Subscription::prolong`].
-    pub(super) fn new(now: Time, aor: Arc<[u8]>, own: bool, dialog: Dialog) -> Subscription {
+    /// Returns a subscription to `aor` without any notification yet; see [`Subscription::prolong`].
+    pub(super) fn new(
+        now: Time,
+        aor: Arc<[u8]>,
+        may_register: bool,
+        dialog: Dialog,
+    ) -> Subscription {
         Subscription {
             aor,
-            own,
+            may_register,
             dialog,
             version: 0,
             seen: 0,
@@ -148,57 +152,57 @@ impl Subscription {
         }
     }
 
-    /// Serial number of the last change that has been reported.
+    /// Returns the serial number of the last change that has been reported.
     pub(super) fn seen(&self) -> u64 {
         self.seen
     }
 
-    /// Whether its last NOTIFY has not been answered yet.
+    /// Returns whether its last NOTIFY has not been answered yet.
     pub(super) fn waits_for_answer(&self) -> bool {
         self.in_flight.is_some()
     }
 
-    /// Whether the subscriber knows all there is, as far as we know.
+    /// Returns whether all changes have been reported to the subscriber.
     #[cfg(test)]
     pub(super) fn is_up_to_date(&self) -> bool {
         self.due == Due::Nothing && !self.waits_for_answer() && !self.lost
     }
 
-    /// Its timers, which end with it.
+    /// Returns its timers, which end with it.
     pub(super) fn timers(&self) -> [TimerId; 2] {
         [self.expiry, self.interval]
     }
 
-    /// Whether it has ended, or will when its last NOTIFY is answered.
+    /// Returns whether it has ended, or will when its last NOTIFY is answered.
     pub(super) fn is_over(&self) -> bool {
         self.due == Due::Last || self.ended
     }
 
-    /// It lasts until `expires`, for which `timer` is set, or ends now without one. The subscriber is owed
-    /// a NOTIFY either way (RFC 6665 section 4.2.1.2 and section 4.4.3).
+    /// Extends it until `expires`, for which `timer` is set, or ends it now without one. A NOTIFY is due in both cases
+    /// (RFC 6665 section 4.2.1.2 and section 4.4.3).
     pub(super) fn prolong(&mut self, expires: Time, timer: Option<TimerId>) {
         self.expires = expires;
         self.due = if timer.is_some() { Due::Full } else { Due::Last };
         self.expiry = timer.unwrap_or(TimerId::NONE);
     }
 
-    /// The sender of the last SUBSCRIBE may register here, or may not.
-    pub(super) fn set_own(&mut self, own: bool) {
-        self.own = own;
+    /// Sets whether the sender of the last SUBSCRIBE may register here.
+    pub(super) fn set_may_register(&mut self, may_register: bool) {
+        self.may_register = may_register;
     }
 
-    /// Its time is over (RFC 6665 section 4.2.1.4).
+    /// Ends it by expiry (RFC 6665 section 4.2.1.4).
     pub(super) fn expire(&mut self) {
         self.expiry = TimerId::NONE;
         self.due = Due::Last;
     }
 
-    /// The least time between two notifications has passed.
+    /// Ends the minimum interval between two notifications.
     pub(super) fn end_interval(&mut self) {
         self.interval = TimerId::NONE;
     }
 
-    /// Something has changed. `dropped` is the serial number up to which changes are forgotten.
+    /// Records a change. `dropped` is the serial number up to which changes have been dropped.
     pub(super) fn note_change(&mut self, dropped: Option<u64>) {
         if !self.is_over() {
             self.due = self.due.max(Due::Changes);
@@ -206,7 +210,7 @@ impl Subscription {
         }
     }
 
-    /// Whether it is to be queued as ready now. If it must wait, `timer` is set for when it may be.
+    /// Returns whether to queue it as ready now. If it must wait, `timer` is set for the time at which it may be.
     pub(super) fn schedule(
         &mut self,
         now: Time,
@@ -228,15 +232,14 @@ impl Subscription {
         true
     }
 
-    /// It is taken out of the queue. Returns whether the subscriber is owed the full state; `None` if
-    /// nothing is to be sent.
+    /// Removes it from the queue. Returns whether the full state is due; `None` if nothing is to be sent.
     pub(super) fn dequeue(&mut self) -> Option<bool> {
         self.queued = false;
         let nothing = self.due == Due::Nothing || self.waits_for_answer();
         (!nothing).then_some(self.due > Due::Changes || self.lost)
     }
 
-    /// The next document for the subscriber.
+    /// Returns the next document for the subscriber.
     pub(super) fn document<'d>(
         &self,
         now: Time,
@@ -244,22 +247,22 @@ impl Subscription {
         full: bool,
         gruus: &'d Gruus,
     ) -> Document<'d> {
-        let &Subscription { version, seen: since, own, .. } = self;
-        Document { watch, version, full, since, own, now, gruus }
+        let &Subscription { version, seen: since, may_register, .. } = self;
+        Document { watch, version, full, since, may_register, now, gruus }
     }
 
-    /// A document up to this serial number has been written, and has said something or nothing. Returns
-    /// whether it is to be sent.
-    pub(super) fn note_document(&mut self, serial: u64, said: bool) -> bool {
+    /// Records that a document up to this serial number has been written; `has_contacts` is whether it contains any.
+    /// Returns whether it is to be sent.
+    pub(super) fn note_document(&mut self, serial: u64, has_contacts: bool) -> bool {
         self.seen = serial;
-        let needless = !said && self.due == Due::Changes;
+        let needless = !has_contacts && self.due == Due::Changes;
         if needless {
             self.due = Due::Nothing;
         }
         !needless
     }
 
-    /// The NOTIFY of this number has been answered.
+    /// Processes the response to the NOTIFY of this number.
     pub(super) fn note_answer(&mut self, serial: u32, status: u16) -> NotifyOutcome {
         if self.in_flight != Some(serial) || status < 200 {
             return NotifyOutcome::Nothing;
@@ -268,13 +271,12 @@ impl Subscription {
         if self.ended || ends_subscription(status) {
             return NotifyOutcome::Last;
         }
-        // RFC 6665 section 4.2.2: a failure is no reason to notify again; but what was lost is made
-        // good with the next notification.
+        // RFC 6665 section 4.2.2: a failure is no reason to notify again; the next notification reports what was lost.
         self.lost |= status >= 300;
         NotifyOutcome::Next
     }
 
-    /// Appends a NOTIFY with `body` to `buf` and notes that it is on its way.
+    /// Appends a NOTIFY with `body` to `buf` and records that it is in flight.
     pub(super) fn write_notify(
         &mut self,
         now: Time,
@@ -329,7 +331,7 @@ impl Subscription {
     }
 }
 
-/// RFC 6665 section 4.2.2: after these, and after none at all, the subscription is removed.
+/// Returns whether a status ends the subscription (RFC 6665 section 4.2.2); so does the absence of a response.
 fn ends_subscription(status: u16) -> bool {
     matches!(status, 404 | 405 | 408 | 410 | 416 | 480..=485 | 489 | 501 | 604)
 }

@@ -21,7 +21,7 @@ struct World {
     now: Time,
     flow: Flow,
     /// Whether the subscriber may register.
-    own: bool,
+    may_register: bool,
 }
 
 /// A NOTIFY that was polled, as text with lines ended by LF.
@@ -47,7 +47,7 @@ impl Sent {
         self.text.split_once("\n\n").unwrap().1
     }
 
-    /// `state` and `event` of each contact with its URI.
+    /// Returns `state` and `event` of each contact with its URI.
     fn contacts(&self) -> Vec<(String, String, String)> {
         let doc = xml::parse(self.body());
         doc.all("contact")
@@ -58,7 +58,7 @@ impl Sent {
             .collect()
     }
 
-    /// Of the document and of the registration.
+    /// Returns the states of the document and of the registration.
     fn states(&self) -> (String, String) {
         let doc = xml::parse(self.body());
         let registration = doc.all("registration").next().unwrap();
@@ -88,7 +88,7 @@ impl World {
                 local: "192.0.2.1:5060".parse().unwrap(),
                 remote: "192.0.2.40:5060".parse().unwrap(),
             },
-            own: false,
+            may_register: false,
         }
     }
 
@@ -116,7 +116,7 @@ impl World {
             &self.flow,
             &message,
             &aor,
-            self.own,
+            self.may_register,
             b"sip:192.0.2.1:5060",
             &self.store,
             &mut self.random,
@@ -125,7 +125,7 @@ impl World {
         (answer, String::from_utf8(headers).unwrap().replace("\r\n", "\n"))
     }
 
-    /// A new subscription for `expires` seconds. Returns the value of To within its dialog.
+    /// Begins a subscription for `expires` seconds. Returns the value of To within its dialog.
     fn subscribe(&mut self, call_id: &str, expires: u32) -> String {
         let lines = format!("Contact: <sip:app.example.com>\nEvent: reg\nExpires: {expires}");
         let (answer, headers) = self.send(call_id, 10, "<sip:joe@example.com>", &lines);
@@ -183,7 +183,7 @@ impl World {
         self.now = end;
     }
 
-    /// Sets the bindings of joe's, for an hour where the binding says nothing else.
+    /// Sets the bindings of joe, for an hour unless the binding has another expiry.
     fn bind(&mut self, bindings: &[BindingView<'_>]) {
         let default = binding().expires;
         self.store.update(AOR, self.now, TAG, &mut |edit| {

@@ -1,5 +1,5 @@
-//! One address-of-record that somebody subscribes to, and what happened to its contacts: the state
-//! machines of RFC 3680 section 4.7.1, read off the location service.
+//! A subscribed address-of-record, and the events of its contacts: the state machines of RFC 3680 section 4.7.1,
+//! derived from the location service.
 
 use crate::location::{BindingView, Bindings, Change, LocationStore, RecordEdit};
 use ringway_sansio::{Time, TimerId};
@@ -7,12 +7,12 @@ use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-/// Most contacts that have ended and that some subscriber has not heard of yet, for one
-/// address-of-record. Beyond it, that subscriber is sent the full state instead.
+/// The maximum number of ended contacts not yet reported to a subscriber, for one address-of-record. Beyond it, that
+/// subscriber is sent the full state instead.
 pub const MAX_ENDED: usize = 64;
 
-/// What brought a contact into its state (RFC 3680 section 4.7.1). `created`, `probation` and
-/// `rejected` are acts of an administrator that do not exist here.
+/// The event that brought a contact into its state (RFC 3680 section 4.7.1). `created`, `probation` and `rejected` are
+/// acts of an administrator that do not exist here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Event {
     Registered,
@@ -40,15 +40,15 @@ impl Event {
     }
 }
 
-/// A contact that is, or has been.
+/// A present or an ended contact.
 pub(super) struct Contact {
     pub(super) id: u64,
     /// A record with this binding alone.
     record: Vec<u8>,
     pub(super) event: Event,
-    /// Serial number of the change that brought it here.
+    /// The serial number of its last change.
     pub(super) changed: u64,
-    /// When it was registered, where that was seen.
+    /// The time of its registration, if known.
     pub(super) since: Option<Time>,
 }
 
@@ -60,14 +60,14 @@ impl Contact {
 
 pub(super) struct Watch {
     pub(super) aor: Arc<[u8]>,
-    /// Names the registration in documents.
+    /// Identifies the registration in documents.
     pub(super) id: u64,
-    /// In the order of the location service, those that have ended last.
+    /// Contacts in the order of the location service, ended ones last.
     pub(super) contacts: Vec<Contact>,
-    /// Of the last change.
+    /// The serial number of the last change.
     pub(super) serial: u64,
     pub(super) subscriptions: Vec<usize>,
-    /// For the first contact that expires.
+    /// The timer for the first contact that expires.
     pub(super) timer: TimerId,
 }
 
@@ -81,15 +81,14 @@ impl Watch {
             subscriptions: Vec::new(),
             timer: TimerId::NONE,
         };
-        watch.look(now, Change::Updated, store, ids);
-        // How long these have been registered is not known.
+        watch.update(now, Change::Updated, store, ids);
+        // The times of these registrations are not known.
         watch.contacts.iter_mut().for_each(|c| c.since = None);
         watch
     }
 
-    /// Reads the bindings and finds out what happened to each contact. Says whether anything did
-    /// that a subscriber would want to know.
-    pub(super) fn look(
+    /// Reads the bindings and determines the event of each contact. Returns whether there is any to report.
+    pub(super) fn update(
         &mut self,
         now: Time,
         why: Change,
@@ -106,8 +105,7 @@ impl Watch {
             any |= contact.changed == serial;
             self.contacts.push(contact);
         });
-        // What the look did not find has ended. In the order in which it was, for the same bytes
-        // from the same history.
+        // Contacts that were not found have ended. They are sorted, for the same bytes from the same history.
         before.sort_by_key(|c| (c.changed, c.id));
         for mut contact in before {
             if contact.event.is_active() {
@@ -128,20 +126,20 @@ impl Watch {
         any
     }
 
-    /// When the first contact expires.
+    /// Returns the time at which the first contact expires.
     pub(super) fn next_expiry(&self) -> Option<Time> {
         let active = self.contacts.iter().filter(|c| c.event.is_active());
         active.filter_map(Contact::binding).map(|b| b.expires).min()
     }
 
-    /// Forgets contacts that have ended and of which every subscriber knows: all have seen the change of
-    /// this serial number.
-    pub(super) fn forget(&mut self, seen: u64) {
+    /// Drops ended contacts that have been reported to every subscriber: all have seen the change of this serial
+    /// number.
+    pub(super) fn drop_reported(&mut self, seen: u64) {
         self.contacts.retain(|c| c.event.is_active() || c.changed > seen);
     }
 
-    /// Drops the oldest ended contacts beyond [`MAX_ENDED`]. Returns the serial number up to which
-    /// something was dropped: who has seen less must be sent the full state.
+    /// Drops the oldest ended contacts beyond [`MAX_ENDED`]. Returns the serial number up to which any was dropped: a
+    /// subscriber that has seen less must be sent the full state.
     pub(super) fn bound(&mut self) -> Option<u64> {
         let mut ended: Vec<u64> =
             self.contacts.iter().filter(|c| !c.event.is_active()).map(|c| c.changed).collect();
@@ -153,7 +151,7 @@ impl Watch {
     }
 }
 
-/// A contact after the location service showed it as `binding`.
+/// Returns a contact after the location service has returned it as `binding`.
 fn follow(
     old: Option<Contact>,
     id: u64,
@@ -163,7 +161,7 @@ fn follow(
 ) -> Contact {
     let mut record = Vec::new();
     let mut copy = RecordEdit::new(&[], Time::ZERO, &mut record);
-    // What came out of one record fits into another.
+    // What came from one record fits into another.
     let _ = copy.put(binding);
     copy.commit();
     copy.finish();
@@ -185,7 +183,7 @@ fn follow(
     }
 }
 
-/// What happened to a contact that was there and is; `None` if nothing that is reported.
+/// Returns the event of a contact that existed before and still does; `None` if there is nothing to report.
 fn difference(old: &BindingView<'_>, new: &BindingView<'_>) -> Option<Event> {
     let by_register = (old.call_id, old.cseq) != (new.call_id, new.cseq);
     if by_register {
@@ -198,7 +196,7 @@ fn difference(old: &BindingView<'_>, new: &BindingView<'_>) -> Option<Event> {
     (!same).then_some(Event::Refreshed)
 }
 
-/// What makes a binding the same one (RFC 3680 section 5.1): its URI, or its instance and reg-id.
+/// Returns the identity of a binding (RFC 3680 section 5.1): its URI, or its instance and reg-id.
 fn identity(ids: &SipHasher13, binding: &BindingView<'_>) -> u64 {
     let mut hasher = *ids;
     if binding.outbound {

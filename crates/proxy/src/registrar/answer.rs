@@ -8,12 +8,12 @@ use crate::location::{BindingView, record::DEFAULT_Q};
 use ringway_sansio::Time;
 use ringway_sip::write;
 
-/// How bindings are listed.
+/// The form of a list of bindings.
 pub(super) struct Listing<'l> {
     pub(super) gruus: &'l Gruus,
     pub(super) aor: &'l [u8],
     pub(super) now: Time,
-    /// Whether the user agent understands GRUUs.
+    /// Whether the user agent supports GRUUs.
     pub(super) gruu: bool,
 }
 
@@ -37,7 +37,7 @@ impl Listing<'_> {
         }
     }
 
-    /// RFC 5627 section 5.2.
+    /// Appends the instance and its GRUUs (RFC 5627 section 5.2).
     fn instance(&self, out: &mut Vec<u8>, binding: &BindingView<'_>, all: &[BindingView<'_>]) {
         out.extend_from_slice(b";+sip.instance=\"<");
         out.extend_from_slice(binding.instance);
@@ -71,7 +71,7 @@ impl Listing<'_> {
     }
 }
 
-/// Seconds left, at least one.
+/// Returns the seconds left, at least one.
 fn remaining(binding: &BindingView<'_>, now: Time) -> u64 {
     binding.expires.since(now).as_secs().max(1)
 }
@@ -91,7 +91,7 @@ pub(crate) fn q(out: &mut Vec<u8>, thousandths: u16) {
     out.extend_from_slice(&digits[..length]);
 }
 
-/// Appends what an answer carries beside its contacts.
+/// Appends the header fields of a response other than its contacts.
 pub(super) fn finish(
     out: &mut Vec<u8>,
     register: &RegisterRequest<'_>,
@@ -116,7 +116,7 @@ pub(super) fn finish(
     out.extend_from_slice(date);
 }
 
-/// The Date header field, written once a second.
+/// The Date header field, written at most once a second.
 #[derive(Debug)]
 pub(super) struct DateLine {
     second: u64,
@@ -142,7 +142,7 @@ impl DateLine {
     }
 }
 
-/// Appends a date as RFC 3261 section 20.17 wants it.
+/// Appends a date in the form of RFC 3261 section 20.17.
 fn date(out: &mut Vec<u8>, now: Time) {
     const DAYS: [&[u8]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
     const MONTHS: [&[u8]; 12] = [
@@ -172,9 +172,9 @@ fn two(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(&[b'0' + (n / 10) as u8, b'0' + (n % 10) as u8]);
 }
 
-/// Year, month from 0 and day from 1 of a number of days since 1970-01-01 (Gregorian).
+/// Returns the year, the month from 0 and the day from 1 for a number of days since 1970-01-01 (Gregorian).
 fn civil(days: u64) -> (u64, u64, u64) {
-    // Counted in years that begin in March, so that the leap day is the last.
+    // Years are counted from March, so that the leap day is the last.
     let days = days + 719_468;
     let era = days / 146_097;
     let of_era = days % 146_097;
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_kept_for_a_second() {
+    fn the_date_is_cached_for_a_second() {
         let mut line = DateLine::default();
         assert_eq!(line.at(Time::from_millis(999)), b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n");
         assert_eq!(line.at(Time::from_secs(1)), b"Date: Thu, 01 Jan 1970 00:00:01 GMT\r\n");

@@ -1,5 +1,5 @@
-//! What the contacts of a REGISTER do to the bindings there are: all of it, or nothing (RFC 3261
-//! section 10.3 steps 6 and 7).
+//! The effect of the contacts of a REGISTER on the bindings: all of it, or nothing (RFC 3261 section 10.3 steps 6 and
+//! 7).
 
 use super::config::RegistrarConfig;
 use super::error::RegisterError;
@@ -9,13 +9,12 @@ use ringway_sansio::{Duration, Random, Time};
 use ringway_sip::Uri;
 use smallvec::SmallVec;
 
-/// 64*T1: how long a client sends a request again.
+/// 64*T1: the time for which a client retransmits a request.
 const REPEATED_WITHIN: Duration = Duration::from_secs(32);
 
 type List<'a> = SmallVec<[BindingView<'a>; 4]>;
 
-/// Replaces the record by what it is to be after the request, and shows that to `list`. Says whether
-/// anything changed.
+/// Replaces the record by the bindings after the request, and passes those to `list`. Returns whether anything changed.
 pub(super) fn change(
     edit: &mut RecordEdit<'_>,
     register: &RegisterRequest<'_>,
@@ -39,7 +38,7 @@ pub(super) fn change(
     };
     if changed {
         for binding in &new {
-            // Texts are within limits that the record has room for; so are most lists of them.
+            // The texts are within limits that the record has room for; so are most lists of them.
             edit.put(binding).map_err(|_| RegisterError::new(403, "Too Many Contacts"))?;
         }
         edit.commit();
@@ -48,7 +47,7 @@ pub(super) fn change(
     Ok(changed)
 }
 
-/// RFC 3261 section 10.3: a request that is not newer than the binding aborts the whole.
+/// Rejects a request that is not newer than a binding (RFC 3261 section 10.3): it aborts the whole.
 fn check_order(
     register: &RegisterRequest<'_>,
     binding: &BindingView<'_>,
@@ -59,7 +58,7 @@ fn check_order(
     Ok(())
 }
 
-/// Step 7: the most recent bindings first, then those that the request leaves alone.
+/// Performs step 7: the most recent bindings first, then those that the request does not change.
 fn each<'a, 'r: 'a>(
     old: &[BindingView<'a>],
     contacts: &[Contact<'r>],
@@ -92,8 +91,8 @@ fn each<'a, 'r: 'a>(
             new.push(binding(contact, register, scratch, now));
         }
     }
-    // A repetition changes nothing, but its answer too must wait until the change it repeats is
-    // durable, so it goes the same way.
+    // A retransmission changes nothing. But its response must wait until the first change is durable, so it is written
+    // again.
     let changed = !new.is_empty() || kept.contains(&false) || repeats > 0;
     let fresh = new.len();
     new.extend(old.iter().zip(&kept).filter(|(_, kept)| **kept).map(|(binding, _)| *binding));
@@ -132,10 +131,9 @@ fn binding<'a, 'r: 'a>(
     }
 }
 
-/// Whether this is the very request that made the binding, come again because its answer was lost.
-/// The registrar keeps no transactions: it knows a retransmission by Call-ID and CSeq, and by the
-/// end of the binding, which lies no further off than a transaction lasts (RFC 3261 section
-/// 17.1.2.2: 64*T1).
+/// Returns whether this is a retransmission of the request that made the binding, because the response was lost. The
+/// registrar has no transactions. It recognises a retransmission by Call-ID and CSeq, and by the expiry of the binding,
+/// which is no further off than a transaction lasts (RFC 3261 section 17.1.2.2: 64*T1).
 pub(super) fn is_repeat(
     contact: &Contact<'_>,
     register: &RegisterRequest<'_>,
@@ -153,8 +151,8 @@ pub(super) fn is_repeat(
         && is_binding_of(contact, binding)
 }
 
-/// Whether a contact of the request means this binding: by instance and reg-id where it registers a
-/// flow (RFC 5626 section 6), by its URI otherwise (RFC 3261 section 19.1.4).
+/// Returns whether a contact of the request identifies this binding: by instance and reg-id if it registers a flow (RFC
+/// 5626 section 6), by its URI otherwise (RFC 3261 section 19.1.4).
 fn is_binding_of(contact: &Contact<'_>, binding: &BindingView<'_>) -> bool {
     if contact.reg_id != 0 || binding.outbound {
         return binding.outbound
@@ -165,14 +163,15 @@ fn is_binding_of(contact: &Contact<'_>, binding: &BindingView<'_>) -> bool {
         || Uri::parse(binding.contact).is_ok_and(|uri| contact.parsed.equivalent(&uri))
 }
 
-/// URNs compare without regard to the case of all that matters here (RFC 4122 section 3).
+/// Returns whether two instances are the same. URNs compare without regard to the case of all that matters here (RFC
+/// 4122 section 3).
 pub(crate) fn same_instance(a: &[u8], b: &[u8]) -> bool {
     a.eq_ignore_ascii_case(b)
 }
 
-/// Decides which temporary GRUUs are valid after the binding at `at` was registered (RFC 5627
-/// section 5.1): all so far, if its instance, over its flow if it names one, was registered under
-/// the same Call-ID before; otherwise a new epoch begins for every binding of the instance.
+/// Determines which temporary GRUUs are valid after the binding at `at` was registered (RFC 5627 section 5.1). All so
+/// far stay valid if its instance, over its flow if it names one, was registered with the same Call-ID before.
+/// Otherwise a new epoch begins for every binding of the instance.
 fn settle_epoch(
     old: &[BindingView<'_>],
     new: &mut [BindingView<'_>],

@@ -1,20 +1,20 @@
-//! What the operator decides about registrations.
+//! The operator's configuration of registrations.
 
-/// What the operator decides.
+/// The operator's configuration of registrations.
 #[derive(Clone, Debug)]
 pub struct RegistrarConfig {
-    /// Seconds a binding lasts when the request names no time.
+    /// Seconds a binding lasts if the request names no time.
     pub default_expires: u32,
-    /// Fewest seconds a binding may last; a shorter one is answered 423.
+    /// Minimum seconds of a binding; a shorter one is answered with 423.
     pub min_expires: u32,
-    /// Most seconds a binding lasts, whatever is asked for.
+    /// Maximum seconds of a binding, whatever is asked for.
     pub max_expires: u32,
-    /// Most contacts one address-of-record may have; one more is answered 403.
+    /// Maximum number of contacts of one address-of-record; one more is answered with 403.
     pub max_contacts: usize,
-    /// The value of Service-Route in answers, elements with their angle brackets and `;lr`; empty for
-    /// none (RFC 3608).
+    /// The value of Service-Route in responses, elements with their angle brackets and `;lr`; empty for none (RFC
+    /// 3608).
     pub service_route: Vec<u8>,
-    /// Seconds for Flow-Timer in answers to direct outbound registrations (RFC 5626 section 6).
+    /// Seconds for Flow-Timer in responses to direct outbound registrations (RFC 5626 section 6).
     pub flow_timer: Option<u32>,
 }
 

@@ -1,14 +1,14 @@
-//! Why a REGISTER fails, and what the answer says of it.
+//! Errors of a REGISTER, and their responses.
 
 use ringway_sip::{HeaderId, Message, write};
 
-/// Extensions a REGISTER may require of us (RFC 3261 section 10.3 step 2).
+/// The extensions that a REGISTER may require (RFC 3261 section 10.3 step 2).
 const EXTENSIONS: [&[u8]; 3] = [b"path", b"gruu", b"outbound"];
 
-/// Seconds after which a client may try again when the store could take no more.
+/// Seconds after which a client may try again if the store is overloaded.
 const RETRY_AFTER: u64 = 5;
 
-/// Why a REGISTER fails: status, reason, and what the answer must carry besides.
+/// The error of a REGISTER: status, reason, and the header field of the response.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisterError {
     pub(super) status: u16,
@@ -30,7 +30,7 @@ impl RegisterError {
         RegisterError { status, reason, header: None }
     }
 
-    /// Appends the header fields that an answer with it must carry.
+    /// Appends the header fields of the response.
     pub(super) fn write(&self, headers: &mut Vec<u8>, request: &Message<'_>) {
         match self.header {
             None => {}
@@ -50,7 +50,7 @@ impl RegisterError {
     }
 }
 
-/// Extensions the request requires and that are not ours, in order.
+/// Returns the required extensions that are not supported, in order.
 pub(crate) fn unsupported<'m, 'a>(
     request: &'m Message<'a>,
 ) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {

@@ -1,13 +1,12 @@
-//! The registrar: what a REGISTER does to the bindings of an address-of-record (RFC 3261
-//! section 10.3), with Path (RFC 3327), Service-Route (RFC 3608), GRUU (RFC 5627) and Outbound
-//! (RFC 5626).
+//! The registrar: the effect of a REGISTER on the bindings of an address-of-record (RFC 3261 section 10.3), with Path
+//! (RFC 3327), Service-Route (RFC 3608), GRUU (RFC 5627) and Outbound (RFC 5626).
 //!
-//! It is not a transaction and not a judge: the caller has checked the message, found the domain to
-//! be its own, authenticated the sender and allowed it to change the address-of-record (steps 1, 3
-//! and 4). It writes no answer either, only the header fields that belong into one. Nothing is kept
-//! here between requests; the state is in the [location service](crate::location).
+//! It has no transactions and authorises nothing: the caller has checked the message, found the domain to be its own,
+//! authenticated the sender and authorised it to change the address-of-record (steps 1, 3 and 4). It writes no
+//! response, only the header fields of one. It stores nothing between requests; the state is in the [location
+//! service](crate::location).
 //!
-//! `request` reads a REGISTER, `bindings` is steps 6 and 7, `answer` is step 8.
+//! `request` parses a REGISTER, `bindings` is steps 6 and 7, `answer` is step 8.
 
 mod answer;
 mod bindings;
@@ -33,31 +32,31 @@ use ringway_sansio::{Flow, Random, Time};
 use ringway_sip::Message;
 use smallvec::SmallVec;
 
-/// What became of a REGISTER.
+/// The result of a REGISTER.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegisterOutcome {
-    /// The status to answer with.
+    /// The status of the response.
     pub status: u16,
-    /// Its reason phrase; where it is a fault of the request, what was expected.
+    /// Its reason phrase; for an error of the request, what was expected.
     pub reason: &'static str,
-    /// With [`Commit::Pending`], the answer must wait until the store reports the tag.
+    /// With [`Commit::Pending`], the response must wait until the store reports the tag.
     pub commit: Commit,
-    /// Whether bindings were changed.
+    /// Whether bindings have changed.
     pub changed: bool,
 }
 
-/// A registrar; one a worker.
+/// The registrar of a worker.
 #[derive(Debug)]
 pub struct Registrar {
     config: RegistrarConfig,
     gruus: Gruus,
     date: DateLine,
-    /// Holds Path and contact parameters while a request is worked on.
+    /// Path and contact parameters of the present request.
     scratch: Vec<u8>,
 }
 
 impl Registrar {
-    /// A registrar; `secret` keys its GRUUs (see [`Gruus::new`]).
+    /// Returns a registrar; `secret` keys its GRUUs (see [`Gruus::new`]).
     pub fn new(config: RegistrarConfig, secret: &Secret) -> Self {
         Registrar {
             config,
@@ -67,16 +66,15 @@ impl Registrar {
         }
     }
 
-    /// Replaces what the operator decides, from the next request on.
+    /// Replaces the configuration, from the next request on.
     pub fn reconfigure(&mut self, config: RegistrarConfig) {
         self.config = config;
     }
 
-    /// Works on a REGISTER for `aor`, the canonical address-of-record of its To. The message must
-    /// have passed [`Message::check`].
+    /// Processes a REGISTER for `aor`, the canonical address-of-record of its To. The message must have passed
+    /// [`Message::check`].
     ///
-    /// Appends to `headers` the header fields that the answer must carry, ready with CRLF, for a
-    /// refusal too.
+    /// Appends to `headers` the header fields of the response, complete with CRLF, also for a refusal.
     pub fn register(
         &mut self,
         now: Time,
@@ -108,8 +106,8 @@ impl Registrar {
         }
     }
 
-    /// Whether a REGISTER for `aor` is a retransmission of the one that made the bindings it names,
-    /// and nothing else: then answering it once more gives nobody anything.
+    /// Returns whether a REGISTER for `aor` only retransmits the one that made the bindings it names. Then another
+    /// response to it is harmless.
     pub fn is_repeat(
         &mut self,
         now: Time,

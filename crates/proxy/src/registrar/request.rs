@@ -1,4 +1,4 @@
-//! A REGISTER, read: everything that can be decided without the bindings as they are.
+//! A parsed REGISTER: everything that can be decided without the present bindings.
 
 use super::config::RegistrarConfig;
 use super::error::{ErrorHeader, RegisterError, unsupported};
@@ -9,21 +9,21 @@ use ringway_sip::{HeaderId, Message, NameAddr, Uri, write};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Most contacts that one REGISTER may name.
+/// The maximum number of contacts of one REGISTER.
 pub const MAX_CONTACTS_PER_REQUEST: usize = 16;
-/// Longest Contact URI, in bytes.
+/// The maximum length of a Contact URI, in bytes.
 pub const MAX_CONTACT_URI: usize = 1024;
-/// Longest further parameters of one Contact, together, in bytes.
+/// The maximum length of the further parameters of one Contact, together, in bytes.
 pub const MAX_CONTACT_PARAMS: usize = 1024;
-/// Longest instance, in bytes. That of RFC 5626 section 4.1 has 45.
+/// The maximum length of an instance, in bytes. That of RFC 5626 section 4.1 has 45.
 pub const MAX_INSTANCE: usize = 255;
-/// Longest Path, all elements together, in bytes.
+/// The maximum length of a Path, all elements together, in bytes.
 pub const MAX_PATH: usize = 2048;
 
-/// An interval from here on is never too brief (RFC 3261 section 10.3 step 7).
+/// An interval of at least this is never too brief (RFC 3261 section 10.3 step 7).
 const ONE_HOUR: u32 = 3600;
 
-/// Extensions that the user agent says it supports.
+/// The extensions that the user agent supports.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Supported {
     pub(super) path: bool,
@@ -35,30 +35,30 @@ pub(super) struct Supported {
 #[derive(Clone, Debug)]
 pub(super) struct Contact<'a> {
     pub(super) uri: &'a [u8],
-    /// The URI in its parts.
+    /// The parsed URI.
     pub(super) parsed: Uri<'a>,
     /// Further parameters, in the scratch buffer.
     pub(super) params: Range<usize>,
     pub(super) q: u16,
-    /// Seconds the binding shall last, by request and configuration; 0 removes it.
+    /// Seconds the binding lasts, by request and configuration; 0 removes it.
     pub(super) expires: u32,
     pub(super) instance: &'a [u8],
-    /// Not 0 only where outbound processing applies.
+    /// The reg-id; 0 unless outbound processing applies.
     pub(super) reg_id: u32,
 }
 
-/// What is to happen to the bindings.
+/// The requested change of the bindings.
 #[derive(Debug)]
 pub(super) enum Contacts<'a> {
     /// No Contact: only list them.
     Fetch,
     /// `*`.
     RemoveAll,
-    /// These, each for itself.
+    /// Add, update or remove these.
     Each(SmallVec<[Contact<'a>; 1]>),
 }
 
-/// What a REGISTER asks for.
+/// A parsed REGISTER.
 #[derive(Debug)]
 pub(super) struct RegisterRequest<'a> {
     pub(super) call_id: &'a [u8],
@@ -67,11 +67,11 @@ pub(super) struct RegisterRequest<'a> {
     pub(super) contacts: Contacts<'a>,
     /// Path elements, in the scratch buffer.
     pub(super) path: Range<usize>,
-    /// The flow to the user agent, where there is no proxy between.
+    /// The flow to the user agent, if there is no proxy between.
     pub(super) flow: Option<Flow>,
-    /// Whether there is a NAT between it and us.
+    /// Whether there is a NAT between it and this server.
     pub(super) nat: bool,
-    /// Whether some contact has a reg-id that was not ignored.
+    /// Whether a contact has a reg-id that was not ignored.
     pub(super) outbound: bool,
 }
 
@@ -93,7 +93,7 @@ impl<'a> RegisterRequest<'a> {
         let via = request.top_via().map_err(|e| RegisterError::new(e.status, e.reason))?;
         let supported = supported(request);
         let path = read_path(request, supported, scratch)?;
-        // RFC 5626 section 6: the Via tells whether a proxy stands between.
+        // RFC 5626 section 6: the Via header fields show whether there is a proxy between.
         let direct = request.items(HeaderId::Via).nth(1).is_none();
         let mut register = RegisterRequest {
             call_id: request.call_id(),
@@ -125,7 +125,7 @@ impl<'a> RegisterRequest<'a> {
     }
 }
 
-/// What decides about each Contact of a request.
+/// The context in which each Contact of a request is parsed.
 struct Reader<'p> {
     aor: &'p [u8],
     config: &'p RegistrarConfig,
@@ -156,7 +156,7 @@ impl Reader<'_> {
             contacts.push(self.contact(element, scratch)?);
         }
         if all {
-            // RFC 3261 section 10.3 step 6. Two `*` say no more than one.
+            // RFC 3261 section 10.3 step 6. Two `*` mean no more than one.
             if !contacts.is_empty() {
                 return Err(RegisterError::new(400, "Contact: expected * alone"));
             }
@@ -205,7 +205,7 @@ impl Reader<'_> {
         if contact.params.len() > MAX_CONTACT_PARAMS {
             return Err(RegisterError::new(400, "Contact: expected shorter parameters"));
         }
-        // RFC 5626 section 6: without an instance a reg-id means nothing.
+        // RFC 5626 section 6: a reg-id without an instance is ignored.
         if contact.instance.is_empty() {
             contact.reg_id = 0;
         }
@@ -232,7 +232,7 @@ impl Reader<'_> {
     ) -> Result<(), RegisterError> {
         let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
         if is(b"expires") {
-            // A value that cannot be read means the default.
+            // A value that cannot be parsed means the default.
             *expires = expires.or(value.and_then(seconds));
         } else if is(b"q") {
             contact.q = value
@@ -252,7 +252,7 @@ impl Reader<'_> {
             contact.reg_id =
                 id.ok_or(RegisterError::new(400, "Contact: expected reg-id from 1"))?;
         } else if !is(b"pub-gruu") && !is(b"temp-gruu") {
-            // RFC 5627 section 5.1: nobody suggests a GRUU to us. All else is kept.
+            // RFC 5627 section 5.1: a GRUU suggested by a client is ignored. Other parameters are stored.
             scratch.push(b';');
             scratch.extend_from_slice(name);
             if let Some(value) = value {
@@ -263,7 +263,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// How long a binding lasts (RFC 3261 section 10.3 step 7).
+    /// Returns the seconds a binding lasts (RFC 3261 section 10.3 step 7).
     fn granted(&self, requested: Option<u32>) -> Result<u32, RegisterError> {
         let requested = requested.unwrap_or(self.config.default_expires);
         if requested > 0 && requested < ONE_HOUR && requested < self.config.min_expires {
@@ -273,8 +273,8 @@ impl Reader<'_> {
         Ok(requested.min(self.config.max_expires))
     }
 
-    /// A contact that leads back here, or none that a GRUU could stand for (RFC 5627 section 5.1).
-    /// The first would be a loop without an instance as well.
+    /// Rejects a contact that leads back here, or for which there can be no GRUU (RFC 5627 section 5.1). The first
+    /// would be a loop without an instance as well.
     fn check_target(&self, contact: &Contact<'_>) -> Result<(), RegisterError> {
         if !contact.parsed.is_sip() {
             if !contact.instance.is_empty() {
@@ -285,8 +285,8 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        // Nearly every contact is at another host, and then there is nothing to ask. The host of an
-        // address-of-record is in lower case; an IPv6 address has more ways to be written.
+        // Nearly every contact is at another host, and needs no further check. The host of an address-of-record is in
+        // lower case; an IPv6 address can be written in several forms.
         let host = contact.parsed.host;
         let host = host.strip_suffix(b".").unwrap_or(host);
         let elsewhere = memchr::memchr(b'@', self.aor).is_some_and(|at| {
@@ -314,7 +314,7 @@ impl Reader<'_> {
 
 fn supported(request: &Message<'_>) -> Supported {
     let mut supported = Supported::default();
-    // What a user agent requires it supports as well.
+    // A user agent supports what it requires.
     for option in request.items(HeaderId::Supported).chain(request.items(HeaderId::Require)) {
         supported.path |= option.eq_ignore_ascii_case(b"path");
         supported.gruu |= option.eq_ignore_ascii_case(b"gruu");
@@ -334,7 +334,7 @@ fn read_path(
         return Ok(start..start);
     }
     if !supported.path {
-        // The user agent cannot know that somebody stands between it and us.
+        // The user agent cannot know of a proxy between.
         let header = Some(ErrorHeader::PathUnsupported);
         return Err(RegisterError { header, ..RegisterError::new(420, "Bad Extension") });
     }
@@ -350,8 +350,8 @@ fn read_path(
     Ok(start..scratch.len())
 }
 
-/// Whether the first hop of a Path supports outbound. Only the first hop may say `ob`, wherever in
-/// the Path it stands (RFC 5626 section 5.1).
+/// Returns whether the first hop of a Path supports outbound. Only the first hop may add `ob`, wherever it is in the
+/// Path (RFC 5626 section 5.1).
 fn path_has_ob(path: &[u8]) -> bool {
     ringway_sip::header::Items::new(path).any(|element| {
         NameAddr::parse(element)
@@ -360,22 +360,22 @@ fn path_has_ob(path: &[u8]) -> bool {
     })
 }
 
-/// Whether the sender took itself to be at another address than it is (RFC 3581 section 4).
+/// Returns whether the sender believes to be at another address than its source (RFC 3581 section 4).
 pub(crate) fn is_behind_nat(sent_by: &[u8], flow: &Flow) -> bool {
     match ringway_sip::uri::host_ip(sent_by) {
         Some(ip) => ip.to_canonical() != flow.remote.ip().to_canonical(),
-        // A name that cannot exist (RFC 2606), from a browser for one (RFC 7118 section 5).
+        // A name that cannot exist (RFC 2606), from a browser for example (RFC 7118 section 5).
         None => sent_by.to_ascii_lowercase().ends_with(b".invalid"),
     }
 }
 
-/// The instance without its quotes and angle brackets.
+/// Returns the instance without its quotes and angle brackets.
 fn instance(value: &[u8]) -> &[u8] {
     let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
     value.strip_prefix(b"<").and_then(|v| v.strip_suffix(b">")).unwrap_or(value)
 }
 
-/// `delta-seconds`; more than 32 bits is the most that 32 bits hold (RFC 4475 section 3.1.2.4).
+/// Parses `delta-seconds`; a number above 32 bits is read as their maximum (RFC 4475 section 3.1.2.4).
 pub(crate) fn seconds(digits: &[u8]) -> Option<u32> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -384,7 +384,7 @@ pub(crate) fn seconds(digits: &[u8]) -> Option<u32> {
     Some(digits.iter().fold(0, add))
 }
 
-/// `qvalue` in thousandths (RFC 3261 section 25.1).
+/// Parses a `qvalue`, in thousandths (RFC 3261 section 25.1).
 fn thousandths(value: &[u8]) -> Option<u16> {
     let (whole, rest) = value.split_first()?;
     let digits = match rest {

@@ -103,7 +103,7 @@ impl World {
         Answer { outcome, headers: String::from_utf8(headers).unwrap() }
     }
 
-    /// Contact URIs in the store.
+    /// Returns the Contact URIs in the store.
     fn stored(&self) -> Vec<String> {
         let mut all = Vec::new();
         self.store.lookup(AOR, self.now, &mut |b| {

@@ -123,7 +123,7 @@ pub struct Sent {
     pub report: u64,
 }
 
-/// A question of the proxy's that nobody has answered yet.
+/// An open question of the proxy.
 pub struct Question {
     pub worker: u8,
     pub id: ResolveId,
@@ -145,7 +145,7 @@ pub struct World {
     /// Addresses that cannot be reached, and flows that have closed.
     broken: Vec<(Transport, SocketAddr)>,
     closed: BTreeSet<u64>,
-    /// What [`Event::Failed`] told.
+    /// The next hops of [`Event::Failed`].
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
     /// The steps of calls.
@@ -415,7 +415,7 @@ impl World {
         self.out = out;
     }
 
-    /// The failure of a message that was sent under this number is told.
+    /// Reports that the message sent under this number has failed.
     pub fn not_sent(&mut self, worker: u8, report: u64) {
         let (now, mut out) = (self.now, std::mem::take(&mut self.out));
         self.cores[worker as usize].handle_not_sent(now, report, &mut out);

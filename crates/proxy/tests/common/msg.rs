@@ -56,7 +56,7 @@ impl Msg {
         Msg { start, headers: lines.filter_map(pair).collect(), body: body.to_string() }
     }
 
-    /// As it goes over the wire. Content-Length is added where it has not been set.
+    /// Returns the bytes on the wire. Content-Length is added if it has not been set.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!("{}\r\n", self.start);
         for (name, value) in &self.headers {

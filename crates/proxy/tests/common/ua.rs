@@ -64,7 +64,7 @@ impl Peer {
         Peer { addr, ..self }
     }
 
-    /// The same host as the other end of a TCP connection that the proxy opens.
+    /// Returns the same host as the peer of a TCP connection that the proxy opens.
     pub const fn listening_tcp(self) -> Peer {
         Peer { transport: Transport::Tcp, ..self }
     }

@@ -17,7 +17,7 @@ fn via_with(msg: Msg, more: &str) -> Msg {
 /// RFC 3261 section 18.2.2 sends a response to the `maddr` of Via; a stranger's is not obeyed, neither
 /// in our own answers nor in those that are forwarded.
 #[test]
-fn answers_go_back_to_a_stranger_whatever_maddr_says() {
+fn responses_return_to_an_untrusted_source_whatever_the_maddr() {
     for maddr in ["198.51.100.200", "127.0.0.1", "192.0.2.1"] {
         let mut w = closed();
         w.register("bob", BOB);

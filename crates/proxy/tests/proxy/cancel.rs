@@ -2,7 +2,7 @@
 
 use crate::common::*;
 
-/// RFC 3261 sections 9.1, 9.2 and 16.10: nobody answers, the caller gives up.
+/// RFC 3261 sections 9.1, 9.2 and 16.10: there is no answer, and the caller cancels.
 #[test]
 fn a_ringing_call_is_cancelled() {
     let mut w = World::new();
@@ -44,7 +44,7 @@ fn cancel_waits_for_a_provisional_response() {
     w.from(ALICE, &cancel(&invite));
     w.expect(ALICE, "200 CANCEL");
     w.quiet();
-    // The INVITE goes on being sent.
+    // The INVITE is still retransmitted.
     w.pass_ms(500);
     w.expect(BOB, "INVITE");
     w.quiet();

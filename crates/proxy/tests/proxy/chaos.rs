@@ -13,7 +13,7 @@ const CALLEES: [Peer; 6] = [BOB, BOB2, BOB3, DAVE_TCP, GATEWAY, GATEWAY2];
 const USERS: [&str; 8] = ["bob", "forked", "serial", "dave", "named", "twice", "0301", "nobody"];
 const METHODS: [&str; 6] = ["INVITE", "INVITE", "INVITE", "MESSAGE", "SUBSCRIBE", "OPTIONS"];
 
-/// What the callers have been told of one request, by its branch.
+/// The responses to one request that callers have received, by its branch.
 #[derive(Default)]
 struct Told {
     invite: bool,
@@ -436,7 +436,7 @@ proptest! {
         run(seed, steps, false);
     }
 
-    /// The same with messages that are broken on the way.
+    /// The same with messages that are corrupted in transit.
     #[test]
     fn any_order_and_broken_messages(seed: u64, steps in 1usize..150) {
         run(seed, steps, true);

@@ -77,7 +77,7 @@ fn one_broken_branch_does_not_end_the_others() {
     w.finish();
 }
 
-/// RFC 3261 section 16.9: a response that cannot be sent is dropped, and the branch goes on.
+/// RFC 3261 section 16.9: a response that cannot be sent is dropped, and the branch continues.
 #[test]
 fn a_response_that_cannot_be_sent_is_dropped() {
     let mut w = World::new();
@@ -94,7 +94,7 @@ fn a_response_that_cannot_be_sent_is_dropped() {
 
 /// RFC 3261 section 18.1.1: a request of more than 1300 bytes leaves over TCP, with TCP in its Via.
 #[test]
-fn a_large_request_goes_over_tcp() {
+fn a_large_request_is_sent_over_tcp() {
     let mut w = World::new();
     w.register("bob", BOB);
     let request = w.request(ALICE, "MESSAGE sip:bob@example.org").padded(1200);
@@ -131,7 +131,7 @@ fn the_limit_is_1300_bytes() {
     w.finish();
 }
 
-/// RFC 3261 section 18.1.1: where TCP is refused, the large request goes over UDP after all.
+/// RFC 3261 section 18.1.1: if TCP is refused, the large request is sent over UDP.
 #[test]
 fn a_large_request_falls_back_to_udp() {
     let mut w = World::new();
@@ -151,9 +151,9 @@ fn a_large_request_falls_back_to_udp() {
     w.finish();
 }
 
-/// RFC 3261 section 18.1.1: where there is no TCP at all, a large request goes over UDP.
+/// RFC 3261 section 18.1.1: without TCP, a large request is sent over UDP.
 #[test]
-fn without_tcp_a_large_request_goes_over_udp() {
+fn without_tcp_a_large_request_is_sent_over_udp() {
     let mut w = World::build(1, &[Tcp], |_| {});
     w.register("bob", BOB);
     let request = w.request(ALICE, "MESSAGE sip:bob@example.org").padded(2000);
@@ -177,7 +177,7 @@ fn a_large_request_that_nobody_takes() {
     w.finish();
 }
 
-/// A target without any way: a transport nobody speaks, or none of ours.
+/// A target that cannot be reached: by an unknown transport, or by one that is not configured.
 #[test]
 fn a_contact_that_cannot_be_reached() {
     for contact in [
@@ -210,7 +210,7 @@ fn the_end_of_a_connection_leads_to_the_next_server() {
             w.cut_off(&first);
             let second = w.expect(BOB2, method);
             assert_eq!(w.failed, [peer.remote()]);
-            // What is told twice is true once.
+            // A repeated report has no effect.
             w.cut_off(&first);
             w.quiet();
             w.answer(BOB2, &second, 200);
@@ -244,7 +244,7 @@ fn a_server_that_was_started_anew_is_asked_again() {
     }
 }
 
-/// RFC 3261 section 16.9: cut off twice, it counts as a 503, which goes back as 500.
+/// RFC 3261 section 16.9: cut off twice, it counts as a 503, which is forwarded as 500.
 #[test]
 fn the_end_of_the_only_connection_is_a_503() {
     let mut w = World::new();

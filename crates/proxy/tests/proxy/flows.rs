@@ -5,7 +5,7 @@ use ringway_sansio::Target;
 
 const INSTANCE: &str = "urn:uuid:00000000-0000-1000-8000-000a95a0e128";
 
-/// RFC 5626 section 7: a request goes over the very flow the phone registered on.
+/// RFC 5626 section 7: a request is sent over the flow the phone registered on.
 #[test]
 fn a_registered_connection_is_used() {
     let mut w = World::new();
@@ -326,7 +326,7 @@ fn a_lost_flow_does_not_open_another_target() {
 
 /// A phone that has registered over UDP with a Contact over TCP gets its ACK over TCP, as the INVITE.
 #[test]
-fn a_registration_over_udp_says_nothing_of_tcp() {
+fn a_registration_over_udp_does_not_imply_tcp() {
     let mut w = World::new();
     let contact = "sip:bob@203.0.113.2:5060;transport=tcp";
     w.bind("bob", bind(contact).over(BOB));

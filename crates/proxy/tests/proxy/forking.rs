@@ -134,7 +134,7 @@ fn a_6xx_ends_the_search() {
     w.finish();
 }
 
-/// RFC 3261 section 16.7 item 5: a 2xx after a 6xx from another branch still goes back.
+/// RFC 3261 section 16.7 item 5: a 2xx after a 6xx from another branch is still forwarded.
 #[test]
 fn a_2xx_beats_a_6xx() {
     let mut w = World::new();
@@ -208,7 +208,7 @@ fn no_more_branches_than_allowed() {
     w.finish_anyhow();
 }
 
-/// RFC 3261 section 16.7 item 5: of several 2xx to a non-INVITE only the first goes back.
+/// RFC 3261 section 16.7 item 5: of several 2xx to a non-INVITE only the first is forwarded.
 #[test]
 fn a_non_invite_has_one_final_response() {
     let mut w = World::new();
@@ -225,7 +225,7 @@ fn a_non_invite_has_one_final_response() {
 
 /// RFC 3261 section 16.6: those of lower q are left out first, and flows of one instance count once.
 #[test]
-fn the_best_contacts_are_kept() {
+fn the_best_contacts_are_tried() {
     let mut w = World::with(|config| config.limits.max_forks = 1);
     w.bind("bob", bind("sip:x@10.0.0.1").over(DAVE_TCP).outbound("urn:uuid:1", 1).q(100));
     w.bind("bob", bind("sip:x@10.0.0.1").over(CAROL_TCP).outbound("urn:uuid:1", 2).q(100));

@@ -1,4 +1,4 @@
-//! Who somebody is: what is believed of header fields, digests made for other requests, and guessing.
+//! The identity of senders: trust in header fields, digests made for other requests, and guessing.
 
 use crate::common::*;
 use crate::relay::{answered, digest};
@@ -52,7 +52,7 @@ fn identities_asserted_by_strangers_and_users_are_removed() {
 /// A trusted peer's are kept, unless the caller asked for privacy and the next hop is not trusted
 /// (RFC 3325 section 7).
 #[test]
-fn identities_asserted_by_trusted_peers_are_kept() {
+fn identities_asserted_by_trusted_peers_are_forwarded() {
     for privacy in [None, Some("none"), Some("header;id"), Some("ID")] {
         let mut w = trusting_gateway();
         w.register("bob", BOB);

@@ -31,7 +31,7 @@ fn established(w: &mut World, caller: Peer) -> (Dialog, Dialog) {
     (here, there)
 }
 
-/// The proxy asks the sender for proof, and nothing goes on. An ACK has no answer.
+/// The proxy challenges the sender, and forwards nothing. An ACK has no response.
 fn closed_to(w: &mut World, sender: Peer, request: &Msg) {
     w.from(sender, request);
     if request.method() != "ACK" {
@@ -135,7 +135,7 @@ fn methods_of_no_dialog_gain_nothing() {
     }
 }
 
-/// After a refusal neither side goes on, also where the caller tries again by the same Call-ID.
+/// After a refusal neither side may continue, also if the caller tries again with the same Call-ID.
 #[test]
 fn a_refused_call_leaves_no_way() {
     let mut w = World::build(2, &[], digest);
@@ -223,9 +223,9 @@ fn a_party_that_moves_is_followed() {
     w.finish();
 }
 
-/// A party does not move to where it is not: a re-INVITE with somebody else's address opens nothing.
+/// A party cannot move to an address that is not its own: a re-INVITE with another user's address has no effect.
 #[test]
-fn a_party_does_not_move_to_somebody_else() {
+fn a_party_does_not_move_to_another_user() {
     let mut w = closed();
     let (mut here, mut there) = established(&mut w, PROXY);
     let branch = w.branch();
@@ -246,7 +246,7 @@ fn user_part(route: &str) -> &str {
 
 /// Another dialog's flow token does not go with this dialog's mark.
 #[test]
-fn a_token_goes_with_its_own_mark_only() {
+fn a_token_is_valid_with_its_own_mark_only() {
     let mut w = closed();
     let (mut udp, _) = established(&mut w, PROXY);
     let (tcp, _) = {
@@ -299,7 +299,7 @@ fn a_mark_leads_by_way_of_other_proxies() {
     closed_to(&mut w, BOB, &request);
 }
 
-/// A line in the log says that somebody tried.
+/// The attempt is logged.
 #[test]
 fn a_mark_that_does_not_hold_is_logged() {
     let mut w = closed();

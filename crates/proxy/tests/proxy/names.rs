@@ -5,7 +5,7 @@ use ringway_sansio::Transport::{Tcp, Tls, Udp};
 
 /// RFC 3263 section 4: host, port, transport and scheme of the URI are what is asked for.
 #[test]
-fn the_question_says_what_the_uri_says() {
+fn the_question_contains_the_parts_of_the_uri() {
     for (contact, port, transport, secure) in [
         ("sip:bob@pbx.example.net", None, None, false),
         ("sip:bob@pbx.example.net:5070", Some(5070), None, false),
@@ -122,7 +122,7 @@ fn requests_within_a_dialog_to_a_name() {
     w.finish();
 }
 
-/// An ACK whose name cannot be resolved goes nowhere, and nothing stays behind.
+/// An ACK whose name cannot be resolved is dropped, and nothing of it remains stored.
 #[test]
 fn an_ack_to_a_name_that_is_not_found() {
     let mut w = World::new();
@@ -134,7 +134,7 @@ fn an_ack_to_a_name_that_is_not_found() {
     w.finish();
 }
 
-/// RFC 3261 section 26.2.2: a sips target never goes over what is not secure.
+/// RFC 3261 section 26.2.2: a sips target is never reached over an insecure transport.
 #[test]
 fn sips_stays_secure() {
     // A literal address: TLS at 5061, also where tcp is named (section 19.1.2).

@@ -68,9 +68,9 @@ fn a_408_loses_against_anything() {
     w.finish();
 }
 
-/// RFC 4320 section 4.2: a response that comes after the server transaction has ended goes nowhere.
+/// RFC 4320 section 4.2: a response after the end of the server transaction is dropped.
 #[test]
-fn a_late_response_goes_nowhere() {
+fn a_late_response_is_dropped() {
     let mut w = World::new();
     w.register("bob", BOB);
     w.call(ALICE, "MESSAGE sip:bob@example.org");
@@ -84,7 +84,7 @@ fn a_late_response_goes_nowhere() {
 
 /// RFC 3261 section 17.2.2: the final response is kept for copies of the request until timer J.
 #[test]
-fn the_answer_is_kept_until_timer_j() {
+fn the_response_is_stored_until_timer_j() {
     let mut w = World::new();
     w.register("bob", BOB);
     let message = w.call(ALICE, "MESSAGE sip:bob@example.org");

@@ -1,7 +1,7 @@
 //! What an operator does to a running proxy, and what it does when there is too much.
 
 use crate::common::*;
-use ringway_proxy::core::{MAX_BUDGET_OF_NEW, MAX_RESOLVING};
+use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
 use ringway_sansio::Backlog;
 use ringway_sansio::{Duration, Transport::Udp};
@@ -183,7 +183,7 @@ fn a_register_waits_for_the_store() {
 /// What is kept of requests is bounded in octets too: large ones cannot fill the memory. What is
 /// refused for it is refused with 503, and everything is given back.
 #[test]
-fn what_is_kept_is_bounded_in_octets() {
+fn stored_requests_are_bounded_in_octets() {
     let mut w = World::new();
     w.bind("bob", bind("sip:bob@pbx.example.net"));
     let mut taken = 0;
@@ -200,7 +200,7 @@ fn what_is_kept_is_bounded_in_octets() {
     }
     let kept = w.cores[0].tables().kept_octets;
     // One source ends where it holds a quarter of what is free for new requests.
-    let share = MAX_BUDGET_OF_NEW / 5;
+    let share = MAX_NEW_BUDGET / 5;
     assert!(kept <= share && kept + 2 * size > share, "{kept}");
     assert!(taken < MAX_RESOLVING);
     // A small one still finds its place.

@@ -2,7 +2,7 @@
 
 use crate::common::*;
 
-/// RFC 3327 section 5.3: the Path of a binding becomes the Route, in its order, and leads the way.
+/// RFC 3327 section 5.3: the Path of a binding becomes the Route, in its order, and determines the next hop.
 #[test]
 fn the_path_becomes_the_route() {
     let mut w = World::new();

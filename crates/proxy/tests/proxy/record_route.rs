@@ -123,9 +123,9 @@ fn two_values_between_ipv4_and_ipv6() {
     w.finish();
 }
 
-/// RFC 3261 section 16.6 item 4: ours goes before those of others, in the order of the path.
+/// RFC 3261 section 16.6 item 4: ours comes before those of others, in the order of the path.
 #[test]
-fn ours_goes_on_top() {
+fn our_record_route_is_prepended() {
     let mut w = World::new();
     w.register("bob", BOB);
     let invite = w

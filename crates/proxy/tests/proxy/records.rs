@@ -132,9 +132,9 @@ fn the_others_hear_that_a_call_was_answered_elsewhere() {
     assert_eq!(cancel.get("Reason"), "SIP;cause=200;text=\"Call completed elsewhere\"");
 }
 
-/// RFC 3326 section 2: the caller's own reason goes on, also where the CANCEL has to wait.
+/// RFC 3326 section 2: the caller's reason is forwarded, also if the CANCEL has to wait.
 #[test]
-fn the_reason_of_a_cancel_goes_on() {
+fn the_reason_of_a_cancel_is_forwarded() {
     for rings_first in [true, false] {
         let mut w = World::new();
         w.register("bob", BOB);

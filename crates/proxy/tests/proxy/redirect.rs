@@ -28,9 +28,9 @@ fn contacts_with_their_q() {
     w.finish();
 }
 
-/// RFC 3261 section 8.3 and 21.4: who is not there cannot be pointed at.
+/// RFC 3261 section 8.3 and 21.4: there is no redirection without a contact.
 #[test]
-fn nobody_to_point_at() {
+fn a_user_without_contacts_is_not_redirected_to() {
     let mut w = redirecting();
     w.call(ALICE, "OPTIONS sip:bob@example.org");
     w.expect(ALICE, "480");

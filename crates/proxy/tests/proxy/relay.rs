@@ -41,7 +41,7 @@ pub fn answered(request: &Msg, challenged: &Msg, user: &str, branch: &str) -> Ms
         .add(name, value)
 }
 
-/// A stranger may call our users, and nobody else through us.
+/// An unauthenticated caller may call our users, and no others through this proxy.
 #[test]
 fn a_stranger_may_call_our_users_only() {
     let mut w = closed();

@@ -61,7 +61,7 @@ fn other_fields_are_other_transactions() {
     }
 }
 
-/// RFC 3261 section 17.2.3 and 13.2.2.4: the ACK of a 2xx goes to the callee.
+/// RFC 3261 section 17.2.3 and 13.2.2.4: the ACK of a 2xx is forwarded to the callee.
 #[test]
 fn the_ack_of_a_2xx_goes_through() {
     for via in VIAS {

@@ -1,7 +1,7 @@
 //! Random runs of strangers, users, a trusted gateway and their dialogs against one proxy with the
 //! shipped rules. Whatever they send, no request leaves for another domain or for a rule's next hop
 //! unless its sender has proved to be a user, is trusted, or is a party of a dialog this proxy has built,
-//! and then to the other party; and no source holds more of the room for requests than its share.
+//! and then to the peer; and no source holds more of the request budget than its share.
 //!
 //! `RIGHTS_SEED` is the first seed and `RIGHTS_SEEDS` how many are run.
 
@@ -10,7 +10,7 @@ use crate::common::*;
 use crate::relay::{answered, digest};
 use crate::routing::dial_plan;
 use ringway_proxy::config::Network;
-use ringway_proxy::core::{MAX_BUDGET_OF_NEW, MAX_BUDGET_OF_STRANGERS};
+use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_UNAUTHENTICATED_BUDGET};
 use ringway_sansio::{Flow, FlowId, Random, SplitMix, Transport};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,9 +36,9 @@ struct Run {
     /// Messages seen by anybody, to be used again.
     seen: Vec<Msg>,
     challenges: Vec<(Peer, Msg, Msg)>,
-    /// Contacts that somebody has tried to register: users may be anywhere but at a gateway.
+    /// Contacts of attempted registrations: users may be anywhere but at a gateway.
     contacts: BTreeSet<String>,
-    /// Where callers have said that they are: Call-ID, tag and Contact. To a gateway it leads nobody.
+    /// The claimed targets of callers: Call-ID, tag and Contact. None may lead to a gateway.
     claims: BTreeSet<(String, String, String)>,
 }
 
@@ -121,7 +121,7 @@ impl Run {
         self.w.arrives(worker, peer, &request);
     }
 
-    /// A request of somebody's own making.
+    /// Returns a forged request.
     fn fresh(&mut self) {
         let peer = PEERS[self.below(PEERS.len())];
         let method = self.pick(&[
@@ -173,7 +173,7 @@ impl Run {
         self.send(peer, request, false);
     }
 
-    /// A request made of parts of others: Route of one, tags of another, somebody's target.
+    /// Returns a request made of parts of several: the Route of one, the tags of a second, the target of a third.
     fn reused(&mut self) {
         if self.seen.is_empty() {
             return;
@@ -252,7 +252,7 @@ impl Run {
         }
         let kept: usize = self.w.cores.iter().map(|core| core.tables().kept_octets).sum();
         let cores = self.w.cores.len();
-        assert!(kept <= (MAX_BUDGET_OF_STRANGERS + MAX_BUDGET_OF_NEW) * cores);
+        assert!(kept <= (MAX_UNAUTHENTICATED_BUDGET + MAX_NEW_BUDGET) * cores);
     }
 
     fn judge_request(&mut self, sent: &Sent, msg: &Msg) {

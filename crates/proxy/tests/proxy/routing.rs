@@ -28,7 +28,7 @@ pub fn dial_plan(config: &mut Config) {
 /// RFC 3261 section 16.6 item 6: the next hop is put on top as a Route with lr, the Request-URI is
 /// that of the dial plan.
 #[test]
-fn a_number_goes_to_the_gateway() {
+fn a_number_is_routed_to_the_gateway() {
     let mut w = World::with(dial_plan);
     w.call(ALICE, "INVITE sip:030123@example.org");
     w.expect(ALICE, "100");

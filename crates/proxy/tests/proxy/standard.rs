@@ -73,7 +73,7 @@ fn responses_match_by_branch_in_any_case_and_by_the_whole_method() {
     w.finish();
 }
 
-/// RFC 5630 section 5.3: what is for a sips address goes to no contact in the clear.
+/// RFC 5630 section 5.3: a request for a sips address is sent to no insecure contact.
 #[test]
 fn sips_goes_to_secure_contacts_only() {
     let mut w = World::new();

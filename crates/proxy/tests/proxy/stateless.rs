@@ -95,9 +95,9 @@ fn the_branch_is_another_for_another_transaction() {
     w.finish();
 }
 
-/// RFC 3261 section 16.11: a response goes to the next Via, by received and rport.
+/// RFC 3261 section 16.11: a response is sent to the next Via, by received and rport.
 #[test]
-fn a_response_goes_by_the_next_via() {
+fn a_response_is_routed_by_the_next_via() {
     let outside = ALICE.at("198.51.100.1:44444");
     let mut w = stateless();
     w.register("bob", BOB);
@@ -121,7 +121,7 @@ fn a_response_goes_by_the_next_via() {
 /// RFC 3261 sections 16.11 and 18.1.2: a response that we have not sent the request for goes nowhere:
 /// we are no mirror to throw packets with.
 #[test]
-fn a_forged_response_goes_nowhere() {
+fn a_forged_response_is_dropped() {
     let mut w = stateless();
     w.register("bob", BOB);
     w.call(PROXY, "OPTIONS sip:bob@example.org");

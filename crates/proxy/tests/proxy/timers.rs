@@ -159,7 +159,7 @@ fn timer_c_without_any_response_is_a_408() {
 /// RFC 3261 sections 16.7 and 16.8: a hop that was given up rings and answers after all, while the
 /// next one rings. The late ringing is cancelled, the late answer counts, and the other is cancelled.
 #[test]
-fn a_try_that_was_given_up_speaks_after_all() {
+fn an_abandoned_attempt_is_answered_after_all() {
     for late in [180, 200, 404] {
         let mut w = World::with(|config| config.timer_c = Duration::from_secs(10));
         w.name("pbx.example.net", &[(ringway_sansio::Transport::Udp, BOB.addr)]);

@@ -23,7 +23,7 @@ fn nothing_out(w: &mut World) {
 
 /// A stranger proves to be a user of ours, or does not reach a rule's next hop, whatever From says.
 #[test]
-fn a_rule_needs_a_proven_user_whatever_from_says() {
+fn a_rule_needs_an_authenticated_user_whatever_the_from() {
     let froms = [
         "<sip:eve@example.com>;tag=1",
         "<tel:+1555>;tag=1",

@@ -47,7 +47,7 @@ fn an_unknown_scheme_is_416() {
     w.finish();
 }
 
-/// RFC 3261 section 16.3 item 3: at zero a request goes no further.
+/// RFC 3261 section 16.3 item 3: at zero a request is not forwarded.
 #[test]
 fn max_forwards_zero_is_483() {
     let mut w = World::new();
@@ -89,7 +89,7 @@ fn options_at_zero() {
     w.finish();
 }
 
-/// RFC 3261 section 16.3 item 3 speaks of forwarding: what is for the registrar itself is taken.
+/// RFC 3261 section 16.3 item 3 concerns forwarding: a request for the registrar itself is accepted.
 #[test]
 fn a_register_at_zero_is_taken() {
     let mut w = World::new();

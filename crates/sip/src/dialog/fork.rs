@@ -1,22 +1,21 @@
-//! All dialogs that one request brings forth when it is forked (RFC 3261 section 13.2.2).
+//! The dialogs of one forked request (RFC 3261 section 13.2.2).
 
 use super::{Dialog, DialogError, State};
 use crate::message::Message;
 
-/// Dialogs that one request may make. Further ones are refused: whoever forks wider than this
-/// means harm.
+/// The maximum number of dialogs of one request. Further ones are refused: a wider fork is taken for an attack.
 pub const MAX_FORKS: usize = 32;
 
-/// What a response did.
+/// The effect of a response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Nothing: 100, or a provisional response without a tag.
     None,
     /// The dialog at this index is new, early or confirmed.
     New(usize),
-    /// The dialog at this index was known: it may have been confirmed or retargeted now.
+    /// The dialog at this index existed: it may have been confirmed or retargeted now.
     Known(usize),
-    /// The request failed: no dialog of it is early any more.
+    /// The request failed: none of its dialogs is early any more.
     Failed,
     /// One more fork than [`MAX_FORKS`].
     TooMany,
@@ -29,14 +28,13 @@ pub struct Dialogs {
 }
 
 impl Dialogs {
-    /// None yet.
+    /// Returns an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes a response to `request`, whichever branch it comes from. Every 2xx makes a dialog or
-    /// confirms one, and each is to be acknowledged; the caller ends those it does not want with
-    /// a BYE.
+    /// Processes a response to `request`, of any branch. Every 2xx makes a dialog or confirms one, and each must be
+    /// acknowledged. The caller ends those it does not want with a BYE.
     pub fn response(
         &mut self,
         request: &Message<'_>,
@@ -60,29 +58,29 @@ impl Dialogs {
         if self.dialogs.len() == MAX_FORKS {
             return Ok(Effect::TooMany);
         }
-        self.dialogs.push(Dialog::asking(request, response, secure_flow)?);
+        self.dialogs.push(Dialog::new_uac(request, response, secure_flow)?);
         Ok(Effect::New(self.dialogs.len() - 1))
     }
 
-    /// Ends the dialogs that are early still, once no further 2xx can come: 64*T1 after the first
-    /// (RFC 3261 section 13.2.2.4).
+    /// Ends the dialogs that are still early, once no further 2xx can come: 64*T1 after the first (RFC 3261 section
+    /// 13.2.2.4).
     pub fn end_early(&mut self) {
         for dialog in self.dialogs.iter_mut().filter(|d| d.state() == State::Early) {
             dialog.terminate();
         }
     }
 
-    /// All dialogs, in the order in which they came.
+    /// Returns all dialogs, in the order in which they came.
     pub fn all(&self) -> &[Dialog] {
         &self.dialogs
     }
 
-    /// The dialog at an index.
+    /// Returns the dialog at an index.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Dialog> {
         self.dialogs.get_mut(index)
     }
 
-    /// The dialog a received message belongs to.
+    /// Returns the dialog of a received message.
     pub fn find(&mut self, message: &Message<'_>) -> Option<&mut Dialog> {
         self.dialogs.iter_mut().find(|d| d.matches(message))
     }

@@ -1,9 +1,8 @@
 //! Dialogs (RFC 3261 section 12) as state without input, output or timers.
 //!
-//! A user agent makes a [`Dialog`] of a request and the response that establishes it, writes its
-//! requests within the dialog with [`Dialog::request`], and shows it the requests and responses
-//! that come. [`Dialogs`] keeps all that one INVITE brings forth when it was forked. The
-//! transactions below and the session above are others' business; proxies have no dialogs.
+//! A user agent makes a [`Dialog`] of a request and the response that establishes it. It writes its requests within the
+//! dialog with [`Dialog::request`], and passes received requests and responses to it. [`Dialogs`] contains all dialogs
+//! of one forked INVITE. Transactions and sessions are not part of this module; proxies have no dialogs.
 
 mod fork;
 mod request;
@@ -17,42 +16,42 @@ use crate::uri::{Scheme, Uri};
 use ringway_sansio::{Got, Malformed};
 use std::fmt;
 
-/// Where a dialog stands.
+/// The state of a dialog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// A provisional response made it.
     Early,
     /// A 2xx response made it or confirmed it.
     Confirmed,
-    /// It is over; nothing may be sent in it any more.
+    /// It has ended; no request may be sent in it any more.
     Terminated,
 }
 
-/// Why a message does not belong to a dialog or makes none.
+/// The reason why a message does not belong to a dialog or establishes none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum DialogError {
-    /// The message cannot be read.
+    /// The message cannot be parsed.
     Malformed(Malformed),
     /// The method or the status establishes no dialog (RFC 3261 section 12.1).
     NotEstablishing,
     /// The message is of another dialog: other Call-ID or tags.
     Foreign,
-    /// The dialog is over.
+    /// The dialog has ended.
     Terminated,
-    /// The request comes out of order.
+    /// The request is out of order.
     OutOfOrder {
         /// The highest sequence number so far.
         highest: u32,
-        /// That of the request.
+        /// The sequence number of the request.
         got: u32,
     },
-    /// Our sequence numbers are used up.
+    /// Our sequence numbers are exhausted.
     Exhausted,
 }
 
 impl DialogError {
-    /// The status that answers a request with this fault (RFC 3261 section 12.2.2).
+    /// Returns the status of the response to a request with this error (RFC 3261 section 12.2.2).
     pub fn status(&self) -> u16 {
         match self {
             DialogError::Malformed(fault) => fault.status,
@@ -95,9 +94,9 @@ pub struct Dialog {
     call_id: Box<[u8]>,
     local_tag: Box<[u8]>,
     remote_tag: Box<[u8]>,
-    /// Of our requests: the last one used.
+    /// The sequence number of our last request.
     local_cseq: Option<u32>,
-    /// Of the peer's requests: the highest seen.
+    /// The highest sequence number of the peer's requests.
     remote_cseq: Option<u32>,
     local_uri: Box<[u8]>,
     remote_uri: Box<[u8]>,
@@ -108,9 +107,9 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// The dialog of the side that answers `request` with `status` and the tag `local_tag`
-    /// (RFC 3261 section 12.1.1). `secure_flow`: whether the request came over TLS.
-    pub fn answering(
+    /// Returns the dialog of the UAS that answers `request` with `status` and the tag `local_tag` (RFC 3261 section
+    /// 12.1.1). `secure_flow` is whether the request came over TLS.
+    pub fn new_uas(
         request: &Message<'_>,
         status: u16,
         local_tag: &[u8],
@@ -142,12 +141,12 @@ impl Dialog {
         })
     }
 
-    /// The dialog of the side that sent `request` and got `response` (RFC 3261 section 12.1.2).
-    /// `secure_flow`: whether the request went over TLS.
+    /// Returns the dialog of the UAC that sent `request` and received `response` (RFC 3261 section 12.1.2).
+    /// `secure_flow` is whether the request was sent over TLS.
     ///
-    /// A response without Contact leaves the Request-URI as the remote target: provisional
-    /// responses often have none, and a BYE must go somewhere.
-    pub fn asking(
+    /// A response without Contact leaves the Request-URI as the remote target: provisional responses often have none,
+    /// and a BYE needs a target.
+    pub fn new_uac(
         request: &Message<'_>,
         response: &Message<'_>,
         secure_flow: bool,
@@ -173,53 +172,53 @@ impl Dialog {
         })
     }
 
-    /// Where it stands.
+    /// Returns the state.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Call-ID.
+    /// Returns the Call-ID.
     pub fn call_id(&self) -> &[u8] {
         &self.call_id
     }
 
-    /// Our tag; empty for null.
+    /// Returns our tag; empty for null.
     pub fn local_tag(&self) -> &[u8] {
         &self.local_tag
     }
 
-    /// The peer's tag; empty for null.
+    /// Returns the peer's tag; empty for null.
     pub fn remote_tag(&self) -> &[u8] {
         &self.remote_tag
     }
 
-    /// Our sequence number, that of the last request; `None` before the first.
+    /// Returns our sequence number, that of the last request; `None` before the first.
     pub fn local_cseq(&self) -> Option<u32> {
         self.local_cseq
     }
 
-    /// The peer's highest sequence number; `None` before his first request.
+    /// Returns the peer's highest sequence number; `None` before its first request.
     pub fn remote_cseq(&self) -> Option<u32> {
         self.remote_cseq
     }
 
-    /// The URI that requests are addressed to.
+    /// Returns the URI that requests are addressed to.
     pub fn remote_target(&self) -> &[u8] {
         &self.remote_target
     }
 
-    /// The route set: elements of a Route header field.
+    /// Returns the route set: elements of a Route header field.
     pub fn route_set(&self) -> impl Iterator<Item = &[u8]> {
         Items::new(&self.route_set)
     }
 
-    /// Whether only protected hops may be used (RFC 3261 section 12.1).
+    /// Returns whether only secure hops may be used (RFC 3261 section 12.1).
     pub fn is_secure(&self) -> bool {
         self.secure
     }
 
-    /// Whether a message we received belongs to this dialog, a request of the peer or a response
-    /// to one of ours (RFC 3261 section 12). Null tags match absent ones.
+    /// Returns whether a received message belongs to this dialog: a request of the peer or a response to one of ours
+    /// (RFC 3261 section 12). Null tags match absent ones.
     pub fn matches(&self, message: &Message<'_>) -> bool {
         let (Ok(from), Ok(to)) = (message.from(), message.to()) else {
             return false;
@@ -230,9 +229,9 @@ impl Dialog {
             && remote.tag().unwrap_or_default() == &*self.remote_tag
     }
 
-    /// Takes a request of the peer within the dialog: checks that it belongs here and comes in
-    /// order, and counts it (RFC 3261 section 12.2.2). ACK and CANCEL bear the number of their
-    /// INVITE. Call [`Dialog::accept`] when it is answered 2xx.
+    /// Processes a request of the peer within the dialog: checks that it belongs to the dialog and is in order, and
+    /// counts it (RFC 3261 section 12.2.2). ACK and CANCEL have the number of their INVITE. Call [`Dialog::accept`]
+    /// when it is answered with 2xx.
     pub fn receive(&mut self, request: &Message<'_>) -> Result<(), DialogError> {
         if !request.is_request() || !self.matches(request) {
             return Err(DialogError::Foreign);
@@ -253,8 +252,8 @@ impl Dialog {
         Ok(())
     }
 
-    /// Does what a request of the peer that we answer with 2xx does to the dialog: a target
-    /// refresh moves the remote target (RFC 3261 section 12.2.2), a BYE ends it (section 15).
+    /// Applies a request of the peer that is answered with 2xx: a target refresh moves the remote target (RFC 3261
+    /// section 12.2.2), a BYE ends the dialog (section 15).
     pub fn accept(&mut self, request: &Message<'_>) -> Result<(), DialogError> {
         if request.method() == Method::Bye {
             self.state = State::Terminated;
@@ -264,7 +263,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// Says that we have sent `status` as the response to the request that made this dialog.
+    /// Reports that `status` has been sent as the response to the request that established this dialog.
     pub fn answered(&mut self, status: u16) {
         match (self.state, status) {
             (State::Early, 200..=299) => self.state = State::Confirmed,
@@ -274,10 +273,10 @@ impl Dialog {
         }
     }
 
-    /// Takes a response to a request of ours in this dialog, or another one to the request that
-    /// made it. A 2xx confirms an early dialog and then decides the route set anew (RFC 3261
-    /// section 13.2.2.4); a 2xx to a target refresh moves the remote target; 408 and 481 end the
-    /// dialog, and so does the answer to a BYE (section 12.2.1.2, section 15.1.1).
+    /// Processes a response to a request of ours in this dialog, or another one to the request that established it. A
+    /// 2xx confirms an early dialog and then determines the route set again (RFC 3261 section 13.2.2.4). A 2xx to a
+    /// target refresh moves the remote target. 408 and 481 end the dialog, and so does the response to a BYE (section
+    /// 12.2.1.2, section 15.1.1).
     pub fn response(&mut self, response: &Message<'_>) -> Result<(), DialogError> {
         if response.is_request() || !self.matches(response) {
             return Err(DialogError::Foreign);
@@ -307,7 +306,7 @@ impl Dialog {
                     && response.status() != 401
                     && response.status() != 407 =>
             {
-                // Whatever the peer says, a session we have left is over.
+                // Whatever the peer answers, a session that we have ended is over.
                 self.state = State::Terminated;
             }
             _ => {}
@@ -315,7 +314,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// Ends the dialog, for a reason of the caller's: no answer at all, a BYE of ours.
+    /// Ends the dialog for a reason of the caller's: no response at all, or a BYE of ours.
     pub fn terminate(&mut self) {
         self.state = State::Terminated;
     }
@@ -328,8 +327,8 @@ impl Dialog {
     }
 }
 
-/// Appends the Record-Route header fields that a response which makes a dialog copies from its
-/// request, in their order (RFC 3261 section 12.1.1).
+/// Appends the Record-Route header fields that a response which establishes a dialog copies from its request, in their
+/// order (RFC 3261 section 12.1.1).
 pub fn record_routes(buf: &mut Vec<u8>, request: &Message<'_>) {
     for value in request.all(HeaderId::RecordRoute) {
         buf.extend_from_slice(b"Record-Route: ");
@@ -338,7 +337,8 @@ pub fn record_routes(buf: &mut Vec<u8>, request: &Message<'_>) {
     }
 }
 
-/// RFC 3261 section 12.1: 101 to 199 make an early dialog, 2xx a confirmed one.
+/// Returns the state that a response establishes. RFC 3261 section 12.1: 101 to 199 an early dialog, 2xx a confirmed
+/// one.
 fn established(method: Method<'_>, status: u16) -> Result<State, DialogError> {
     match status {
         _ if !method.makes_dialog() => Err(DialogError::NotEstablishing),
@@ -348,7 +348,7 @@ fn established(method: Method<'_>, status: u16) -> Result<State, DialogError> {
     }
 }
 
-/// The one Contact of a message of a dialog.
+/// Returns the one Contact of a message of a dialog.
 fn contact<'a>(message: &Message<'a>) -> Result<Option<NameAddr<'a>>, DialogError> {
     let Some(element) = message.items(HeaderId::Contact).next() else {
         return Ok(None);
@@ -363,7 +363,7 @@ fn reversed_routes(response: &Message<'_>) -> Result<Box<[u8]>, Malformed> {
     joined(routes.into_iter().rev())
 }
 
-/// A route set as one list. An element that cannot be read would change what the next one means.
+/// Returns a route set as one list. An element that cannot be parsed would change the meaning of the next one.
 fn joined<'a>(routes: impl Iterator<Item = &'a [u8]>) -> Result<Box<[u8]>, Malformed> {
     let mut all = Vec::new();
     for route in routes {

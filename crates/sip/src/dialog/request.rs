@@ -4,13 +4,13 @@ use super::{Dialog, DialogError, State};
 use crate::method::Method;
 use crate::write::{Party, Request};
 
-/// The sequence number of a dialog's first request, where we choose it.
+/// The sequence number of a dialog's first request, if it is ours to choose.
 const FIRST_CSEQ: u32 = 1;
 
 impl Dialog {
-    /// Counts a request and returns it, without Via, Contact (which a target refresh should have),
-    /// further header fields and body: set these and [emit](Request::emit) it. Not for ACK, see
-    /// [`Dialog::ack`], nor for CANCEL, which is made of the request it cancels.
+    /// Counts a request and returns it, without Via, Contact (which a target refresh should have), further header
+    /// fields and body: set these and [emit](Request::emit) it. Not for ACK, see [`Dialog::ack`], nor for CANCEL, which
+    /// is derived from the request it cancels.
     pub fn request<'a>(&'a mut self, method: Method<'a>) -> Result<Request<'a>, DialogError> {
         if self.state == State::Terminated {
             return Err(DialogError::Terminated);

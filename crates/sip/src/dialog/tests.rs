@@ -29,7 +29,7 @@ fn request(dialog: &mut Dialog, method: Method<'_>) -> String {
 #[test]
 fn the_called_side() {
     let invite = parse(INVITE.as_bytes()).unwrap();
-    let mut dialog = Dialog::answering(&invite, 180, b"bt", false).unwrap();
+    let mut dialog = Dialog::new_uas(&invite, 180, b"bt", false).unwrap();
     assert_eq!(dialog.state(), State::Early);
     dialog.answered(200);
     assert_eq!(dialog.state(), State::Confirmed);
@@ -54,7 +54,7 @@ fn the_calling_side() {
     let invite = parse(INVITE.as_bytes()).unwrap();
     let text =
         response(200, ";tag=bt", "INVITE", &format!("{ROUTES}Contact: <sip:bob@192.0.2.4>\r\n"));
-    let mut dialog = Dialog::asking(&invite, &parse(text.as_bytes()).unwrap(), false).unwrap();
+    let mut dialog = Dialog::new_uac(&invite, &parse(text.as_bytes()).unwrap(), false).unwrap();
     assert_eq!((dialog.local_cseq(), dialog.remote_cseq()), (Some(314159), None));
     let mut ack = Vec::new();
     Request { via: b"SIP/2.0/UDP h;branch=z9hG4bKa", ..dialog.ack(314159) }.emit(&mut ack);
@@ -75,7 +75,7 @@ fn strict_routing() {
     let more = "Record-Route: <sip:proxy4>, <sip:proxy3;lr>, <sip:proxy2>, \
         <sip:proxy1;method=BYE;x=y?a=b>\r\nContact: <sip:user@remoteua>\r\n";
     let text = response(200, ";tag=bt", "INVITE", more);
-    let mut dialog = Dialog::asking(&invite, &parse(text.as_bytes()).unwrap(), false).unwrap();
+    let mut dialog = Dialog::new_uac(&invite, &parse(text.as_bytes()).unwrap(), false).unwrap();
     let text = request(&mut dialog, Method::Info);
     assert!(text.starts_with("INFO sip:proxy1;x=y SIP/2.0\r\n"), "{text}");
     let routes = "Route: <sip:proxy2>\r\nRoute: <sip:proxy3;lr>\r\nRoute: <sip:proxy4>\r\n\
@@ -89,11 +89,11 @@ fn strict_routing() {
 fn a_contact_with_header_fields() {
     let invite = INVITE.replace("pc33.atlanta.com>", "pc33.atlanta.com;method=X;y?a=b>");
     let invite = parse(invite.as_bytes()).unwrap();
-    let mut dialog = Dialog::answering(&invite, 200, b"bt", false).unwrap();
+    let mut dialog = Dialog::new_uas(&invite, 200, b"bt", false).unwrap();
     assert!(request(&mut dialog, Method::Bye).starts_with("BYE sip:alice@pc33.atlanta.com;y SIP"));
     let answer = response(200, ";tag=bt", "INVITE", "Contact: <sip:x>\r\n");
     let answer = parse(answer.as_bytes()).unwrap();
-    let error = Dialog::answering(&answer, 200, b"t", false);
+    let error = Dialog::new_uas(&answer, 200, b"t", false);
     assert_eq!(error, Err(DialogError::NotEstablishing));
 }
 
@@ -101,7 +101,7 @@ fn a_contact_with_header_fields() {
 #[test]
 fn requests_of_the_peer() {
     let invite = parse(INVITE.as_bytes()).unwrap();
-    let mut dialog = Dialog::answering(&invite, 200, b"bt", false).unwrap();
+    let mut dialog = Dialog::new_uas(&invite, 200, b"bt", false).unwrap();
     let peer = |seq: u32, method: &str, contact: &str| {
         format!(
             "{method} sip:bob@192.0.2.4 SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK{seq}\r\n\
@@ -139,7 +139,7 @@ fn requests_of_the_peer() {
 fn responses_of_the_peer() {
     let invite = parse(INVITE.as_bytes()).unwrap();
     let early = response(180, ";tag=bt", "INVITE", "Record-Route: <sip:early;lr>\r\n");
-    let mut dialog = Dialog::asking(&invite, &parse(early.as_bytes()).unwrap(), false).unwrap();
+    let mut dialog = Dialog::new_uac(&invite, &parse(early.as_bytes()).unwrap(), false).unwrap();
     assert_eq!(dialog.remote_target(), b"sip:bob@biloxi.com");
     let mut take = |status, method, more: &str| {
         let text = response(status, ";tag=bt", method, more);
@@ -196,23 +196,23 @@ fn forked_calls() {
 fn what_makes_a_dialog() {
     let invite = parse(INVITE.as_bytes()).unwrap();
     for status in [100, 300, 486] {
-        let error = Dialog::answering(&invite, status, b"t", false);
+        let error = Dialog::new_uas(&invite, status, b"t", false);
         assert_eq!(error, Err(DialogError::NotEstablishing));
     }
     let options = INVITE.replace("INVITE", "OPTIONS");
-    let error = Dialog::answering(&parse(options.as_bytes()).unwrap(), 200, b"t", false);
+    let error = Dialog::new_uas(&parse(options.as_bytes()).unwrap(), 200, b"t", false);
     assert_eq!(error, Err(DialogError::NotEstablishing));
     let bare = INVITE.replace("Contact", "X-Contact");
-    let error = Dialog::answering(&parse(bare.as_bytes()).unwrap(), 200, b"t", false);
+    let error = Dialog::new_uas(&parse(bare.as_bytes()).unwrap(), 200, b"t", false);
     assert_eq!(error.unwrap_err().status(), 400);
     let open = INVITE.replace(";z", ";z=\"");
-    let error = Dialog::answering(&parse(open.as_bytes()).unwrap(), 200, b"t", false);
+    let error = Dialog::new_uas(&parse(open.as_bytes()).unwrap(), 200, b"t", false);
     assert_eq!(error.unwrap_err().status(), 400);
     let old = INVITE.replace(";tag=at", "");
-    let mut dialog = Dialog::answering(&parse(old.as_bytes()).unwrap(), 200, b"t", false).unwrap();
+    let mut dialog = Dialog::new_uas(&parse(old.as_bytes()).unwrap(), 200, b"t", false).unwrap();
     assert!(request(&mut dialog, Method::Bye).contains("To: <sip:alice@atlanta.com>\r\n"));
     let secure = INVITE.replace("INVITE sip:", "INVITE sips:");
     let secure = parse(secure.as_bytes()).unwrap();
-    assert!(Dialog::answering(&secure, 200, b"t", true).unwrap().is_secure());
-    assert!(!Dialog::answering(&secure, 200, b"t", false).unwrap().is_secure());
+    assert!(Dialog::new_uas(&secure, 200, b"t", true).unwrap().is_secure());
+    assert!(!Dialog::new_uas(&secure, 200, b"t", false).unwrap().is_secure());
 }

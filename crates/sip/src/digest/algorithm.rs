@@ -1,4 +1,4 @@
-//! Hash algorithms and what is made of a password.
+//! Hash algorithms, and the hash of a password.
 
 use crate::write;
 use md5::Md5;
@@ -11,7 +11,7 @@ pub enum Algorithm {
     Sha512_256,
     /// `SHA-256`.
     Sha256,
-    /// `MD5`: for those who know nothing else.
+    /// `MD5`: for clients that support nothing else.
     Md5,
 }
 
@@ -25,7 +25,7 @@ impl Algorithm {
     /// All algorithms, strongest first.
     pub const ALL: [Algorithm; 3] = [Algorithm::Sha512_256, Algorithm::Sha256, Algorithm::Md5];
 
-    /// The token of the `algorithm` parameter.
+    /// Returns the token of the `algorithm` parameter.
     pub const fn name(self) -> &'static str {
         match self {
             Algorithm::Sha512_256 => "SHA-512-256",
@@ -34,12 +34,12 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm a token names, in any case.
+    /// Returns the algorithm of a token, in any case.
     pub fn from_token(token: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|a| a.name().as_bytes().eq_ignore_ascii_case(token))
     }
 
-    /// Octets of a digest; twice as many hexadecimal digits on the wire.
+    /// Returns the octets of a digest; it has twice as many hexadecimal digits on the wire.
     pub const fn octets(self) -> usize {
         match self {
             Algorithm::Sha512_256 | Algorithm::Sha256 => 32,
@@ -47,7 +47,7 @@ impl Algorithm {
         }
     }
 
-    /// The digest of `parts` with colons between them.
+    /// Returns the digest of `parts` with colons between them.
     pub(super) fn hash(self, parts: &[&[u8]]) -> Octets {
         fn run<D: Digest>(parts: &[&[u8]], out: &mut Octets) {
             let mut hash = D::new();
@@ -70,7 +70,7 @@ impl Algorithm {
     }
 }
 
-/// A digest in hexadecimal, as it enters the next one.
+/// A digest in hexadecimal, as part of the input of the next one.
 #[derive(Clone, Copy)]
 pub(super) struct Hex {
     digits: [u8; 2 * MAX_DIGEST],
@@ -93,8 +93,8 @@ impl Hex {
     }
 }
 
-/// What a server keeps instead of a password: the digest of user, realm and password (RFC 7616
-/// section 3.4.2). Whoever has it can log in with its algorithm at its realm, so it is a secret.
+/// The hash that a server stores instead of a password: the digest of user, realm and password (RFC 7616 section
+/// 3.4.2). It is a secret, because it suffices to log in with its algorithm at its realm.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ha1 {
     algorithm: Algorithm,
@@ -102,18 +102,18 @@ pub struct Ha1 {
 }
 
 impl Ha1 {
-    /// From user name, realm and password as the user knows them: unescaped, UTF-8.
+    /// Computes the hash from user name, realm and password as the user knows them: unescaped, UTF-8.
     pub fn new(algorithm: Algorithm, user: &[u8], realm: &[u8], password: &[u8]) -> Self {
         Ha1 { algorithm, octets: algorithm.hash(&[user, realm, password]) }
     }
 
-    /// From its hexadecimal form; `None` if that is not as long as the algorithm wants, or not
+    /// Parses the hexadecimal form; returns `None` if its length is not that of the algorithm, or it is not
     /// hexadecimal.
     pub fn from_hex(algorithm: Algorithm, hex: &[u8]) -> Option<Self> {
         Some(Ha1 { algorithm, octets: octets_from_hex(algorithm, hex)? })
     }
 
-    /// From its octets; `None` if there are not as many as the algorithm makes.
+    /// Returns the hash of these octets; `None` if their number is not that of the algorithm.
     pub fn from_octets(algorithm: Algorithm, bytes: &[u8]) -> Option<Self> {
         let mut octets = Octets::default();
         if bytes.len() != algorithm.octets() {
@@ -123,7 +123,7 @@ impl Ha1 {
         Some(Ha1 { algorithm, octets })
     }
 
-    /// The algorithm it was made with.
+    /// Returns the algorithm it was made with.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
@@ -139,13 +139,13 @@ impl Ha1 {
 }
 
 impl core::fmt::Debug for Ha1 {
-    /// Without the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Ha1({})", self.algorithm.name())
     }
 }
 
-/// Octets from as many hexadecimal digits as a digest of `algorithm` has.
+/// Returns the octets of as many hexadecimal digits as a digest of `algorithm` has.
 pub(super) fn octets_from_hex(algorithm: Algorithm, hex: &[u8]) -> Option<Octets> {
     if hex.len() != 2 * algorithm.octets() {
         return None;

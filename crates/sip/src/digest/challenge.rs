@@ -1,4 +1,4 @@
-//! What a server asks, and a client's answer.
+//! The challenge of a server, and the answer of a client.
 
 use super::algorithm::Hex;
 use super::credentials::request_digest;
@@ -7,10 +7,9 @@ use super::{Algorithm, Credentials, Ha1, Qop};
 use crate::write;
 use ringway_sansio::{Got, Malformed};
 
-/// Appends one header field for each algorithm, in the order given, which is that of preference
-/// (RFC 8760 section 2.3). `name` is `WWW-Authenticate` or `Proxy-Authenticate`; `qop` is what is
-/// offered, most wanted first; `stale` tells the client to try again with this nonce and the same
-/// password.
+/// Appends one header field for each algorithm, in the order of preference (RFC 8760 section 2.3). `name` is
+/// `WWW-Authenticate` or `Proxy-Authenticate`. `qop` is the offered list, preferred first. `stale` asks the client to
+/// try again with this nonce and the same password.
 pub fn challenge(
     buf: &mut Vec<u8>,
     name: &str,
@@ -49,15 +48,15 @@ pub struct Challenge<'a> {
     pub realm: &'a [u8],
     /// The nonce to answer with.
     pub nonce: &'a [u8],
-    /// Text to give back; `None` where there is none.
+    /// Text to return; `None` if there is none.
     pub opaque: Option<&'a [u8]>,
-    /// MD5 where none is named; `None` where it is one Ringway lacks.
+    /// MD5 if none is named; `None` if Ringway does not know it.
     pub algorithm: Option<Algorithm>,
     /// Whether `auth` is offered.
     pub auth: bool,
     /// Whether `auth-int` is offered.
     pub auth_int: bool,
-    /// Whether the password was right and only the nonce too old.
+    /// Whether the password was right and only the nonce was too old.
     pub stale: bool,
 }
 
@@ -102,19 +101,18 @@ impl<'a> Challenge<'a> {
         Ok(c)
     }
 
-    /// Whether the realm is this one, given as it is meant, without escapes.
+    /// Returns whether the realm is this one, passed without escapes.
     pub fn is_for(&self, realm: &[u8]) -> bool {
         *unquote(self.realm) == *realm
     }
 }
 
-/// The first challenge that can be answered, of those in a response in their order (RFC 8760
-/// section 2.4).
+/// Returns the first challenge that can be answered, of those in a response in their order (RFC 8760 section 2.4).
 pub fn choose<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<Challenge<'a>> {
     values.into_iter().find_map(|v| Challenge::parse(v).ok().filter(|c| c.algorithm.is_some()))
 }
 
-/// Who answers a challenge, and for which request.
+/// The credentials and the request for which a challenge is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'a> {
     /// User name.
@@ -127,16 +125,16 @@ pub struct Answer<'a> {
     pub uri: &'a [u8],
     /// Body of the request.
     pub body: &'a [u8],
-    /// How often this nonce has been used, this time included: 1 for the first.
+    /// The number of uses of this nonce, including this one: 1 for the first.
     pub count: u32,
-    /// Text from a random source, that a quoted string can hold as it is: hexadecimal, say.
+    /// Text from a random source that a quoted string can contain unescaped, such as hexadecimal.
     pub cnonce: &'a [u8],
 }
 
-/// Appends an Authorization or Proxy-Authorization header field, whichever `name` is, that answers
-/// `challenge`. Gives `false` and appends nothing where the algorithm is not known.
+/// Appends an Authorization or Proxy-Authorization header field, as in `name`, that answers `challenge`. Returns
+/// `false` and appends nothing if the algorithm is not known.
 ///
-/// `auth-int` is used where it is offered alone; without any qop the form of RFC 2069 is used.
+/// `auth-int` is used only if nothing else is offered; without any qop the form of RFC 2069 is used.
 pub fn authorize(
     buf: &mut Vec<u8>,
     name: &str,

@@ -1,4 +1,4 @@
-//! What a client sends, and whether it is right.
+//! The credentials of a client, and their verification.
 
 use super::algorithm::{Hex, octets_from_hex};
 use super::params::{each, unquote};
@@ -18,7 +18,7 @@ pub enum Qop {
 }
 
 impl Qop {
-    /// The token of the `qop` parameter.
+    /// Returns the token of the `qop` parameter.
     pub const fn name(self) -> &'static str {
         match self {
             Qop::Auth => "auth",
@@ -34,29 +34,29 @@ pub struct Credentials<'a> {
     pub username: &'a [u8],
     /// Realm as written between its quotes.
     pub realm: &'a [u8],
-    /// The nonce it answers.
+    /// The nonce of the challenge.
     pub nonce: &'a [u8],
     /// The digest-uri: the Request-URI as the client sent it.
     pub uri: &'a [u8],
     /// The digest, in hexadecimal.
     pub response: &'a [u8],
-    /// MD5 where none is named (RFC 3261 section 22.4); `None` where it is one Ringway lacks.
+    /// MD5 if none is named (RFC 3261 section 22.4); `None` if Ringway does not know it.
     pub algorithm: Option<Algorithm>,
-    /// The client's nonce; empty where there is none.
+    /// The client's nonce; empty if there is none.
     pub cnonce: &'a [u8],
-    /// The server's opaque text; empty where there is none.
+    /// The server's opaque text; empty if there is none.
     pub opaque: &'a [u8],
     /// The quality of protection; `None` is the form of RFC 2069.
     pub qop: Option<Qop>,
-    /// The nonce count as written; eight hexadecimal digits where there is a qop.
+    /// The nonce count as written; eight hexadecimal digits if there is a qop.
     pub nc: &'a [u8],
-    /// Whether the user name is a hash (RFC 7616 section 3.4.4), which Ringway never asks for.
+    /// Whether the user name is a hash (RFC 7616 section 3.4.4), which Ringway never requests.
     pub userhash: bool,
 }
 
 impl<'a> Credentials<'a> {
-    /// Parses a field value. One with another scheme than Digest is an error like any other: the
-    /// reader goes on to the next header field (RFC 4475 section 3.3.7).
+    /// Parses a field value. Another scheme than Digest is an error like any other: the caller tries the next header
+    /// field (RFC 4475 section 3.3.7).
     pub fn parse(value: &'a [u8]) -> Result<Self, Malformed> {
         let mut c = Credentials {
             username: b"",
@@ -71,7 +71,7 @@ impl<'a> Credentials<'a> {
             nc: b"",
             userhash: false,
         };
-        // A bit for each parameter that must be there: username, realm, nonce, uri, response.
+        // A bit for each mandatory parameter: username, realm, nonce, uri, response.
         let mut seen = 0u8;
         each(value, |(name, content)| {
             let is = |known: &[u8]| name.eq_ignore_ascii_case(known);
@@ -131,17 +131,17 @@ impl<'a> Credentials<'a> {
         Ok(())
     }
 
-    /// The user name with the escapes of its quoted string undone.
+    /// Returns the user name without the escapes of its quoted string.
     pub fn user(&self) -> Cow<'a, [u8]> {
         unquote(self.username)
     }
 
-    /// Whether they are for this realm, given as it is meant, without escapes.
+    /// Returns whether they are for this realm, passed without escapes.
     pub fn is_for(&self, realm: &[u8]) -> bool {
         *unquote(self.realm) == *realm
     }
 
-    /// The nonce count, where it is written as the standard wants: `8LHEX`, from 1 on.
+    /// Returns the nonce count, if it is written as the standard requires: `8LHEX`, from 1 on.
     pub fn count(&self) -> Option<u32> {
         if self.nc.len() != 8 {
             return None;
@@ -154,13 +154,12 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// Whether the credentials prove that the client knows the password behind `ha1`, for a request
-/// with this method and body (RFC 7616 section 3.4.1). Takes the same time wherever they differ.
+/// Returns whether the credentials prove that the client knows the password of `ha1`, for a request with this method
+/// and body (RFC 7616 section 3.4.1). Takes the same time wherever they differ.
 ///
-/// The URI is the one the credentials name: a proxy on the way may have changed the Request-URI
-/// (RFC 8760 section 2.6 item 6). The nonce is not looked into: see [`Nonces`](super::Nonces).
-/// Credentials of another algorithm than that of `ha1` prove nothing, and neither do those without
-/// qop for another than MD5 (RFC 2069 knew only that).
+/// The URI is that of the credentials: a proxy between may have changed the Request-URI (RFC 8760 section 2.6 item 6).
+/// The nonce is not checked: see [`Nonces`](super::Nonces). Credentials of another algorithm than that of `ha1` prove
+/// nothing, and neither do those without qop for another than MD5 (RFC 2069 defined only that).
 pub fn verify(credentials: &Credentials<'_>, method: &[u8], body: &[u8], ha1: &Ha1) -> bool {
     let c = credentials;
     let algorithm = ha1.algorithm();
@@ -178,7 +177,7 @@ pub fn verify(credentials: &Credentials<'_>, method: &[u8], body: &[u8], ha1: &H
     given[..n].ct_eq(&expected[..n]).into()
 }
 
-/// The request-digest for what `c` says besides its response.
+/// Returns the request-digest for the parameters of `c` besides its response.
 pub(super) fn request_digest(
     c: &Credentials<'_>,
     method: &[u8],

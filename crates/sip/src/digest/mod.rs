@@ -1,13 +1,12 @@
-//! Digest authentication: RFC 7616 as RFC 8760 lets SIP use it.
+//! Digest authentication: RFC 7616 as adapted to SIP by RFC 8760.
 //!
-//! A server writes one [`challenge`](challenge()) for each [`Algorithm`] it likes, in order of
-//! preference, with a nonce from [`Nonces`]; reads [`Credentials`], asks [`Nonces::check`], looks
-//! the user's [`Ha1`] up, and [`verify`]s; then [`Nonces::remember`]s. A client picks a
-//! [`Challenge`] with [`choose`] and answers it with [`authorize`]. Nothing here knows users,
-//! passwords at rest, or which request is to be challenged.
+//! A server writes one [`challenge`](challenge()) for each [`Algorithm`] it accepts, in order of preference, with a
+//! nonce from [`Nonces`]. It parses [`Credentials`], calls [`Nonces::check`], looks up the user's [`Ha1`], and calls
+//! [`verify`] and then [`Nonces::remember`]. A client selects a [`Challenge`] with [`choose`] and answers it with
+//! [`authorize`]. Users, stored passwords and the choice of requests to challenge are not part of this module.
 //!
-//! The `-sess` variants and the hashed user name are neither offered nor accepted; credentials
-//! without `qop` (RFC 2069) are, for MD5 alone.
+//! The `-sess` variants and the hashed user name are neither offered nor accepted. Credentials without `qop` (RFC 2069)
+//! are accepted for MD5 only.
 
 mod algorithm;
 mod challenge;

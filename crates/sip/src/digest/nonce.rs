@@ -1,9 +1,8 @@
 //! Nonces that need no memory until they are used, and cannot be used twice.
 //!
-//! A nonce is the time it was made, the worker that made it, some random octets, and a keyed MAC
-//! over all that and the realm. Whether it is ours and how old it is shows from the nonce itself.
-//! Only the counts of nonces in use are remembered, in a bounded table; what falls out of it takes
-//! every older nonce with it, so that forgetting never lets a replay through.
+//! A nonce consists of the time it was made, the worker that made it, some random octets, and a keyed MAC over all that
+//! and the realm. The nonce itself shows whether it is ours and how old it is. Only the counts of nonces in use are
+//! stored, in a bounded table. Evicting an entry makes every older nonce stale, so that eviction never allows a replay.
 
 use super::Credentials;
 use base64::Engine;
@@ -15,28 +14,28 @@ use sha2::Sha256;
 use std::collections::BTreeMap;
 use subtle::ConstantTimeEq;
 
-/// Nonces in use that one [`Nonces`] remembers.
+/// The maximum number of nonces in use that one [`Nonces`] stores.
 pub const MAX_REMEMBERED: usize = 65_536;
 
-/// Octets that make a nonce unlike any other: six of time, one of worker, five random.
+/// Octets that make a nonce unique: six of time, one of worker, five random.
 const ID: usize = 12;
 /// Octets of MAC in a nonce.
 const MAC: usize = 18;
 /// Characters of a nonce.
 const TEXT: usize = (ID + MAC) / 3 * 4;
-/// How many counts behind the highest one a late request may be.
+/// The maximum lag of a late request behind the highest count.
 const WINDOW: u32 = 64;
 
-/// What a nonce in credentials is worth.
+/// The verdict about the nonce of credentials.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NonceVerdict {
-    /// Ours, young, and not used with this count.
+    /// Ours, recent, and not used with this count.
     Fresh,
-    /// Ours, but too old, of another worker, or forgotten: challenge again and say `stale`.
+    /// Ours, but too old, of another worker, or no longer stored: the next challenge has `stale=true`.
     Stale,
-    /// Ours, but this count has been used: challenge again and say `stale`.
+    /// Ours, but this count has been used: the next challenge has `stale=true`.
     Replay,
-    /// Not ours, or made with the key of an earlier life: challenge again.
+    /// Not ours, or made with an earlier key: challenge again.
     Forged,
 }
 
@@ -44,7 +43,7 @@ pub enum NonceVerdict {
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     highest: u32,
-    /// Bit `i` stands for the count `highest - i`.
+    /// Bit `i` is the count `highest - i`.
     seen: u64,
 }
 
@@ -53,7 +52,7 @@ pub struct Nonces {
     mac: Hmac<Sha256>,
     worker: u8,
     lifetime: Duration,
-    /// By id; the time comes first in it, so that the oldest is the first.
+    /// Counts by id. The time comes first in the id, so that the oldest is the first.
     used: BTreeMap<[u8; ID], Counts>,
     /// Ids up to this one are stale, whatever their age.
     horizon: [u8; ID],
@@ -61,9 +60,9 @@ pub struct Nonces {
 }
 
 impl Nonces {
-    /// Nonces made with `key`, which must be random and may be the same for all workers. `worker`
-    /// tells the nonces of one worker from those of another, because each remembers only its own.
-    /// `lifetime` is how long a nonce is good for.
+    /// Returns the nonces of `key`, which must be random and may be the same for all workers. `worker` distinguishes
+    /// the nonces of one worker from those of another, because each stores only the counts of its own. `lifetime` is
+    /// the time for which a nonce is valid.
     pub fn new(key: &[u8; 32], worker: u8, lifetime: Duration) -> Self {
         #[allow(clippy::expect_used, reason = "HMAC takes keys of any length, RFC 2104 section 2")]
         let mac = Hmac::new_from_slice(key).expect("a key of 32 octets");
@@ -77,20 +76,19 @@ impl Nonces {
         }
     }
 
-    /// Makes all nonces created before `start` stale: what was used with them before this process
-    /// began is not remembered.
+    /// Makes all nonces created before `start` stale: their use before this process began is not known.
     pub fn since(mut self, start: Time) -> Self {
         self.horizon = [0; ID];
         self.horizon[..6].copy_from_slice(&start.as_millis().to_be_bytes()[2..]);
         self
     }
 
-    /// How long a nonce is good for.
+    /// Returns the lifetime of a nonce.
     pub fn lifetime(&self) -> Duration {
         self.lifetime
     }
 
-    /// How many nonces are remembered.
+    /// Returns the number of nonces stored.
     pub fn remembered(&self) -> usize {
         self.used.len()
     }
@@ -106,13 +104,13 @@ impl Nonces {
         octets[ID..].copy_from_slice(&self.tag(&id, realm));
         let start = buf.len();
         buf.resize(start + TEXT, 0);
-        // Cannot fail: TEXT characters are what these octets take.
+        // Cannot fail: these octets take TEXT characters.
         let written = URL_SAFE_NO_PAD.encode_slice(octets, &mut buf[start..]);
         debug_assert_eq!(written, Ok(TEXT));
     }
 
-    /// What the nonce of `credentials` for `realm` is worth now. Changes nothing: whoever does not
-    /// know the password shall not fill the table.
+    /// Returns the verdict about the nonce of `credentials` for `realm`. Changes nothing: a client that does not know
+    /// the password must not fill the table.
     pub fn check(&self, now: Time, realm: &[u8], credentials: &Credentials<'_>) -> NonceVerdict {
         let Some(id) = self.open(realm, credentials.nonce) else {
             return NonceVerdict::Forged;
@@ -126,9 +124,9 @@ impl Nonces {
         }
     }
 
-    /// Remembers that these credentials have been used. To be called once the rest of them has
-    /// been [verified](super::verify()); gives the same verdict as [`Nonces::check`] before, and
-    /// only after [`NonceVerdict::Fresh`] may the request go on.
+    /// Records the use of these credentials. Must be called once the rest of them has been [verified](super::verify()).
+    /// Returns the verdict of [`Nonces::check`] before the call; the request may be accepted only after
+    /// [`NonceVerdict::Fresh`].
     pub fn remember(
         &mut self,
         now: Time,
@@ -153,7 +151,7 @@ impl Nonces {
         verdict
     }
 
-    /// Drops what is too old to be accepted anyway: at most two at a time, which is more than come.
+    /// Drops entries that are too old to be accepted anyway: at most two at a time, which is more than are added.
     fn forget(&mut self, now: Time) {
         for _ in 0..2 {
             match self.used.first_key_value() {
@@ -163,7 +161,7 @@ impl Nonces {
         }
     }
 
-    /// A nonce from the future is as bad as one too old: the clock was set back.
+    /// Returns whether a nonce has expired. A nonce from the future has too: the clock was set back.
     fn expired(&self, now: Time, id: &[u8; ID]) -> bool {
         let made = Time::from_millis(id[..6].iter().fold(0, |n, &b| n << 8 | b as u64));
         now.as_millis() < made.as_millis() || now.since(made) > self.lifetime
@@ -179,7 +177,7 @@ impl Nonces {
         tag
     }
 
-    /// The id of a nonce that we made for this realm.
+    /// Returns the id of a nonce that was made for this realm.
     fn open(&self, realm: &[u8], nonce: &[u8]) -> Option<[u8; ID]> {
         let nonce: &[u8; TEXT] = nonce.try_into().ok()?;
         let mut octets = [0; ID + MAC];
@@ -192,7 +190,7 @@ impl Nonces {
 }
 
 impl core::fmt::Debug for Nonces {
-    /// Without the key.
+    /// Hides the key.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Nonces")
             .field("worker", &self.worker)
@@ -201,8 +199,8 @@ impl core::fmt::Debug for Nonces {
     }
 }
 
-/// The count to remember. Credentials without qop have none: their nonce is good for one request,
-/// so it is the last.
+/// Returns the count to store. Credentials without qop have none: their nonce is valid for one request, so it is the
+/// last.
 fn count(credentials: &Credentials<'_>) -> u32 {
     match credentials.qop {
         Some(_) => credentials.count().unwrap_or(0),
@@ -227,7 +225,7 @@ impl Counts {
             }
         }
         if count == u32::MAX {
-            // Nothing may follow, and nothing that was left out either.
+            // No later count may follow, and no omitted one either.
             self.seen = u64::MAX;
         }
     }
@@ -263,7 +261,7 @@ mod tests {
         c
     }
 
-    /// RFC 7616 section 3.4: the count tells a replay.
+    /// RFC 7616 section 3.4: the count reveals a replay.
     #[test]
     fn a_count_is_accepted_once() {
         let (mut n, mut random, now) = (nonces(1), SplitMix::new(1), Time::from_secs(1_000_000));
@@ -290,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_strange_nonces_are_told_apart() {
+    fn old_and_foreign_nonces_are_distinguished() {
         let (mut n, mut random, now) = (nonces(1), SplitMix::new(1), Time::from_secs(1_000_000));
         let nonce = make(&n, now, &mut random);
         let c = used(&nonce, b"00000001");
@@ -322,7 +320,7 @@ mod tests {
             assert_eq!(n.remember(now, REALM, &used(nonce, b"00000001")), NonceVerdict::Fresh);
         }
         assert_eq!(n.remembered(), 3);
-        // The second fell out; the first, never used, is older and goes with it.
+        // The second was evicted; the first, never used, is older and becomes stale with it.
         for (_, nonce) in &all[..2] {
             assert_eq!(n.check(now, REALM, &used(nonce, b"00000002")), NonceVerdict::Stale);
         }
@@ -339,7 +337,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent in whatever order: no count of a nonce is ever accepted twice.
+        /// Whatever is sent in any order: no count of a nonce is ever accepted twice.
         #[test]
         fn no_replay_is_ever_accepted(uses in prop::collection::vec((0usize..6, 1u32..200), 1..300)) {
             let (mut n, mut random) = (nonces(1), SplitMix::new(1));

@@ -5,11 +5,11 @@ use crate::syntax::{TOKEN, WS, is, quoted_end, span};
 use ringway_sansio::{Got, Malformed};
 use std::borrow::Cow;
 
-/// A name and its value. A quoted value is given without its quotes, its escapes kept.
+/// A name and its value. A quoted value is without its quotes, and with its escapes.
 pub(super) type AuthParam<'a> = (&'a [u8], &'a [u8]);
 
-/// Reads the scheme at the start of a field value, which must be `Digest` in any case, and calls
-/// `each` for every parameter. Names do not repeat, or the reader sees the last.
+/// Parses the scheme at the start of a field value, which must be `Digest` in any case, and calls `each` for every
+/// parameter. If a name repeats, the last one counts.
 pub(super) fn each<'a>(
     value: &'a [u8],
     mut each: impl FnMut(AuthParam<'a>) -> Result<(), Malformed>,
@@ -60,7 +60,7 @@ pub(super) fn each<'a>(
     }
 }
 
-/// A quoted value with its escapes undone (RFC 3261 section 25.1, quoted-pair).
+/// Returns a quoted value without its escapes (RFC 3261 section 25.1, quoted-pair).
 pub(super) fn unquote(raw: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\\', raw).is_none() {
         return Cow::Borrowed(raw);

@@ -132,7 +132,7 @@ fn what_proves_nothing_is_refused() {
 }
 
 #[test]
-fn faults_are_told() {
+fn faults_are_reported() {
     let whole = "Digest username=\"u\", realm=\"r\", nonce=\"n\", uri=\"a\", response=\"x\"";
     assert!(Credentials::parse(whole.as_bytes()).is_ok());
     for bad in [

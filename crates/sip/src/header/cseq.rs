@@ -9,7 +9,7 @@ use ringway_sansio::{Got, Malformed};
 pub struct CSeq<'a> {
     /// Sequence number, below 2^31 (RFC 3261 section 8.1.1.5).
     pub seq: u32,
-    /// Method, which in a request is that of the start line.
+    /// Method, which must equal that of the start line in a request.
     pub method: Method<'a>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> CSeq<'a> {
             ));
         }
         let start = spaces(value, end);
-        // Nothing but a method may follow, and a known one is a token.
+        // Only a method may follow, and a known one is a token.
         let method = Method::parse(&value[start..]);
         if start > end && !matches!(method, Method::Other(_)) {
             return Ok(CSeq { seq: seq as u32, method });
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [&b"2147483648 BYE"[..], b"36893488147419103232 BYE", b"BYE", b"1", b"1BYE"] {
             assert_eq!(CSeq::parse(bad).unwrap_err().status, 400);
         }

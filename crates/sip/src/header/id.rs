@@ -1,9 +1,8 @@
-//! Names of header fields: one number for each that Ringway knows, however it is written.
+//! Names of header fields: an id for each that Ringway knows, in any notation.
 
 use crate::syntax::{ONES, word};
 
-/// A header field name. Full and compact forms in any case give the same id (RFC 3261
-/// section 7.3.1, section 7.3.3).
+/// A header field name. Full and compact forms in any case have the same id (RFC 3261 section 7.3.1, section 7.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -246,43 +245,42 @@ const ROWS: [Row; HeaderId::COUNT - 1] = [
     (HeaderId::SessionId, "Session-ID", 0),
 ];
 
-/// Places of the table by name: a power of two.
+/// The number of slots of the table by name: a power of two.
 const TABLE: usize = 256;
 
-/// Which name has a place: its id, [`HeaderId::Other`] for none, and its length.
-type Place = (HeaderId, u8);
+/// A slot: the id of a name, [`HeaderId::Other`] for none, and its length.
+type Slot = (HeaderId, u8);
 
 /// Ids by hash of their full name.
-static BY_NAME: [Place; TABLE] = by_name();
+static BY_NAME: [Slot; TABLE] = by_name();
 /// Ids by compact form.
 static BY_LETTER: [HeaderId; 128] = by_letter();
-/// The full names in lower case, as `Words` gives them.
+/// The full names in lower case, as [`Words`].
 static WORDS: [Words; HeaderId::COUNT] = by_words();
 
-/// The first eight octets of a name, filled up with zeros, and its last eight where it is longer:
-/// with the length they are the whole of a name of up to [`PLAIN`] octets, and comparing them takes
-/// no call and no loop.
+/// The first eight octets of a name, padded with zeros, and its last eight if it is longer. With the length they are
+/// the whole of a name of up to [`PLAIN`] octets, and comparing them needs no call and no loop.
 #[derive(Clone, Copy)]
 struct Words {
     first: u64,
     last: u64,
 }
 
-/// The longest name whose words say all of it.
+/// The maximum length of a name that its words contain completely.
 const PLAIN: usize = 16;
 
-/// The bit that tells capitals from small letters, in every octet.
+/// The bit that distinguishes capitals from small letters, in every octet.
 const CASE: u64 = 0x20 * ONES;
 
 impl Words {
-    /// Tells all our names apart, whatever their case; the factor was searched for that.
+    /// Returns the slot of a name: different for all our names, in any case. The factor was searched for that.
     #[inline(always)]
-    const fn place(self) -> usize {
+    const fn slot(self) -> usize {
         let both = (self.first | CASE) ^ (self.last | CASE).rotate_left(5);
         (both.wrapping_mul(0xd5ce_be42_ce0a_e6b1) >> 56) as usize
     }
 
-    /// Whether a word is the `known` one, which is in lower case, but for the case of letters: those
+    /// Returns whether a word is the `known` one, which is in lower case, without regard to the case of letters: those
     /// octets of `known` that have the bit above [`CASE`].
     #[inline(always)]
     const fn same(word: u64, known: u64) -> bool {
@@ -312,12 +310,12 @@ const fn by_words() -> [Words; HeaderId::COUNT] {
     table
 }
 
-const fn by_name() -> [Place; TABLE] {
+const fn by_name() -> [Slot; TABLE] {
     let mut table = [(HeaderId::Other, 0); TABLE];
     let words = by_words();
     let mut i = 0;
     while i < ROWS.len() {
-        let place = words[i].place();
+        let place = words[i].slot();
         assert!(table[place].1 == 0, "two names share a place");
         table[place] = (ROWS[i].0, ROWS[i].1.len() as u8);
         i += 1;
@@ -340,10 +338,10 @@ const fn by_letter() -> [HeaderId; 128] {
 }
 
 impl HeaderId {
-    /// How many ids there are, [`HeaderId::Other`] among them.
+    /// The number of ids, including [`HeaderId::Other`].
     pub const COUNT: usize = HeaderId::Other as usize + 1;
 
-    /// The id of a name, without white space around it.
+    /// Returns the id of a name, without white space around it.
     pub fn of(name: &[u8]) -> Self {
         let words = Words {
             first: word(name, 0),
@@ -358,15 +356,15 @@ impl HeaderId {
         }
     }
 
-    /// The id of a name of fewer than eight octets, given as a word with zeros above it.
+    /// Returns the id of a name of fewer than eight octets, passed as a word with zeros above it.
     #[inline(always)]
     pub(crate) fn of_word(name: u64, length: usize) -> Self {
         if length == 1 {
             return Self::of_letter(name as u8);
         }
         let words = Words { first: name, last: 0 };
-        let (id, known) = BY_NAME[words.place()];
-        // Of the same length, so the last words are zero both.
+        let (id, known) = BY_NAME[words.slot()];
+        // They have the same length, so the last words are both zero.
         let same = known as usize == length && Words::same(name, WORDS[id as usize].first);
         if same { id } else { HeaderId::Other }
     }
@@ -376,10 +374,10 @@ impl HeaderId {
         BY_LETTER.get(letter as usize).copied().unwrap_or(HeaderId::Other)
     }
 
-    /// The one id that a name of these words and this length can have.
+    /// Returns the one id that a name of these words and this length can have.
     #[inline(always)]
     fn of_words(words: Words, length: usize) -> Self {
-        let (id, known) = BY_NAME[words.place()];
+        let (id, known) = BY_NAME[words.slot()];
         let Words { first, last } = WORDS[id as usize];
         let same = Words::same(words.first, first) && Words::same(words.last, last);
         if known as usize == length && same { id } else { HeaderId::Other }
@@ -389,12 +387,12 @@ impl HeaderId {
         name.eq_ignore_ascii_case(self.name().as_bytes())
     }
 
-    /// The full name as the standard writes it; empty for [`HeaderId::Other`].
+    /// Returns the full name as in the standard; empty for [`HeaderId::Other`].
     pub fn name(self) -> &'static str {
         ROWS.get(self as usize).map_or("", |row| row.1)
     }
 
-    /// The compact form, where there is one (RFC 3261 section 7.3.3).
+    /// Returns the compact form, if there is one (RFC 3261 section 7.3.3).
     pub fn compact(self) -> Option<u8> {
         ROWS.get(self as usize).map(|row| row.2).filter(|&letter| letter != 0)
     }

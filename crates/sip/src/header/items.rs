@@ -2,29 +2,29 @@
 
 use crate::syntax::{quoted_end, trim};
 
-/// Splits a field value at its commas (RFC 3261 section 7.3.1), except within quoted strings and
-/// angle brackets. Empty elements are given as they are: whether they may be is for the reader.
+/// Splits a field value at its commas (RFC 3261 section 7.3.1), except within quoted strings and angle brackets. Empty
+/// elements are returned unchanged: the caller decides whether they are valid.
 ///
-/// No list of RFC 3261 admits comments, and parentheses may stand in the user part of a URI
-/// without brackets, so they are ordinary characters here (section 25.1).
+/// No list of RFC 3261 allows comments, and parentheses may occur in the user part of a URI without brackets, so they
+/// are ordinary characters here (section 25.1).
 #[derive(Clone, Debug)]
 pub struct Items<'a> {
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> Items<'a> {
-    /// The elements of one field value; none if it is empty.
+    /// Returns the elements of one field value; none if it is empty.
     pub fn new(value: &'a [u8]) -> Self {
         Items { rest: (!value.is_empty()).then_some(value) }
     }
 
-    /// What has not been given yet.
+    /// Returns the rest of the value.
     pub fn rest(&self) -> &'a [u8] {
         self.rest.unwrap_or_default()
     }
 }
 
-/// Index of the comma that ends the first element, or the length where none does.
+/// Returns the index of the comma that ends the first element, or the length if none does.
 pub(crate) fn item_end(bytes: &[u8]) -> usize {
     // Most lists have one element and no comma in it.
     if memchr::memchr(b',', bytes).is_none() {
@@ -34,8 +34,7 @@ pub(crate) fn item_end(bytes: &[u8]) -> usize {
     while i < bytes.len() {
         match bytes[i] {
             b',' => return i,
-            // An open quote or bracket takes the rest of the line with it; nothing after it is
-            // guessed.
+            // An open quote or bracket extends to the end of the line; nothing after it is guessed.
             b'"' => match quoted_end(bytes, i) {
                 Some(end) => i = end,
                 None => return bytes.len(),
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_elements_are_kept() {
+    fn empty_elements_are_preserved() {
         assert_eq!(split(""), Vec::<&str>::new());
         assert_eq!(split("a,,b,"), ["a", "", "b", ""]);
     }

@@ -1,6 +1,6 @@
 //! Header fields: their names and typed views of the values a server works with.
 //!
-//! A view is `Copy`, borrows the message and keeps the bytes as they came; nothing here allocates.
+//! A view is `Copy`, borrows the message and preserves its bytes; nothing here allocates.
 
 mod cseq;
 mod id;

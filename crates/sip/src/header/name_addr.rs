@@ -15,19 +15,19 @@ pub struct NameAddr<'a> {
     pub uri: &'a [u8],
     /// All header field parameters from the first semicolon on; empty if there are none.
     pub params: &'a [u8],
-    /// Whether the URI stood in angle brackets.
+    /// Whether the URI was in angle brackets.
     pub bracketed: bool,
     /// This one element, without white space around it.
     pub element: &'a [u8],
-    /// The tag parameter: `Some(None)` where it has no value.
+    /// The tag parameter: `Some(None)` if it has no value.
     pub(crate) tag: Option<Option<&'a [u8]>>,
 }
 
 impl<'a> NameAddr<'a> {
-    /// Parses one element. The URI itself is not looked into: see [`Uri`](crate::Uri).
+    /// Parses one element. The URI itself is not parsed: see [`Uri`](crate::Uri).
     ///
-    /// Without angle brackets a semicolon ends the URI: the parameters belong to the header field,
-    /// and neither comma nor question mark may stand in the URI (RFC 3261 section 20.10).
+    /// Without angle brackets a semicolon ends the URI: the parameters belong to the header field, and the URI must not
+    /// contain a comma or a question mark (RFC 3261 section 20.10).
     pub fn parse(element: &'a [u8]) -> Result<Self, Malformed> {
         let b = trim(element);
         let (display, open) = if b.first() == Some(&b'"') {
@@ -72,7 +72,7 @@ impl<'a> NameAddr<'a> {
             None => next_param(b, at)?,
             known => known,
         } {
-            // RFC 3261 section 7.3.1: no parameter twice. It matters for this one.
+            // RFC 3261 section 7.3.1: no parameter twice. Checked for this one only.
             if name.len() == 3
                 && (name == b"tag" || name.eq_ignore_ascii_case(b"tag"))
                 && tag.replace(value).is_some()
@@ -90,29 +90,28 @@ impl<'a> NameAddr<'a> {
         Ok(NameAddr { display, uri, params, bracketed, element: b, tag })
     }
 
-    /// The tag parameter (RFC 3261 section 19.3), where it has a value.
+    /// Returns the tag parameter (RFC 3261 section 19.3), if it has a value.
     pub fn tag(&self) -> Option<&'a [u8]> {
         self.tag.flatten()
     }
 
-    /// Whether there is a tag parameter, with or without a value.
+    /// Returns whether there is a tag parameter, with or without a value.
     pub(crate) fn has_tag(&self) -> bool {
         self.tag.is_some()
     }
 
-    /// A header field parameter: `Some(None)` where it has no value. Quoted values keep their
-    /// quotes.
+    /// Returns a header field parameter: `Some(None)` if it has no value. Quoted values include their quotes.
     pub fn param(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         if self.params.is_empty() { None } else { Params::new(self.params).get(name) }
     }
 
-    /// The header field parameters in order.
+    /// Returns the header field parameters in order.
     pub fn params(&self) -> Params<'a> {
         Params::new(self.params)
     }
 }
 
-/// `addr-spec` without brackets: ends at the first semicolon or white space.
+/// Returns an `addr-spec` without brackets: it ends at the first semicolon or white space.
 fn bare(b: &[u8]) -> Result<(&[u8], usize), Malformed> {
     let mut end = 0;
     while end < b.len() && b[end] != b';' && !is(b[end], WS) {
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [
             "",
             "\"Bell <sip:a@b>",

@@ -3,11 +3,11 @@
 use crate::syntax::{TOKEN, VALUE, quoted_end, spaces, span};
 use ringway_sansio::Malformed;
 
-/// Name, and value where there is one.
+/// A name, and a value if there is one.
 pub(crate) type Param<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// Reads the parameter at `from`, where a semicolon is expected. Gives it with the index after it;
-/// `None` at the end of the text.
+/// Parses the parameter at `from`, where a semicolon is expected. Returns it with the index after it; `None` at the end
+/// of the text.
 #[inline(always)]
 pub(crate) fn next_param(
     bytes: &[u8],
@@ -43,8 +43,8 @@ pub(crate) fn next_param(
     Ok(Some(((name, Some(&bytes[start..end])), end)))
 }
 
-/// What [`next_param`] gives for a parameter that begins with `start`, a semicolon, its name and `=`,
-/// and goes on with a value that is not quoted; `None` for whatever else.
+/// Returns the result of [`next_param`] for a parameter that begins with `start`, a semicolon, its name and `=`, and
+/// has an unquoted value; `None` for any other.
 #[inline(always)]
 pub(crate) fn known_param<'a, const N: usize>(
     bytes: &'a [u8],
@@ -60,8 +60,8 @@ pub(crate) fn known_param<'a, const N: usize>(
     (end > value).then(|| ((name, Some(&bytes[value..end])), end))
 }
 
-/// The parameters of a header field element, in order: name, and value where there is one. A
-/// quoted value keeps its quotes. Ends at the first fault.
+/// The parameters of a header field element, in order: name, and value if there is one. A quoted value includes its
+/// quotes. Ends at the first error.
 #[derive(Clone, Debug)]
 pub struct Params<'a> {
     bytes: &'a [u8],
@@ -69,12 +69,12 @@ pub struct Params<'a> {
 }
 
 impl<'a> Params<'a> {
-    /// The parameters of a text that is empty or begins with a semicolon.
+    /// Returns the parameters of a text that is empty or begins with a semicolon.
     pub fn new(bytes: &'a [u8]) -> Self {
         Params { bytes, at: 0 }
     }
 
-    /// The first parameter of this name, in any case: `Some(None)` where it has no value.
+    /// Returns the first parameter of this name, in any case: `Some(None)` if it has no value.
     pub fn get(mut self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         self.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(Params::new(b";lr").get(b"tag"), None);
     }
 
-    /// Whatever stands there, what is known is what is read.
+    /// For any text, `known_param` returns what `next_param` does.
     #[test]
     fn known_parameters_are_those_that_are_read() {
         for text in [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told_and_end_the_iterator() {
+    fn faults_are_reported_and_end_the_iterator() {
         for bad in [&b";;"[..], b";a=", b";a=\"x", b"x", b";a=b c", b";a=;b"] {
             let mut at = 0;
             loop {

@@ -6,7 +6,7 @@ use crate::syntax::{TOKEN, number, spaces, span};
 use crate::uri::{host_end, port};
 use ringway_sansio::{Got, Malformed, Transport};
 
-/// The token a branch begins with that is unique in space and time (RFC 3261 section 8.1.1.7).
+/// The prefix of a branch that is unique in space and time (RFC 3261 section 8.1.1.7).
 pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
 
 /// One element of a Via header field.
@@ -14,9 +14,9 @@ pub const MAGIC_COOKIE: &[u8] = b"z9hG4bK";
 pub struct Via<'a> {
     /// The transport of sent-protocol, as written: `UDP`, `TCP`, or any token.
     pub transport: &'a [u8],
-    /// The host of sent-by; an IPv6 address keeps its brackets.
+    /// The host of sent-by; an IPv6 address includes its brackets.
     pub host: &'a [u8],
-    /// The port of sent-by, where it is written.
+    /// The port of sent-by, if present.
     pub port: Option<u16>,
     /// All parameters from the first semicolon on; empty if there are none.
     pub params: &'a [u8],
@@ -24,7 +24,7 @@ pub struct Via<'a> {
     pub branch: &'a [u8],
     /// The received parameter (RFC 3261 section 18.2.1).
     pub received: Option<&'a [u8]>,
-    /// The rport parameter (RFC 3581): `Some(None)` where it asks for a value.
+    /// The rport parameter (RFC 3581): `Some(None)` if it asks for a value.
     pub rport: Option<Option<u16>>,
     /// The maddr parameter.
     pub maddr: Option<&'a [u8]>,
@@ -83,27 +83,25 @@ impl<'a> Via<'a> {
         Ok(via)
     }
 
-    /// The transport, where it is one that Ringway knows.
+    /// Returns the transport, if Ringway knows it.
     pub fn transport(&self) -> Option<Transport> {
         Transport::from_token(self.transport)
     }
 
-    /// Whether the branch begins with the cookie of RFC 3261 section 8.1.1.7, in any case, and
-    /// says something after it: what is the cookie alone identifies nothing and is treated as a
-    /// branch of RFC 2543 (RFC 4475 section 3.2.1).
+    /// Returns whether the branch begins with the cookie of RFC 3261 section 8.1.1.7, in any case, and continues after
+    /// it. The cookie alone identifies nothing, and is treated as a branch of RFC 2543 (RFC 4475 section 3.2.1).
     pub fn has_cookie(&self) -> bool {
         let (cookie, rest) = self.branch.split_at(MAGIC_COOKIE.len().min(self.branch.len()));
         cookie.eq_ignore_ascii_case(MAGIC_COOKIE) && !rest.is_empty()
     }
 
-    /// The value of a parameter: `Some(None)` where it has none.
+    /// Returns the value of a parameter: `Some(None)` if it has none.
     pub fn param(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         super::Params::new(self.params).get(name)
     }
 }
 
-/// `protocol-name SLASH protocol-version SLASH transport LWS`: the transport, and the index of
-/// sent-by.
+/// Parses `protocol-name SLASH protocol-version SLASH transport LWS`: returns the transport, and the index of sent-by.
 fn sent_protocol(b: &[u8]) -> Result<(&[u8], usize), Malformed> {
     const PLAIN: &[u8] = b"SIP/2.0/";
     let mut at = 0;
@@ -135,7 +133,7 @@ fn sent_protocol(b: &[u8]) -> Result<(&[u8], usize), Malformed> {
     Ok((&b[at..end], next))
 }
 
-/// `host [ COLON port ]`, where the colon may have white space around it.
+/// Parses `host [ COLON port ]`; the colon may have white space around it.
 fn sent_by(b: &[u8], at: usize) -> Result<(&[u8], Option<u16>, usize), Malformed> {
     let end = host_end(b, at, "Via: expected a host")?;
     let host = &b[at..end];
@@ -147,7 +145,7 @@ fn sent_by(b: &[u8], at: usize) -> Result<(&[u8], Option<u16>, usize), Malformed
     Ok((host, Some(port), end))
 }
 
-/// Nearly everybody writes them in lower case.
+/// Returns whether a name is `known`. Nearly all implementations write it in lower case.
 #[inline(always)]
 fn is_name<const N: usize>(name: &[u8], known: &[u8; N]) -> bool {
     name == known || name.eq_ignore_ascii_case(known)
@@ -210,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for bad in [
             &b""[..],
             b"SIP/2.0 host",

@@ -1,4 +1,4 @@
-//! The strict judgement: what passes it, a server may rely on.
+//! The strict check of a message. A server may rely on what passes it.
 
 use super::{Message, Start, fields};
 use crate::header::{CSeq, HeaderId};
@@ -34,7 +34,7 @@ impl Message<'_> {
         }
         self.check_octets()?;
         self.check_mandatory()?;
-        // These keep what they read for whoever asks next.
+        // These store their result for later callers.
         let top_via = self.top_via()?;
         for address in [self.from()?, self.to()?] {
             let base = offset(self.bytes, address.element);
@@ -56,10 +56,10 @@ impl Message<'_> {
         self.check_cseq()
     }
 
-    /// The part of [`check`](Message::check) without which a message cannot even be sent on, as much as
-    /// is asked of a response: every line ends in CRLF, the body is as long as Content-Length says
-    /// (RFC 3261 section 18.3), Via, From, To, Call-ID and CSeq are there, what may stand once stands
-    /// once, and CSeq can be read. Much cheaper than the whole.
+    /// Performs the part of [`check`](Message::check) without which a message cannot even be forwarded, and which
+    /// responses must pass: every line ends in CRLF, the body is as long as Content-Length (RFC 3261 section 18.3),
+    /// Via, From, To, Call-ID and CSeq are present, no unique header field is repeated, and CSeq can be parsed. Much
+    /// cheaper than the whole check.
     pub fn check_frame(&self) -> Result<(), Malformed> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -87,7 +87,7 @@ impl Message<'_> {
             return Err(Malformed::with_status(414, "Request-URI: expected fewer octets", got, at));
         }
         let parsed = Uri::parse(uri).map_err(|e| e.moved(at))?;
-        // RFC 3261 section 19.1.1: header fields have no place in a Request-URI.
+        // RFC 3261 section 19.1.1: a Request-URI must not contain header fields.
         if !parsed.headers.is_empty() {
             let at = offset(self.bytes, parsed.headers);
             return Err(Malformed::here("Request-URI: expected no header fields", self.bytes, at));
@@ -95,7 +95,7 @@ impl Message<'_> {
         Ok(())
     }
 
-    /// No control characters but in quoted pairs, no CR but before LF (RFC 3261 section 25.1).
+    /// Checks octets: no control characters except in quoted pairs, no CR except before LF (RFC 3261 section 25.1).
     fn check_octets(&self) -> Result<(), Malformed> {
         if !self.controls {
             return Ok(());
@@ -114,8 +114,8 @@ impl Message<'_> {
         Ok(())
     }
 
-    /// RFC 3261 section 8.1.1. Max-Forwards is not asked for: section 16.3 lets a request without
-    /// it pass.
+    /// Checks the mandatory header fields: RFC 3261 section 8.1.1. Max-Forwards is not required: section 16.3 accepts a
+    /// request without it.
     fn check_mandatory(&self) -> Result<(), Malformed> {
         const MANDATORY: &[(HeaderId, &str)] = &[
             (HeaderId::Via, "Via: expected one"),
@@ -132,8 +132,8 @@ impl Message<'_> {
         Ok(())
     }
 
-    /// RFC 3261 section 8.1.1.5; RFC 4475 section 3.1.2.17, and section 3.1.2.18, which asks for
-    /// 501 where the method is one nobody knows.
+    /// Checks CSeq: RFC 3261 section 8.1.1.5; RFC 4475 section 3.1.2.17, and section 3.1.2.18, which requires 501 for
+    /// an unknown method.
     fn check_cseq(&self) -> Result<(), Malformed> {
         let Some(value) = self.first(HeaderId::CSeq) else {
             return Err(self.missing("CSeq: expected one"));

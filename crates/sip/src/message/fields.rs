@@ -8,7 +8,7 @@ use crate::syntax::{DIGIT, TOKEN, WORD, all, find_near, number, spaces, span};
 use crate::uri::Uri;
 use ringway_sansio::{Got, Malformed};
 
-/// Elements seen so far of what is bounded over a whole message.
+/// The number of elements so far of header fields that are bounded over a whole message.
 #[derive(Default)]
 pub(super) struct Counts {
     vias: usize,
@@ -18,8 +18,8 @@ pub(super) struct Counts {
     paths: usize,
 }
 
-/// Whether a second header field of this name is a fault: where two values would leave in doubt
-/// what the message means to a server. Those that only endpoints read are theirs to judge.
+/// Returns whether a second header field of this name is an error, because two values would make the message ambiguous
+/// for a server. Header fields that only endpoints read are not checked.
 #[inline]
 pub(super) fn stands_once(id: HeaderId) -> bool {
     use HeaderId::*;
@@ -42,7 +42,7 @@ pub(super) fn stands_once(id: HeaderId) -> bool {
     )
 }
 
-/// Whether [`check`] looks at the values of these.
+/// Returns whether [`check`] checks the values of this header field.
 #[inline(always)]
 pub(super) fn is_checked(id: HeaderId) -> bool {
     use HeaderId::*;
@@ -65,8 +65,7 @@ pub(super) fn is_checked(id: HeaderId) -> bool {
     )
 }
 
-/// Checks one field value. The first Via, which is given, From and To are not looked at: they have
-/// been.
+/// Checks one field value. The first Via, which is passed, From and To are not checked: they have been already.
 pub(super) fn check(
     id: HeaderId,
     value: &[u8],
@@ -89,7 +88,7 @@ pub(super) fn check(
     }
 }
 
-/// An element's fault, told from the start of its field value.
+/// Returns the error of an element, with its position from the start of the field value.
 fn within(value: &[u8], item: &[u8]) -> impl FnOnce(Malformed) -> Malformed + use<> {
     let base = crate::syntax::offset(value, item);
     move |e| e.moved(base)
@@ -99,7 +98,7 @@ fn too_many(status: u16, reason: &'static str, count: usize) -> Malformed {
     Malformed::with_status(status, reason, Got::Number(count as u64), 0)
 }
 
-/// RFC 3261 section 20.42.
+/// Checks Via (RFC 3261 section 20.42).
 fn vias(value: &[u8], top: &Via<'_>, count: &mut usize) -> Result<(), Malformed> {
     if *count == 0 && value.len() == top.element.len() {
         *count = 1;
@@ -120,7 +119,7 @@ fn vias(value: &[u8], top: &Via<'_>, count: &mut usize) -> Result<(), Malformed>
     Ok(())
 }
 
-/// RFC 3261 section 20.20 and section 20.39. A tag may be absent (RFC 4475 section 3.4.1), but
+/// Checks From or To (RFC 3261 section 20.20 and section 20.39). A tag may be absent (RFC 4475 section 3.4.1), but
 /// there are never two, and none without a value.
 pub(super) fn party(address: &NameAddr<'_>) -> Result<(), Malformed> {
     let value = address.element;
@@ -142,7 +141,7 @@ pub(super) fn party(address: &NameAddr<'_>) -> Result<(), Malformed> {
     }
 }
 
-/// `word [ "@" word ]` (RFC 3261 section 20.8).
+/// Checks Call-ID: `word [ "@" word ]` (RFC 3261 section 20.8).
 fn call_id(value: &[u8]) -> Result<(), Malformed> {
     if value.len() > MAX_CALL_ID {
         return Err(too_many(400, "Call-ID: expected fewer octets", value.len()));
@@ -160,7 +159,7 @@ fn call_id(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.22.
+/// Checks Max-Forwards (RFC 3261 section 20.22).
 fn max_forwards(value: &[u8]) -> Result<(), Malformed> {
     match number(value, u8::MAX as u64) {
         Some(_) => Ok(()),
@@ -168,7 +167,7 @@ fn max_forwards(value: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// RFC 3261 section 20.10.
+/// Checks Contact (RFC 3261 section 20.10).
 fn contacts(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     if value == b"*" {
         return Ok(());
@@ -187,7 +186,7 @@ fn contacts(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.30 and section 20.34, RFC 3327, RFC 3608: always `name-addr`.
+/// Checks route elements (RFC 3261 section 20.30 and section 20.34, RFC 3327, RFC 3608): always `name-addr`.
 fn routes(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     if value.is_empty() {
         return Err(Malformed::here("route: expected an address", value, 0));
@@ -207,7 +206,7 @@ fn routes(value: &[u8], count: &mut usize) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// A list of option tags (RFC 3261 section 20.32).
+/// Checks a list of option tags (RFC 3261 section 20.32).
 fn tokens(value: &[u8]) -> Result<(), Malformed> {
     for (i, item) in Items::new(value).enumerate() {
         if i >= MAX_TOKENS {
@@ -222,7 +221,7 @@ fn tokens(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
+/// Checks `m-type SLASH m-subtype *(SEMI m-parameter)` (RFC 3261 section 20.15).
 fn content_type(value: &[u8]) -> Result<(), Malformed> {
     let end = span(value, 0, TOKEN);
     let slash = spaces(value, end);
@@ -245,7 +244,7 @@ fn content_type(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// RFC 3261 section 20.23.
+/// Checks Min-Expires (RFC 3261 section 20.23).
 fn min_expires(value: &[u8]) -> Result<(), Malformed> {
     if value.is_empty() || !all(value, DIGIT) {
         return Err(Malformed::here("Min-Expires: expected seconds", value, 0));
@@ -253,9 +252,9 @@ fn min_expires(value: &[u8]) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Comments may nest (RFC 3261 section 25.1), but no reader should have to follow them for ever.
+/// Checks the nesting of comments (RFC 3261 section 25.1): it is bounded for the sake of later readers.
 fn nesting(value: &[u8]) -> Result<(), Malformed> {
-    // Most have no comment at all.
+    // Most values have no comment.
     if find_near(value, 0, b'(').is_none() {
         return Ok(());
     }

@@ -1,9 +1,9 @@
-//! The view of a message: [`parse`] finds its structure in one pass over the bytes, [`Message`]
-//! gives what it found, [`Message::check`] judges it.
+//! The view of a message: [`parse`] finds its structure in one pass over the bytes, [`Message`] returns its parts,
+//! [`Message::check`] checks them.
 //!
-//! The two are apart on purpose. `parse` is lenient, so that whatever can be answered is: a message
-//! with a start line and something like header fields has a view. `check` is strict: what passes it
-//! may be relied on. Neither copies anything.
+//! The two steps are separate by design. `parse` is lenient, so that every message that can be answered is: a message
+//! with a start line and something like header fields has a view. `check` is strict: a message that passes it may be
+//! relied on. Neither copies anything.
 
 mod check;
 mod fields;
@@ -20,9 +20,9 @@ use crate::header::{CSeq, HeaderId, Items, NameAddr, Via};
 use crate::syntax::{number, offset};
 use smallvec::SmallVec;
 use std::cell::Cell;
-use views::{AddressPlaces, ViaPlaces, Views};
+use views::{AddressSpans, ViaSpans, Views};
 
-/// Header fields kept without allocating: an honest message has fewer.
+/// The number of header fields stored without allocation: an ordinary message has fewer.
 const INLINE: usize = 48;
 
 /// The first line of a message.
@@ -44,10 +44,10 @@ pub enum Start<'a> {
     },
 }
 
-/// Where one header field stands in the message, by offsets from its first octet.
+/// The position of one header field in the message, by offsets from its first octet.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
-    /// What the name means.
+    /// The header field that the name means.
     pub id: HeaderId,
     /// Index plus one of the next header field of the same id; zero for none.
     next: u8,
@@ -64,29 +64,27 @@ pub struct Message<'a> {
     bytes: &'a [u8],
     start: Start<'a>,
     start_len: u16,
-    /// Whether every header field is one line that ends in CRLF and holds no other CR or LF.
+    /// Whether every header field is one line that ends in CRLF and contains no other CR or LF.
     unfolded: bool,
-    /// Whether the head may hold control characters besides line ends and tabs: `check` looks where.
+    /// Whether the head may contain control characters besides line ends and tabs: `check` finds them.
     controls: bool,
     body: &'a [u8],
     slots: SmallVec<[Slot; INLINE]>,
     /// Index plus one of the first header field of each id; zero for none.
     first: [u8; HeaderId::COUNT],
-    /// What `parse` saw and let pass, for `check` to report.
+    /// An error that `parse` has tolerated, for `check` to report.
     fault: Option<Malformed>,
-    /// Views that are asked for again and again, once they have been made.
+    /// Parsed header fields that are read repeatedly.
     views: Views,
 }
 
 impl<'a> Message<'a> {
-    /// The message without what stood before its start line; with what a datagram holds after its
-    /// body.
+    /// Returns the message without anything before its start line, and with the bytes of a datagram after its body.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Start line, header section and body: what the message is made of, without what a datagram
-    /// holds after it (RFC 3261 section 18.3).
+    /// Returns start line, header section and body, without the bytes of a datagram after it (RFC 3261 section 18.3).
     pub fn whole(&self) -> &'a [u8] {
         &self.bytes[..self.body_start() + self.body.len()]
     }
@@ -95,17 +93,17 @@ impl<'a> Message<'a> {
         offset(self.bytes, self.body)
     }
 
-    /// The start line in its parts.
+    /// Returns the parsed start line.
     pub fn start(&self) -> Start<'a> {
         self.start
     }
 
-    /// Whether this is a request.
+    /// Returns whether this is a request.
     pub fn is_request(&self) -> bool {
         matches!(self.start, Start::Request { .. })
     }
 
-    /// The method of a request; of a response that of its CSeq, empty if there is none.
+    /// Returns the method of a request; for a response that of its CSeq, empty if there is none.
     pub fn method(&self) -> Method<'a> {
         match self.start {
             Start::Request { method, .. } => method,
@@ -113,7 +111,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The status of a response; 0 for a request.
+    /// Returns the status of a response; 0 for a request.
     pub fn status(&self) -> u16 {
         match self.start {
             Start::Request { .. } => 0,
@@ -121,7 +119,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The Request-URI as written; empty for a response.
+    /// Returns the Request-URI as written; empty for a response.
     pub fn request_uri(&self) -> &'a [u8] {
         match self.start {
             Start::Request { uri, .. } => uri,
@@ -129,37 +127,37 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// The start line with its line end.
+    /// Returns the start line with its line end.
     pub fn start_line(&self) -> &'a [u8] {
         &self.bytes[..self.start_len as usize]
     }
 
-    /// The header fields in order. Together their lines are the header section, octet for octet.
+    /// Returns the header fields in order. Together their lines are the header section, octet for octet.
     pub fn headers(&self) -> &[Slot] {
         &self.slots
     }
 
-    /// A whole header field, with its folds and its line end, octet for octet.
+    /// Returns a whole header field, with its folds and its line end, octet for octet.
     #[inline]
     pub fn line(&self, slot: &Slot) -> &'a [u8] {
         &self.bytes[slot.start as usize..slot.start as usize + slot.len as usize]
     }
 
-    /// The name of a header field as written. Empty where the line has none, which is a fault.
+    /// Returns the name of a header field as written; empty if the line has none, which is an error.
     #[inline]
     pub fn name(&self, slot: &Slot) -> &'a [u8] {
         &self.bytes[slot.start as usize..slot.start as usize + slot.name_len as usize]
     }
 
-    /// The value of a header field without white space around it; folds within it are kept.
+    /// Returns the value of a header field without white space around it; folds within it are preserved.
     #[inline]
     pub fn value(&self, slot: &Slot) -> &'a [u8] {
         let start = slot.value_start as usize;
         &self.bytes[start..start + slot.value_len as usize]
     }
 
-    /// Where the line of a header field begins and ends, if it is `prefix` (a name, a colon and a
-    /// space), the value and CRLF, and nothing else.
+    /// Returns the start and the end of the line of a header field, if it is `prefix` (a name, a colon and a space),
+    /// the value and CRLF, and nothing else.
     #[inline(always)]
     pub(crate) fn plain_line(&self, slot: &Slot, prefix: &[u8]) -> Option<(usize, usize)> {
         let (start, end) = (slot.start as usize, slot.start as usize + slot.len as usize);
@@ -171,38 +169,37 @@ impl<'a> Message<'a> {
         plain.then_some((start, end))
     }
 
-    /// The slot of the first header field of this id.
+    /// Returns the slot of the first header field of this id.
     #[inline]
     pub fn first_slot(&self, id: HeaderId) -> Option<&Slot> {
         self.slots.get((self.first[id as usize] as usize).wrapping_sub(1))
     }
 
-    /// The value of the first header field of this id. Takes the same time however many there are.
+    /// Returns the value of the first header field of this id. Takes the same time however many there are.
     #[inline]
     pub fn first(&self, id: HeaderId) -> Option<&'a [u8]> {
         self.first_slot(id).map(|slot| self.value(slot))
     }
 
-    /// Whether there is a header field of this id.
+    /// Returns whether there is a header field of this id.
     #[inline]
     pub fn has(&self, id: HeaderId) -> bool {
         self.first[id as usize] != 0
     }
 
-    /// The slots of all header fields of this id, in order.
+    /// Returns the slots of all header fields of this id, in order.
     pub fn slots(&self, id: HeaderId) -> impl Iterator<Item = &Slot> + '_ {
         core::iter::successors(self.first_slot(id), |slot| {
             self.slots.get((slot.next as usize).wrapping_sub(1))
         })
     }
 
-    /// The values of all header fields of this id, one a line, in order.
+    /// Returns the values of all header fields of this id, one for each line, in order.
     pub fn all<'m>(&'m self, id: HeaderId) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
         self.slots(id).map(|slot| self.value(slot))
     }
 
-    /// The values of all header fields whose name is `name` in any case, in order: for names that
-    /// have no id.
+    /// Returns the values of all header fields whose name is `name` in any case, in order: for names that have no id.
     pub fn named<'m>(&'m self, name: &'m [u8]) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
         let id = HeaderId::of(name);
         self.slots(id)
@@ -210,19 +207,19 @@ impl<'a> Message<'a> {
             .map(|slot| self.value(slot))
     }
 
-    /// The elements of a list over all header fields of this id, in order (RFC 3261
-    /// section 7.3.1). Quoted strings and angle brackets are respected.
+    /// Returns the elements of a list over all header fields of this id, in order (RFC 3261 section 7.3.1). Quoted
+    /// strings and angle brackets are respected.
     pub fn items<'m>(&'m self, id: HeaderId) -> impl Iterator<Item = &'a [u8]> + use<'m, 'a> {
         self.all(id).flat_map(Items::new)
     }
 
-    /// The body, cut to Content-Length where that is shorter than what followed the header section
-    /// (RFC 3261 section 18.3).
+    /// Returns the body, cut to Content-Length if that is shorter than the bytes after the header section (RFC 3261
+    /// section 18.3).
     pub fn body(&self) -> &'a [u8] {
         self.body
     }
 
-    /// The first element of the first Via. Read once, however often it is asked for.
+    /// Returns the first element of the first Via. It is parsed once.
     #[inline]
     pub fn top_via(&self) -> Result<Via<'a>, Malformed> {
         match self.views.via.get() {
@@ -238,17 +235,17 @@ impl<'a> Message<'a> {
         let end = crate::header::item_end(value);
         let element = crate::syntax::trim(&value[..end]);
         let via = Via::parse(element).map_err(|e| e.moved(offset(self.bytes, element)))?;
-        self.views.via.set(Some(ViaPlaces::of(self.bytes, &via)));
+        self.views.via.set(Some(ViaSpans::of(self.bytes, &via)));
         Ok(via)
     }
 
-    /// From. Read once, however often it is asked for.
+    /// Returns From. It is parsed once.
     #[inline]
     pub fn from(&self) -> Result<NameAddr<'a>, Malformed> {
         self.address(&self.views.from, HeaderId::From, "From: expected one")
     }
 
-    /// To. Read once, however often it is asked for.
+    /// Returns To. It is parsed once.
     #[inline]
     pub fn to(&self) -> Result<NameAddr<'a>, Malformed> {
         self.address(&self.views.to, HeaderId::To, "To: expected one")
@@ -257,7 +254,7 @@ impl<'a> Message<'a> {
     #[inline]
     fn address(
         &self,
-        view: &Cell<Option<AddressPlaces>>,
+        view: &Cell<Option<AddressSpans>>,
         id: HeaderId,
         expected: &'static str,
     ) -> Result<NameAddr<'a>, Malformed> {
@@ -269,7 +266,7 @@ impl<'a> Message<'a> {
 
     fn read_address(
         &self,
-        view: &Cell<Option<AddressPlaces>>,
+        view: &Cell<Option<AddressSpans>>,
         id: HeaderId,
         expected: &'static str,
     ) -> Result<NameAddr<'a>, Malformed> {
@@ -277,16 +274,16 @@ impl<'a> Message<'a> {
             return Err(self.missing(expected));
         };
         let address = NameAddr::parse(value).map_err(|e| e.moved(offset(self.bytes, value)))?;
-        view.set(Some(AddressPlaces::of(self.bytes, &address)));
+        view.set(Some(AddressSpans::of(self.bytes, &address)));
         Ok(address)
     }
 
-    /// Call-ID; empty if there is none.
+    /// Returns Call-ID; empty if there is none.
     pub fn call_id(&self) -> &'a [u8] {
         self.first(HeaderId::CallId).unwrap_or_default()
     }
 
-    /// CSeq.
+    /// Returns CSeq.
     pub fn cseq(&self) -> Result<CSeq<'a>, Malformed> {
         let Some(value) = self.first(HeaderId::CSeq) else {
             return Err(self.missing("CSeq: expected one"));
@@ -294,7 +291,7 @@ impl<'a> Message<'a> {
         CSeq::parse(value).map_err(|e| e.moved(offset(self.bytes, value)))
     }
 
-    /// Max-Forwards, where there is one: 0 to 255 (RFC 3261 section 20.22).
+    /// Returns Max-Forwards, if there is one: 0 to 255 (RFC 3261 section 20.22).
     pub fn max_forwards(&self) -> Result<Option<u8>, Malformed> {
         let Some(value) = self.first(HeaderId::MaxForwards) else {
             return Ok(None);

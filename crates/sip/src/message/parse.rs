@@ -9,22 +9,22 @@ use crate::syntax::{TOKEN, all, find_control, find_near, marks_of, number, offse
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
-/// A line with what the next one says about it.
+/// A line, and whether it continues in the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Line {
-    /// Index of its line feed.
+    /// The index of its line feed.
     pub(crate) feed: usize,
     /// Whether every line end in it is CRLF, not a bare LF.
     pub(crate) clean: bool,
-    /// Whether it goes on in a second line.
+    /// Whether it continues in a second line.
     pub(crate) folded: bool,
-    /// Whether it may hold control characters besides those of its line ends and tabs.
+    /// Whether it may contain control characters besides those of its line ends and tabs.
     pub(crate) controls: bool,
 }
 
-/// The header field line that begins at `at`, together with its folds; `None` where no line feed
-/// ends it. A line feed without carriage return ends a line too, so that every reader of the bytes
-/// sees the same lines; `check` then refuses them.
+/// Returns the header field line that begins at `at`, with its folds; `None` if no line feed ends it. A line feed
+/// without carriage return ends a line too, so that every reader of the bytes sees the same lines; `check` then rejects
+/// them.
 #[inline]
 pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     match plain_line_end(b, at) {
@@ -33,8 +33,8 @@ pub(crate) fn line_end(b: &[u8], at: usize) -> Option<Line> {
     }
 }
 
-/// The index of the line feed of a line as nearly every one is: without folds, and its CRLF the
-/// first control characters in it.
+/// Returns the index of the line feed of an ordinary line: without folds, and with its CRLF as the first control
+/// characters.
 #[inline(always)]
 fn plain_line_end(b: &[u8], at: usize) -> Option<usize> {
     let end = find_control(b, at)?;
@@ -45,7 +45,7 @@ fn plain_line_end(b: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// [`line_end`] for whatever line.
+/// Returns the same as [`line_end`] for any line.
 #[cold]
 fn long_line(b: &[u8], at: usize) -> Option<Line> {
     let mut line = first_line(b, at)?;
@@ -61,7 +61,7 @@ fn long_line(b: &[u8], at: usize) -> Option<Line> {
     Some(line)
 }
 
-/// What [`line_end`] finds, but without folds.
+/// Returns the same as [`line_end`], without folds.
 fn first_line(b: &[u8], at: usize) -> Option<Line> {
     let mut controls = false;
     let mut from = at;
@@ -78,12 +78,11 @@ fn first_line(b: &[u8], at: usize) -> Option<Line> {
     }
 }
 
-/// Finds the structure of a message. What it returns borrows `bytes`; up to 48 header fields it
-/// does not allocate.
+/// Finds the structure of a message. The result borrows `bytes`; up to 48 header fields are stored without allocation.
 ///
-/// An error means that nothing can be made of the bytes, not even an answer: they do not begin
-/// with a SIP start line, or are more than [`MAX_MESSAGE`]. Everything else that is wrong is left
-/// to [`Message::check`]. Line ends before the start line are skipped (RFC 3261 section 7.5).
+/// An error means that the bytes cannot be parsed, nor answered: they do not begin with a SIP start line, or are more
+/// than [`MAX_MESSAGE`]. Every other error is left to [`Message::check`]. Line ends before the start line are skipped
+/// (RFC 3261 section 7.5).
 pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     let skipped = span_line_ends(bytes);
     let b = &bytes[skipped..];
@@ -108,8 +107,8 @@ pub fn parse(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     rest(b, start, line, fault)
 }
 
-/// The message of which the start line is known. A message is large: it is made where the caller
-/// wants it, so this is no part of `parse`, and has but one thing to return.
+/// Returns the message of which the start line is known. A message is large, so this function is not part of `parse`:
+/// it constructs the message in the caller's place.
 #[inline(never)]
 fn rest<'a>(
     b: &'a [u8],
@@ -145,17 +144,17 @@ fn rest<'a>(
     parsed
 }
 
-/// Keeps the first fault.
+/// Records the first error.
 fn note(fault: &mut Option<Malformed>, new: Malformed) {
     fault.get_or_insert(new);
 }
 
-/// Octets of CR and LF before a message.
+/// Returns the octets of CR and LF before a message.
 pub(crate) fn span_line_ends(bytes: &[u8]) -> usize {
     bytes.iter().take_while(|&&b| matches!(b, b'\r' | b'\n')).count()
 }
 
-/// RFC 3261 section 7.1 and section 7.2.
+/// Parses a start line: RFC 3261 section 7.1 and section 7.2.
 pub(crate) fn start_line<'a>(
     line: &'a [u8],
     fault: &mut Option<Malformed>,
@@ -164,7 +163,7 @@ pub(crate) fn start_line<'a>(
         return status_line(line, fault);
     }
     let (method, method_end) = method(line)?;
-    // The version is the last word, whatever stands between.
+    // The version is the last word, whatever comes before it.
     if let Some(before) = line.strip_suffix(b" SIP/2.0")
         && let Some(uri) = before.get(method_end + 1..)
         && line[method_end] == b' '
@@ -189,7 +188,7 @@ pub(crate) fn start_line<'a>(
     Ok(Start::Request { method, uri })
 }
 
-/// The method at the beginning of a start line, and its length: white space follows.
+/// Returns the method at the beginning of a start line, and its length: white space follows.
 #[inline]
 fn method(line: &[u8]) -> Result<(Method<'_>, usize), Malformed> {
     if let Some(end) = find_near(line, 0, b' ') {
@@ -225,7 +224,7 @@ fn status_line<'a>(line: &'a [u8], fault: &mut Option<Malformed>) -> Result<Star
     Ok(Start::Response { status, reason: code.get(code_end + 1..).unwrap_or_default() })
 }
 
-/// Whether a text begins with `SIP/`, in any case.
+/// Returns whether a text begins with `SIP/`, in any case.
 #[inline]
 fn begins_version(text: &[u8]) -> bool {
     match text.first_chunk() {
@@ -234,7 +233,8 @@ fn begins_version(text: &[u8]) -> bool {
     }
 }
 
-/// RFC 3261 section 7.1: `SIP/2.0` in any case. Another version is answered 505 (section 21.5.6).
+/// Checks the version. RFC 3261 section 7.1: `SIP/2.0` in any case. Another version is answered with 505 (section
+/// 21.5.6).
 fn check_version(version: &[u8], at: usize, fault: &mut Option<Malformed>) {
     if version == b"SIP/2.0" || version.eq_ignore_ascii_case(b"SIP/2.0") {
         return;
@@ -251,14 +251,14 @@ fn check_version(version: &[u8], at: usize, fault: &mut Option<Malformed>) {
     });
 }
 
-/// Fills the slots from `at` on; gives where the body begins.
+/// Fills the slots from `at` on; returns the start of the body.
 fn header_section(message: &mut Message<'_>, at: usize) -> usize {
     let b = message.bytes;
     let mut last = [0u8; HeaderId::COUNT];
     let mut count = 0;
     let mut at = at;
     if matches!(b.get(at), Some(b' ' | b'\t')) {
-        // A fold of the start line does not exist; the line is kept as one without a name.
+        // A start line cannot be folded; the line is treated as one without a name.
         note(&mut message.fault, Malformed::here("expected a header name", b, at));
     }
     loop {
@@ -313,13 +313,12 @@ fn header_section(message: &mut Message<'_>, at: usize) -> usize {
     }
 }
 
-/// What a line that is not plain says of the message; gives where its line feed is.
+/// Records the properties of a line that is not plain; returns the index of its line feed.
 #[cold]
 fn other_line(message: &mut Message<'_>, at: usize) -> Option<usize> {
     let b = message.bytes;
     let Some(line) = long_line(b, at) else {
-        // Without its empty line the section is not whole: what is left is no header field and no
-        // body.
+        // Without its empty line the section is incomplete: the remaining bytes are no header field and no body.
         let fault = Malformed::bad("header section: expected an empty line", Got::End, b.len());
         note(&mut message.fault, fault);
         return None;
@@ -338,16 +337,16 @@ struct Field {
     id: HeaderId,
     name_len: usize,
     value_start: usize,
-    /// As `value_start` the length of the line where the value is empty.
+    /// The length of the line, as for `value_start`, if the value is empty.
     value_end: usize,
 }
 
-/// The parts of a header field line, which ends in a line feed; `None` where it has no name.
+/// Returns the parts of a header field line, which ends in a line feed; `None` if it has no name.
 #[inline(always)]
 fn header_field(line: &[u8]) -> Option<Field> {
     let (id, colon) = match line.first_chunk().map(|chunk| u64::from_le_bytes(*chunk)) {
         Some(word) if marks_of(word, b':') != 0 => {
-            // What stands above the colon is shifted out.
+            // The bits above the colon are shifted out.
             let bits = marks_of(word, b':').trailing_zeros() & !7;
             let name = word & ((1 << bits) - 1);
             (HeaderId::of_word(name, bits as usize / 8), bits as usize / 8)
@@ -361,7 +360,7 @@ fn header_field(line: &[u8]) -> Option<Field> {
         HeaderId::Other => other_name(&line[..colon])?,
         id => (id, colon),
     };
-    // What is to trim is most often one space and the line end.
+    // Usually one space and the line end are trimmed.
     let (value_start, value_end) = match &line[colon + 1..] {
         value @ [b' ', .., last, b'\r', b'\n'] if *last > b' ' && value[1] > b' ' => {
             (colon + 2, line.len() - 2)
@@ -371,8 +370,8 @@ fn header_field(line: &[u8]) -> Option<Field> {
     Some(Field { id, name_len, value_start, value_end })
 }
 
-/// The id and the length of a name that seems to have none: there may be white space after it. A
-/// name must be a token; one with an id is.
+/// Returns the id and the length of a name that seems to have none: there may be white space after it. A name must be a
+/// token; one with an id is.
 #[cold]
 fn other_name(before_colon: &[u8]) -> Option<(HeaderId, usize)> {
     let mut name = before_colon;
@@ -383,7 +382,7 @@ fn other_name(before_colon: &[u8]) -> Option<(HeaderId, usize)> {
     is_name.then(|| (HeaderId::of(name), name.len()))
 }
 
-/// Where a value begins and ends within its line, without white space and line ends around it.
+/// Returns the start and the end of a value in its line, without white space and line ends around it.
 #[cold]
 fn trimmed(line: &[u8], value: &[u8]) -> (usize, usize) {
     let value = trim(value);
@@ -396,15 +395,15 @@ fn trimmed(line: &[u8], value: &[u8]) -> (usize, usize) {
     }
 }
 
-/// A line without a name: all of it is the value.
+/// Returns a line without a name: all of it is the value.
 #[cold]
 fn nameless(line: &[u8]) -> Field {
     let (value_start, value_end) = trimmed(line, line);
     Field { id: HeaderId::Other, name_len: 0, value_start, value_end }
 }
 
-/// The length of the body, where Content-Length gives one that can be (RFC 3261 section 20.14,
-/// section 18.3). `available` octets follow the header section.
+/// Returns the length of the body, if Content-Length is valid (RFC 3261 section 20.14, section 18.3). `available`
+/// octets follow the header section.
 fn content_length(message: &mut Message<'_>, available: usize) -> Option<usize> {
     let value = message.first(HeaderId::ContentLength)?;
     let at = offset(message.bytes, value);

@@ -18,7 +18,7 @@ fn faults(text: impl AsRef<[u8]>) -> Malformed {
     parse(text.as_ref()).unwrap().check().unwrap_err()
 }
 
-/// The message with one line exchanged for another.
+/// Returns the message with one line exchanged for another.
 fn with(line: &str, other: &str) -> String {
     assert!(INVITE.contains(line));
     INVITE.replacen(line, other, 1)
@@ -245,7 +245,7 @@ fn unusual_fields_pass() {
 
 /// Each limit, and the status that answers what is beyond it.
 #[test]
-fn limits_are_kept_and_answered() {
+fn limits_are_enforced_and_answered() {
     let via = "Via: SIP/2.0/UDP a\r\n";
     for (line, other, status) in [
         ("bob@biloxi.com SIP", format!("{}@b SIP", "b".repeat(MAX_REQUEST_URI)), 414),

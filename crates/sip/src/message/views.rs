@@ -1,33 +1,33 @@
-//! Views of header fields that are asked for again and again, kept once they have been made.
+//! Parsed header fields that are read repeatedly, stored once they have been parsed.
 //!
-//! What is kept are offsets, not slices: a cell of slices would tie a message to one lifetime
-//! (make it invariant), which every function that takes one would feel.
+//! They are stored as offsets, not as slices: a cell of slices would tie a message to one lifetime (make it invariant),
+//! which would affect every function that takes one.
 
 use crate::header::{NameAddr, Via};
 use std::cell::Cell;
 
-/// The views of one message that have been made.
+/// The parsed header fields of one message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Views {
-    pub(super) via: Cell<Option<ViaPlaces>>,
-    pub(super) from: Cell<Option<AddressPlaces>>,
-    pub(super) to: Cell<Option<AddressPlaces>>,
+    pub(super) via: Cell<Option<ViaSpans>>,
+    pub(super) from: Cell<Option<AddressSpans>>,
+    pub(super) to: Cell<Option<AddressSpans>>,
 }
 
-/// A slice of the message, by where it begins and how long it is.
+/// A slice of the message, by its start and its length.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct Span {
     start: u16,
     len: u16,
 }
 
-impl Place {
-    /// A message is no longer than 65,535 octets, and what is cut from it lies within it; nothing
-    /// may lie elsewhere, where any place will do.
+impl Span {
+    /// Returns the span of a part. A message is no longer than 65,535 octets, and its parts lie within it. Only an
+    /// empty part may lie elsewhere, where any position is correct.
     #[inline]
     fn of(bytes: &[u8], part: &[u8]) -> Self {
         let start = part.as_ptr().addr().wrapping_sub(bytes.as_ptr().addr());
-        Place { start: start as u16, len: part.len() as u16 }
+        Span { start: start as u16, len: part.len() as u16 }
     }
 
     #[inline]
@@ -36,24 +36,24 @@ impl Place {
     }
 }
 
-/// Where a [`Via`] has its parts.
+/// The positions of the parts of a [`Via`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ViaPlaces {
-    transport: Place,
-    host: Place,
-    params: Place,
-    branch: Place,
-    element: Place,
-    received: Option<Place>,
-    maddr: Option<Place>,
+pub(super) struct ViaSpans {
+    transport: Span,
+    host: Span,
+    params: Span,
+    branch: Span,
+    element: Span,
+    received: Option<Span>,
+    maddr: Option<Span>,
     port: Option<u16>,
     rport: Option<Option<u16>>,
 }
 
-impl ViaPlaces {
+impl ViaSpans {
     pub(super) fn of(bytes: &[u8], via: &Via<'_>) -> Self {
-        let place = |part| Place::of(bytes, part);
-        ViaPlaces {
+        let place = |part| Span::of(bytes, part);
+        ViaSpans {
             transport: place(via.transport),
             host: place(via.host),
             params: place(via.params),
@@ -82,21 +82,21 @@ impl ViaPlaces {
     }
 }
 
-/// Where a [`NameAddr`] has its parts.
+/// The positions of the parts of a [`NameAddr`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AddressPlaces {
-    display: Place,
-    uri: Place,
-    params: Place,
-    element: Place,
-    tag: Option<Option<Place>>,
+pub(super) struct AddressSpans {
+    display: Span,
+    uri: Span,
+    params: Span,
+    element: Span,
+    tag: Option<Option<Span>>,
     bracketed: bool,
 }
 
-impl AddressPlaces {
+impl AddressSpans {
     pub(super) fn of(bytes: &[u8], address: &NameAddr<'_>) -> Self {
-        let place = |part| Place::of(bytes, part);
-        AddressPlaces {
+        let place = |part| Span::of(bytes, part);
+        AddressSpans {
             display: place(address.display),
             uri: place(address.uri),
             params: place(address.params),

@@ -1,25 +1,25 @@
-//! What attributes say of a stream: its direction and its codecs.
+//! Attributes of a stream: its direction and its codecs.
 
 use super::{Attribute, Connection, Media, Session, Text};
 use crate::syntax::number;
 use std::borrow::Cow;
 
-/// Who sends and who receives, as seen by the maker of a description (RFC 8866 section 6.7).
+/// The direction of a stream, as seen by the author of a description (RFC 8866 section 6.7).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Direction {
-    /// Both; the default.
+    /// Both directions; the default.
     #[default]
     SendRecv,
-    /// The maker sends.
+    /// The author sends.
     SendOnly,
-    /// The maker receives.
+    /// The author receives.
     RecvOnly,
     /// Neither.
     Inactive,
 }
 
 impl Direction {
-    /// From who sends and who receives.
+    /// Returns the direction in which the author sends and receives so.
     pub const fn new(send: bool, receive: bool) -> Self {
         match (send, receive) {
             (true, true) => Direction::SendRecv,
@@ -29,28 +29,28 @@ impl Direction {
         }
     }
 
-    /// Whether the maker sends.
+    /// Returns whether the author sends.
     pub const fn sends(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::SendOnly)
     }
 
-    /// Whether the maker receives.
+    /// Returns whether the author receives.
     pub const fn receives(self) -> bool {
         matches!(self, Direction::SendRecv | Direction::RecvOnly)
     }
 
-    /// The same stream as the other side sees it.
+    /// Returns the direction of the same stream as the peer sees it.
     pub const fn reversed(self) -> Self {
         Self::new(self.receives(), self.sends())
     }
 
-    /// What both allow: `self` as offered, seen from the offerer; the answer as seen from the
-    /// answerer, who would by himself do what `willing` says (RFC 3264 section 6.1).
+    /// Returns the direction that both allow. `self` is the offer, seen from the offerer. The result is the answer,
+    /// seen from the answerer, which without the offer would choose `willing` (RFC 3264 section 6.1).
     pub const fn answered(self, willing: Direction) -> Self {
         Self::new(self.receives() && willing.sends(), self.sends() && willing.receives())
     }
 
-    /// The name of its attribute.
+    /// Returns the name of its attribute.
     pub const fn name(self) -> &'static str {
         match self {
             Direction::SendRecv => "sendrecv",
@@ -70,40 +70,39 @@ impl Direction {
     }
 }
 
-/// An encoding with its clock: what `a=rtpmap` names.
+/// An encoding with its clock, as in `a=rtpmap`.
 #[derive(Clone, Eq, Debug)]
 pub struct Codec<'a> {
     /// Encoding name, case-insensitive.
     pub name: Text<'a>,
     /// Clock rate in hertz.
     pub clock: u32,
-    /// Channels: 1 where it is not said.
+    /// The number of channels; 1 if absent.
     pub channels: u8,
 }
 
 impl<'a> Codec<'a> {
-    /// A codec of one channel.
+    /// Returns a codec of one channel.
     pub const fn new(name: &'a str, clock: u32) -> Self {
         Codec { name: Cow::Borrowed(name.as_bytes()), clock, channels: 1 }
     }
 
-    /// Reads what follows the payload type in `a=rtpmap`.
+    /// Parses the text after the payload type in `a=rtpmap`.
     fn parse(text: &'a [u8]) -> Option<Self> {
         let mut parts = text.split(|&b| b == b'/');
         let name = parts.next().filter(|n| !n.is_empty())?;
         let clock = number(parts.next()?, u32::MAX as u64)? as u32;
-        // Only audio has channels there; other media put what they like in that place.
+        // Only audio has channels there; other media use that position for anything.
         let channels = parts.next().and_then(|c| number(c, u8::MAX as u64)).unwrap_or(1) as u8;
         Some(Codec { name: name.into(), clock, channels })
     }
 
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Codec<'static> {
         Codec { name: super::owned(self.name), clock: self.clock, channels: self.channels }
     }
 
-    /// Whether it carries tones or comfort noise beside a codec that carries the media: alone it
-    /// makes no stream.
+    /// Returns whether it is for tones or comfort noise beside a codec of the media: alone it makes no stream.
     pub fn is_auxiliary(&self) -> bool {
         self.name.eq_ignore_ascii_case(b"telephone-event") || self.name.eq_ignore_ascii_case(b"CN")
     }
@@ -128,7 +127,7 @@ impl PartialEq for Codec<'_> {
     }
 }
 
-/// What a payload type means where nothing is said about it (RFC 3551 section 6).
+/// Returns the codec of a payload type without an attribute (RFC 3551 section 6).
 pub fn static_codec(payload: u8) -> Option<Codec<'static>> {
     Some(match payload {
         0 => Codec::new("PCMU", 8000),
@@ -160,52 +159,52 @@ pub fn static_codec(payload: u8) -> Option<Codec<'static>> {
 }
 
 impl<'a> Session<'a> {
-    /// The direction of a stream: its own, or that of the session, or both ways.
+    /// Returns the direction of a stream: its own, or that of the session, or both ways.
     pub fn direction(&self, media: &Media<'_>) -> Direction {
         Direction::of(&media.attributes)
             .or_else(|| Direction::of(&self.attributes))
             .unwrap_or_default()
     }
 
-    /// Where a stream is to be sent: its own `c=` or that of the session.
+    /// Returns the address to send a stream to: its own `c=` or that of the session.
     pub fn connection<'s>(&'s self, media: &'s Media<'a>) -> Option<&'s Connection<'a>> {
         media.connections.first().or(self.connection.as_ref())
     }
 }
 
 impl Media<'_> {
-    /// The first attribute of this name: `Some(None)` where it has no value.
+    /// Returns the first attribute of this name: `Some(None)` if it has no value.
     pub fn attribute(&self, name: &str) -> Option<Option<&[u8]>> {
         let found = self.attributes.iter().find(|a| *a.name == *name.as_bytes())?;
         Some(found.value.as_deref())
     }
 
-    /// Whether the formats are RTP payload types.
+    /// Returns whether the formats are RTP payload types.
     pub fn is_rtp(&self) -> bool {
         self.protocol.starts_with(b"RTP/")
             || memchr::memmem::find(&self.protocol, b"/RTP/").is_some()
     }
 
-    /// The codec of a format of an RTP stream: what `a=rtpmap` says, or what its number means.
+    /// Returns the codec of a format of an RTP stream: that of `a=rtpmap`, or that of its number.
     pub fn codec(&self, format: &[u8]) -> Option<Codec<'_>> {
         self.about("rtpmap", format)
             .and_then(Codec::parse)
             .or_else(|| static_codec(number(format, 127)? as u8))
     }
 
-    /// What `a=fmtp` says of a format.
+    /// Returns the `a=fmtp` of a format.
     pub fn fmtp(&self, format: &[u8]) -> Option<&[u8]> {
         self.about("fmtp", format)
     }
 
-    /// The value after the format in the attribute of this name about it.
+    /// Returns the value after the format in the attribute of this name about it.
     fn about(&self, name: &str, format: &[u8]) -> Option<&[u8]> {
         self.attributes.iter().filter(|a| *a.name == *name.as_bytes()).find_map(|a| {
             a.value.as_deref()?.strip_prefix(format)?.strip_prefix(b" ").map(crate::syntax::trim)
         })
     }
 
-    /// Gives the stream a direction of its own.
+    /// Sets a direction of the stream's own.
     pub fn set_direction(&mut self, direction: Direction) {
         self.attributes.retain(|a| Direction::of(core::slice::from_ref(a)).is_none());
         self.attributes.push(Attribute::flag(direction.name()));

@@ -1,9 +1,8 @@
-//! Session descriptions (RFC 8866) and what two sides make of them (RFC 3264).
+//! Session descriptions (RFC 8866) and their negotiation (RFC 3264).
 //!
-//! [`Session::parse`] gives a view whose texts borrow the body; [`Session::into_owned`] turns it
-//! into a value of its own; [`Session::write`] emits either. [`offer`] answers an offer, checks an
-//! answer and a new offer, and puts streams on hold. There is no media here: no RTP, no ICE, no
-//! DTLS, and multicast streams are refused.
+//! [`Session::parse`] returns a view whose texts borrow the body; [`Session::into_owned`] turns it into an owned value;
+//! [`Session::write`] writes either. [`offer`] answers an offer, checks an answer and a new offer, and puts streams on
+//! hold. There is no media here: no RTP, no ICE, no DTLS, and multicast streams are refused.
 
 mod media;
 pub mod offer;
@@ -32,7 +31,7 @@ pub const MAX_SECTION: usize = 512;
 pub struct Session<'a> {
     /// `o=`.
     pub origin: Origin<'a>,
-    /// `s=`; `-` where there is nothing to say.
+    /// `s=`; `-` if the session has no name.
     pub name: Text<'a>,
     /// `i=`.
     pub information: Option<Text<'a>>,
@@ -56,7 +55,7 @@ pub struct Session<'a> {
     pub media: Vec<Media<'a>>,
 }
 
-/// Who made the description, and which version it is (RFC 8866 section 5.2).
+/// The author of a description, and its version (RFC 8866 section 5.2).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin<'a> {
     /// User name, or `-`.
@@ -65,7 +64,7 @@ pub struct Origin<'a> {
     pub id: Text<'a>,
     /// Version: one more for each change (RFC 3264 section 8).
     pub version: u64,
-    /// Where the maker is. Not to be used for media.
+    /// The author's address. Not to be used for media.
     pub address: Connection<'a>,
 }
 
@@ -98,7 +97,7 @@ impl Default for Connection<'_> {
 }
 
 impl Connection<'_> {
-    /// An address of this machine or that.
+    /// Returns the connection of a unicast address.
     pub fn new(ip: IpAddr) -> Connection<'static> {
         let mut address = Vec::new();
         crate::write::ip(&mut address, ip);
@@ -109,7 +108,7 @@ impl Connection<'_> {
         }
     }
 
-    /// The address, where it is one and not a name. What multicast adds to it is left out.
+    /// Returns the address, if it is one and not a name. The suffix of a multicast address is left out.
     pub fn ip(&self) -> Option<IpAddr> {
         let end = memchr::memchr(b'/', &self.address).unwrap_or(self.address.len());
         core::str::from_utf8(&self.address[..end]).ok()?.parse().ok()
@@ -128,9 +127,9 @@ pub struct Bandwidth<'a> {
 /// `t=` (RFC 8866 section 5.9), seconds since 1900; zero for no bound.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timing<'a> {
-    /// When the session begins.
+    /// The beginning of the session.
     pub start: u64,
-    /// When it ends.
+    /// The end of the session.
     pub stop: u64,
     /// `r=` as written.
     pub repeats: Vec<Text<'a>>,
@@ -143,17 +142,17 @@ pub struct Timing<'a> {
 pub struct Attribute<'a> {
     /// Name, case-sensitive.
     pub name: Text<'a>,
-    /// What follows the colon, where there is one.
+    /// The text after the colon, if there is one.
     pub value: Option<Text<'a>>,
 }
 
 impl<'a> Attribute<'a> {
-    /// An attribute that is there or not.
+    /// Returns an attribute without a value.
     pub fn flag(name: &'a str) -> Self {
         Attribute { name: Cow::Borrowed(name.as_bytes()), value: None }
     }
 
-    /// An attribute with a value.
+    /// Returns an attribute with a value.
     pub fn new(name: &'a str, value: impl Into<Text<'a>>) -> Self {
         Attribute { name: Cow::Borrowed(name.as_bytes()), value: Some(value.into()) }
     }
@@ -166,7 +165,7 @@ pub struct Media<'a> {
     pub kind: Text<'a>,
     /// Port; zero for a stream that is refused or has ended (RFC 3264 section 6).
     pub port: u16,
-    /// How many ports, where it is said.
+    /// The number of ports, if present.
     pub ports: Option<u32>,
     /// `RTP/AVP`, `RTP/SAVP`, `udptl` ...
     pub protocol: Text<'a>,
@@ -189,7 +188,7 @@ fn owned(text: Text<'_>) -> Text<'static> {
 }
 
 impl Session<'_> {
-    /// The same description, borrowing nothing.
+    /// Returns the same description without borrowing.
     pub fn into_owned(self) -> Session<'static> {
         Session {
             origin: self.origin.into_owned(),
@@ -209,7 +208,7 @@ impl Session<'_> {
 }
 
 impl Origin<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Origin<'static> {
         Origin {
             username: owned(self.username),
@@ -221,21 +220,21 @@ impl Origin<'_> {
 }
 
 impl Connection<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Connection<'static> {
         Connection { net: owned(self.net), kind: owned(self.kind), address: owned(self.address) }
     }
 }
 
 impl Bandwidth<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Bandwidth<'static> {
         Bandwidth { kind: owned(self.kind), value: self.value }
     }
 }
 
 impl Timing<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Timing<'static> {
         Timing {
             start: self.start,
@@ -247,14 +246,14 @@ impl Timing<'_> {
 }
 
 impl Attribute<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Attribute<'static> {
         Attribute { name: owned(self.name), value: self.value.map(owned) }
     }
 }
 
 impl Media<'_> {
-    /// The same, borrowing nothing.
+    /// Returns the same without borrowing.
     pub fn into_owned(self) -> Media<'static> {
         Media {
             kind: owned(self.kind),

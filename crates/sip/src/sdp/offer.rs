@@ -1,77 +1,77 @@
-//! Offer and answer (RFC 3264): what a second description must be, given the first.
+//! Offer and answer (RFC 3264): the requirements of a second description, given the first.
 
 use super::{Attribute, Codec, Connection, Direction, Media, Origin, Session, Text, Timing};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What one side can do and wants to.
+/// The capabilities and wishes of one side.
 #[derive(Clone, Debug)]
 pub struct Local<'a> {
-    /// Who it is, with the version its next description shall carry.
+    /// Its origin, with the version of its next description.
     pub origin: Origin<'a>,
-    /// Where it receives media.
+    /// Its address for media.
     pub connection: Connection<'a>,
     /// Its streams.
     pub streams: Vec<Stream<'a>>,
 }
 
-/// A stream that one side can take.
+/// A stream that one side accepts.
 #[derive(Clone, Debug)]
 pub struct Stream<'a> {
     /// `audio`, `video` ...
     pub kind: Text<'a>,
     /// `RTP/AVP` ...
     pub protocol: Text<'a>,
-    /// Where it is received.
+    /// The port on which it is received.
     pub port: u16,
-    /// What it would do by itself.
+    /// The direction it prefers.
     pub direction: Direction,
-    /// The formats it can take, most wanted first.
+    /// The formats it accepts, preferred first.
     pub formats: Vec<Format<'a>>,
-    /// More attributes for the stream: `ptime`, `rtcp` ...
+    /// Further attributes of the stream: `ptime`, `rtcp` ...
     pub attributes: Vec<Attribute<'a>>,
 }
 
 /// A format of a stream.
 #[derive(Clone, Debug)]
 pub struct Format<'a> {
-    /// The payload type it has in an offer; for what is not RTP, the format itself.
+    /// Its payload type in an offer; for a stream other than RTP, the format itself.
     pub format: Text<'a>,
-    /// The codec; `None` for what is not RTP.
+    /// The codec; `None` for a stream other than RTP.
     pub codec: Option<Codec<'a>>,
     /// The value of `a=fmtp` after the payload type.
     pub fmtp: Option<Text<'a>>,
 }
 
-/// Why a description does not fit the one before it. Streams are counted from zero.
+/// The reason why a description does not match the one before it. Streams are counted from zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub enum Misfit {
-    /// The number of streams is not what it must be.
+pub enum NegotiationError {
+    /// The number of streams is wrong.
     Streams {
-        /// How many there must be, or at least be in a new offer.
+        /// The required number, or the minimum in a new offer.
         expected: usize,
-        /// How many there are.
+        /// The actual number.
         got: usize,
     },
-    /// `t=` is another in the answer.
+    /// `t=` differs in the answer.
     Times,
-    /// The media type is another.
+    /// The media type differs.
     Kind {
         /// Which stream.
         stream: usize,
     },
-    /// The transport protocol is another.
+    /// The transport protocol differs.
     Protocol {
         /// Which stream.
         stream: usize,
     },
-    /// A stream that was offered with port zero was taken.
+    /// A stream that was offered with port zero was accepted.
     Revived {
         /// Which stream.
         stream: usize,
     },
-    /// The direction does not answer the one offered.
+    /// The direction does not match the offered one.
     Direction {
         /// Which stream.
         stream: usize,
@@ -85,63 +85,67 @@ pub enum Misfit {
         /// Which stream.
         stream: usize,
     },
-    /// A stream has nowhere to be sent to.
+    /// A stream has no address.
     Address {
         /// Which stream.
         stream: usize,
     },
-    /// The origin is another one's.
+    /// The origin differs.
     Origin,
-    /// The version must be one more where something has changed, and the same where nothing has.
+    /// The version must be one more if something has changed, and the same otherwise.
     Version {
-        /// What it must be.
+        /// The required version.
         expected: u64,
-        /// What it is.
+        /// The actual version.
         got: u64,
     },
-    /// A dynamic payload type has come to mean another codec.
+    /// A dynamic payload type has changed its codec.
     Payload {
         /// Which stream.
         stream: usize,
     },
 }
 
-impl fmt::Display for Misfit {
+impl fmt::Display for NegotiationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Misfit::Streams { expected, got } => {
+            NegotiationError::Streams { expected, got } => {
                 write!(f, "expected {expected} streams, got {got}")
             }
-            Misfit::Times => f.write_str("expected the times of the offer, got others"),
-            Misfit::Kind { stream } => {
+            NegotiationError::Times => f.write_str("expected the times of the offer, got others"),
+            NegotiationError::Kind { stream } => {
                 write!(f, "stream {stream}: expected the offered media type")
             }
-            Misfit::Protocol { stream } => {
+            NegotiationError::Protocol { stream } => {
                 write!(f, "stream {stream}: expected the offered protocol")
             }
-            Misfit::Revived { stream } => {
+            NegotiationError::Revived { stream } => {
                 write!(f, "stream {stream}: expected port 0, got another")
             }
-            Misfit::Direction { stream, offered, answered } => {
+            NegotiationError::Direction { stream, offered, answered } => {
                 let (o, a) = (offered.name(), answered.name());
                 write!(f, "stream {stream}: expected an answer to {o}, got {a}")
             }
-            Misfit::Formats { stream } => write!(f, "stream {stream}: expected an offered format"),
-            Misfit::Address { stream } => write!(f, "stream {stream}: expected c=, got none"),
-            Misfit::Origin => f.write_str("expected the origin of before, got another"),
-            Misfit::Version { expected, got } => {
+            NegotiationError::Formats { stream } => {
+                write!(f, "stream {stream}: expected an offered format")
+            }
+            NegotiationError::Address { stream } => {
+                write!(f, "stream {stream}: expected c=, got none")
+            }
+            NegotiationError::Origin => f.write_str("expected the origin of before, got another"),
+            NegotiationError::Version { expected, got } => {
                 write!(f, "expected version {expected}, got {got}")
             }
-            Misfit::Payload { stream } => {
+            NegotiationError::Payload { stream } => {
                 write!(f, "stream {stream}: expected payload types to keep their codecs")
             }
         }
     }
 }
 
-impl std::error::Error for Misfit {}
+impl std::error::Error for NegotiationError {}
 
-/// The offer of all that `local` can do (RFC 3264 section 5).
+/// Returns the offer of all that `local` accepts (RFC 3264 section 5).
 pub fn offer(local: &Local<'_>) -> Session<'static> {
     let media = local.streams.iter().map(|stream| {
         let formats = stream.formats.iter().map(|f| (&*f.format, f));
@@ -150,22 +154,21 @@ pub fn offer(local: &Local<'_>) -> Session<'static> {
     session(local, vec![Timing::default()], media.collect())
 }
 
-/// The answer to `offer`, given what `local` can do (RFC 3264 section 6).
+/// Returns the answer to `offer`, given what `local` accepts (RFC 3264 section 6).
 ///
-/// Each stream offered is answered by the first of `local` with its media type and protocol that
-/// has not been used; its formats are those of the offer that `local` has, in the order and with
-/// the payload types of the offer. What cannot be answered is refused with port zero: a stream
-/// without match, without a common format that carries media, without an address, or multicast.
+/// Each stream offered is answered by the first unused one of `local` with its media type and protocol. Its formats are
+/// those of the offer that `local` has, in the order and with the payload types of the offer. A stream without match,
+/// without a common format for media, without an address, or with multicast is refused with port zero.
 pub fn answer(offer: &Session<'_>, local: &Local<'_>) -> Session<'static> {
     let mut free: Vec<_> = local.streams.iter().map(Some).collect();
     let media = offer.media.iter().map(|offered| {
         let fits = |s: &Stream<'_>| s.kind == offered.kind && s.protocol == offered.protocol;
         let usable = offered.port != 0 && is_unicast(offer, offered);
-        let place = free.iter().position(|s| usable && s.is_some_and(fits));
-        let accepted = place.and_then(|place| {
-            let stream = free[place]?;
+        let index = free.iter().position(|s| usable && s.is_some_and(fits));
+        let accepted = index.and_then(|index| {
+            let stream = free[index]?;
             let media = accept(offer, offered, stream)?;
-            free[place] = None;
+            free[index] = None;
             Some(media)
         });
         accepted.unwrap_or_else(|| refuse(offered))
@@ -191,7 +194,7 @@ fn session(
     }
 }
 
-/// RFC 3264 section 6: at least one format must be there, and it means nothing.
+/// Refuses a stream. RFC 3264 section 6: at least one format is required, and it has no meaning.
 fn refuse(offered: &Media<'_>) -> Media<'static> {
     Media {
         kind: super::owned(offered.kind.clone()),
@@ -216,7 +219,7 @@ fn accept(offer: &Session<'_>, offered: &Media<'_>, stream: &Stream<'_>) -> Opti
         return None;
     }
     let mut direction = offer.direction(offered).answered(stream.direction);
-    // RFC 3264 section 8.4: an address of zeros is an old way to say hold; nothing is sent to it.
+    // RFC 3264 section 8.4: an address of zeros is an old form of hold; nothing is sent to it.
     if offer.connection(offered).and_then(Connection::ip).is_some_and(|ip| ip.is_unspecified()) {
         direction = Direction::new(false, direction.receives());
     }
@@ -267,45 +270,45 @@ fn is_unicast(session: &Session<'_>, media: &Media<'_>) -> bool {
     session.connection(media).is_some_and(|c| c.ip().is_none_or(|ip| !ip.is_multicast()))
 }
 
-/// Whether `answer` answers `offer` (RFC 3264 section 6).
-pub fn check_answer(offer: &Session<'_>, answer: &Session<'_>) -> Result<(), Misfit> {
+/// Checks that `answer` answers `offer` (RFC 3264 section 6).
+pub fn check_answer(offer: &Session<'_>, answer: &Session<'_>) -> Result<(), NegotiationError> {
     let (expected, got) = (offer.media.len(), answer.media.len());
     if expected != got {
-        return Err(Misfit::Streams { expected, got });
+        return Err(NegotiationError::Streams { expected, got });
     }
     let bounds =
         |s: &Session<'_>| -> Vec<_> { s.times.iter().map(|t| (t.start, t.stop)).collect() };
     if bounds(offer) != bounds(answer) {
-        return Err(Misfit::Times);
+        return Err(NegotiationError::Times);
     }
     for (stream, (o, a)) in offer.media.iter().zip(&answer.media).enumerate() {
         if o.kind != a.kind {
-            return Err(Misfit::Kind { stream });
+            return Err(NegotiationError::Kind { stream });
         }
         if a.port == 0 {
             continue;
         }
         if o.port == 0 {
-            return Err(Misfit::Revived { stream });
+            return Err(NegotiationError::Revived { stream });
         }
         if o.protocol != a.protocol {
-            return Err(Misfit::Protocol { stream });
+            return Err(NegotiationError::Protocol { stream });
         }
         if answer.connection(a).is_none() {
-            return Err(Misfit::Address { stream });
+            return Err(NegotiationError::Address { stream });
         }
         let (offered, answered) = (offer.direction(o), answer.direction(a));
         if offered.answered(answered) != answered {
-            return Err(Misfit::Direction { stream, offered, answered });
+            return Err(NegotiationError::Direction { stream, offered, answered });
         }
         if !a.formats.iter().any(|format| is_offered(o, a, format)) {
-            return Err(Misfit::Formats { stream });
+            return Err(NegotiationError::Formats { stream });
         }
     }
     Ok(())
 }
 
-/// Whether a format of an answer stands for one that was offered.
+/// Returns whether a format of an answer is one that was offered.
 fn is_offered(offered: &Media<'_>, answered: &Media<'_>, format: &[u8]) -> bool {
     match answered.is_rtp().then(|| answered.codec(format)).flatten() {
         Some(codec) => offered.formats.iter().any(|f| offered.codec(f).is_some_and(|c| c == codec)),
@@ -313,18 +316,18 @@ fn is_offered(offered: &Media<'_>, answered: &Media<'_>, format: &[u8]) -> bool 
     }
 }
 
-/// Whether `new` may follow `previous` from the same side (RFC 3264 section 8): the origin stays,
-/// the version goes up by one if anything changes and stays if nothing does, no stream vanishes,
-/// and a dynamic payload type of a stream keeps its codec.
-pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfit> {
+/// Checks that `new` may follow `previous` from the same side (RFC 3264 section 8): the origin is the same, the version
+/// is one higher if anything changes and the same otherwise, no stream disappears, and a dynamic payload type of a
+/// stream keeps its codec.
+pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), NegotiationError> {
     let (before, after) = (&previous.origin, &new.origin);
     if before.username != after.username || before.id != after.id || before.address != after.address
     {
-        return Err(Misfit::Origin);
+        return Err(NegotiationError::Origin);
     }
     let (expected, got) = (previous.media.len(), new.media.len());
     if got < expected {
-        return Err(Misfit::Streams { expected, got });
+        return Err(NegotiationError::Streams { expected, got });
     }
     let changed = {
         let mut same = new.clone();
@@ -333,10 +336,10 @@ pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfi
     };
     let expected = before.version.wrapping_add(changed as u64);
     if after.version != expected {
-        return Err(Misfit::Version { expected, got: after.version });
+        return Err(NegotiationError::Version { expected, got: after.version });
     }
     for (stream, (b, a)) in previous.media.iter().zip(&new.media).enumerate() {
-        // A slot whose stream has ended may be used for another one (section 8.1).
+        // The slot of an ended stream may be used for another one (section 8.1).
         if b.port == 0 || a.port == 0 || b.kind != a.kind || !(b.is_rtp() && a.is_rtp()) {
             continue;
         }
@@ -345,14 +348,14 @@ pub fn check_next(previous: &Session<'_>, new: &Session<'_>) -> Result<(), Misfi
             _ => true,
         };
         if !a.formats.iter().all(kept) {
-            return Err(Misfit::Payload { stream });
+            return Err(NegotiationError::Payload { stream });
         }
     }
     Ok(())
 }
 
-/// Puts every stream on hold or takes it back, and counts the version up (RFC 3264 section 8.4):
-/// the other side shall stop sending; what we send is left as it is.
+/// Puts every stream on hold or resumes it, and increments the version (RFC 3264 section 8.4): the peer must stop
+/// sending; our own sending is unchanged.
 pub fn set_hold(session: &mut Session<'_>, hold: bool) {
     for i in 0..session.media.len() {
         let direction = session.direction(&session.media[i]);

@@ -1,4 +1,4 @@
-//! Reading a description (RFC 8866 section 9).
+//! Parsing of a description (RFC 8866 section 9).
 
 use super::{
     Attribute, Bandwidth, Connection, MAX_FORMATS, MAX_MEDIA, MAX_SDP_LINE, MAX_SECTION, Media,
@@ -11,10 +11,9 @@ use std::borrow::Cow;
 impl<'a> Session<'a> {
     /// Parses a description. Its texts borrow `bytes`.
     ///
-    /// Lines may end in LF alone (RFC 8866 section 5), and within the session or a media
-    /// description they may stand in another order than the standard's, as they do in the field;
-    /// `v=` must come first. Unknown types, a missing `o=`, `s=` or `t=`, and whatever does not
-    /// follow the grammar is an error.
+    /// Lines may end in LF alone (RFC 8866 section 5). Within the session or a media description they may be in another
+    /// order than the standard's, as some implementations send them; `v=` must be first. Unknown types, a missing `o=`,
+    /// `s=` or `t=`, and everything else that violates the grammar is an error.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut lines = Lines { bytes, at: 0 };
         let mut seen = Seen::default();
@@ -52,7 +51,7 @@ impl<'a> Session<'a> {
 struct Line<'a> {
     kind: u8,
     value: &'a [u8],
-    /// Where the value begins.
+    /// The position of the value.
     at: usize,
 }
 
@@ -85,7 +84,7 @@ impl<'a> Iterator for Lines<'a> {
         self.at = start + feed + 1;
         let line = rest[..feed].strip_suffix(b"\r").unwrap_or(&rest[..feed]);
         if line.is_empty() && self.at >= self.bytes.len() {
-            // An empty line at the very end harms nobody.
+            // An empty line at the very end is harmless.
             return None;
         }
         Some(match line {
@@ -103,7 +102,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Which of the lines that may stand once have been seen.
+/// The unique lines that have been seen.
 #[derive(Default)]
 struct Seen {
     origin: bool,
@@ -170,7 +169,7 @@ fn media_line<'a>(media: &mut Media<'a>, line: &Line<'a>) -> Result<(), Malforme
     Ok(())
 }
 
-/// Words between single spaces, none of them empty; exactly as many as asked for.
+/// Returns words between single spaces, none of them empty; exactly as many as requested.
 fn words<'a, const N: usize>(
     line: &Line<'a>,
     reason: &'static str,
@@ -201,7 +200,7 @@ fn origin<'a>(line: &Line<'a>) -> Result<Origin<'a>, Malformed> {
 fn connection<'a>(line: &Line<'a>) -> Result<Connection<'a>, Malformed> {
     let [net, kind, address] = words(line, "SDP: expected three words after c=")?;
     let connection = Connection { net: net.into(), kind: kind.into(), address: address.into() };
-    // What is said to be an address must be one of the kind, or a name.
+    // An address must be one of its kind, or a name.
     let fits = match (kind, connection.ip()) {
         (b"IP4", Some(ip)) => ip.is_ipv4(),
         (b"IP6", Some(ip)) => ip.is_ipv6(),
@@ -257,7 +256,7 @@ fn media<'a>(line: &Line<'a>) -> Result<Media<'a>, Malformed> {
     let mut formats = Vec::new();
     for format in words {
         if !is_token(format) {
-            // A space at the end of the line is nothing more than that.
+            // A space at the end of the line is ignored.
             if format.is_empty() && line.value.ends_with(b" ") {
                 continue;
             }
@@ -281,7 +280,7 @@ fn media<'a>(line: &Line<'a>) -> Result<Media<'a>, Malformed> {
     })
 }
 
-/// RFC 8866's `token`, which is wider than SIP's.
+/// Returns whether a text is RFC 8866's `token`, which is wider than SIP's.
 fn is_token(text: &[u8]) -> bool {
     let is = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`{|}~".contains(&b);
     !text.is_empty() && text.iter().all(|&b| is(b))

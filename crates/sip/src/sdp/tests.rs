@@ -12,7 +12,7 @@ const FULL: &str = "v=0\r\no=jdoe 3724394400 3724394405 IN IP4 198.51.100.1\r\ns
 
 /// RFC 8866 section 5.
 #[test]
-fn every_line_goes_in_and_comes_out() {
+fn every_line_is_parsed_and_written() {
     let session = Session::parse(FULL.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(session.to_vec()).unwrap(), FULL);
     assert_eq!(session.origin.version, 3724394405);
@@ -43,7 +43,7 @@ fn what_is_a_little_wrong_is_let_pass() {
 }
 
 #[test]
-fn faults_are_told() {
+fn faults_are_reported() {
     let base = "v=0\r\no=- 1 1 IN IP4 h\r\ns=-\r\nt=0 0\r\n";
     assert!(Session::parse(base.as_bytes()).is_ok());
     for bad in [

@@ -1,4 +1,4 @@
-//! Writing a description, in the order of RFC 8866 section 5.
+//! Writing of a description, in the order of RFC 8866 section 5.
 
 use super::{Attribute, Bandwidth, Connection, Media, Session, Text};
 use crate::write::decimal;
@@ -35,7 +35,7 @@ impl Session<'_> {
         self.media.iter().for_each(|m| media(buf, m));
     }
 
-    /// The description as it is sent.
+    /// Returns the description as it is sent.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut buf = Vec::with_capacity(512);
         self.write(&mut buf);

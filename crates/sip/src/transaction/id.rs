@@ -1,9 +1,9 @@
-//! How transactions are named and found.
+//! Ids and keys of transactions.
 //!
-//! A client transaction is named by the branch we write into our own Via: it carries the worker, the
-//! place in the worker's table and 56 random bits, so a response is matched without a look-up and
-//! cannot be forged by who has not seen the request (RFC 3261 sections 8.1.1.7 and 19.3). A server
-//! transaction is found by a keyed 128-bit hash over the fields of RFC 3261 section 17.2.3.
+//! A client transaction is identified by the branch in our own Via. It contains the worker, the slot in the worker's
+//! table and 56 random bits. So a response is matched without a look-up, and cannot be forged without knowledge of the
+//! request (RFC 3261 sections 8.1.1.7 and 19.3). A server transaction is found by a keyed 128-bit hash of the fields of
+//! RFC 3261 section 17.2.3.
 
 use crate::header::Via;
 use crate::message::Message;
@@ -14,19 +14,19 @@ use std::hash::Hasher;
 /// Every branch of an RFC 3261 element begins with this (section 8.1.1.7).
 pub const MAGIC_COOKIE: &[u8; 7] = b"z9hG4bK";
 
-/// Digits of the part of our branches that names the transaction: 96 bits.
+/// The digits of our branches that identify the transaction: 96 bits.
 const NAME_LEN: usize = 20;
 
-/// Digits of the hash for loop detection.
+/// The digits of the hash for loop detection.
 const SPIRAL_LEN: usize = 13;
 
-/// Length of our branches: a dot parts name and hash.
+/// The length of our branches: a dot separates id and hash.
 const BRANCH_LEN: usize = MAGIC_COOKIE.len() + NAME_LEN + 1 + SPIRAL_LEN;
 
 /// The bits of a nonce.
 const NONCE: u64 = (1 << 56) - 1;
 
-/// Names a client transaction of one worker.
+/// Identifies a client transaction of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ClientId {
     pub(super) index: u32,
@@ -34,25 +34,25 @@ pub struct ClientId {
     pub(super) nonce: u64,
 }
 
-/// Names a server transaction of one worker.
+/// Identifies a server transaction of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ServerId {
     pub(super) index: u32,
     pub(super) generation: u32,
 }
 
-/// What a request is matched to its server transaction by.
+/// The key that matches a request to its server transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ServerKey(pub(super) u128);
 
 impl ServerKey {
-    /// A part of the key, to tell transactions of several workers with one secret apart.
+    /// Returns a part of the key, to distinguish transactions of several workers with one secret.
     pub const fn to_u64(self) -> u64 {
         self.0 as u64
     }
 }
 
-/// A branch of ours, taken apart.
+/// A parsed branch of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Branch {
     /// The worker that holds the client transaction.
@@ -64,8 +64,8 @@ pub struct Branch {
 }
 
 impl Branch {
-    /// Appends the branch as the token that goes into the Via. It is base32, because a token compares
-    /// without regard to case (RFC 3261 section 7.3.1), so a peer may return it in another.
+    /// Appends the branch as a token for the Via. It is base32, because a token compares without regard to case (RFC
+    /// 3261 section 7.3.1), so a peer may change its case.
     pub fn write(&self, buf: &mut Vec<u8>) {
         let name = u128::from(self.worker) << 88
             | u128::from(self.client.index) << 56
@@ -77,7 +77,7 @@ impl Branch {
         buf.extend_from_slice(&text);
     }
 
-    /// Reads a branch; `None` if it is not one of ours by its shape.
+    /// Parses a branch; returns `None` if it does not have the form of ours.
     pub fn parse(branch: &[u8]) -> Option<Branch> {
         let (cookie, rest) = branch.split_at_checked(MAGIC_COOKIE.len())?;
         let (name, rest) = rest.split_at_checked(NAME_LEN)?;
@@ -94,7 +94,7 @@ impl Branch {
 
 const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
-/// The value of each digit in either case; what is none has [`NO_DIGIT`].
+/// The value of each digit in either case; [`NO_DIGIT`] for other octets.
 static VALUES: [u8; 256] = values();
 
 const NO_DIGIT: u8 = 32;
@@ -125,8 +125,8 @@ fn decode(digits: &[u8]) -> Option<u128> {
     })
 }
 
-/// The key of the transaction that `request` belongs to, taken as if its method were `method`: an
-/// ACK looks for its INVITE, and so does a CANCEL (RFC 3261 sections 17.2.3 and 9.2).
+/// Returns the key of the transaction of `request` as if its method were `method`: an ACK or a CANCEL is matched to its
+/// INVITE (RFC 3261 sections 17.2.3 and 9.2).
 pub fn server_key(
     secret: &[u8; 16],
     request: &Message<'_>,
@@ -134,7 +134,7 @@ pub fn server_key(
     method: Method<'_>,
 ) -> ServerKey {
     let mut h = SipHasher13::new_with_key(secret);
-    // Each field is ended by a byte that cannot stand in it, so that no two keys run together.
+    // Each field is ended by a byte that it cannot contain, so that no two keys merge.
     let mut field = |bytes: &[u8]| {
         h.write(bytes);
         h.write_u8(b'\n');
@@ -156,8 +156,8 @@ pub fn server_key(
         }
         field(&via.port.unwrap_or(0).to_be_bytes());
     } else {
-        // RFC 2543 matching, RFC 3261 section 17.2.3. The To tag is left out of the key: an INVITE
-        // has none and its ACK does, and the other fields tell transactions apart.
+        // RFC 2543 matching, RFC 3261 section 17.2.3. The To tag is left out of the key: an INVITE has none and its ACK
+        // does, and the other fields distinguish transactions.
         field(b"2543");
         field(request.request_uri());
         field(request.from().ok().and_then(|f| f.tag()).unwrap_or_default());

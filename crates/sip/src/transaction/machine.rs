@@ -1,9 +1,8 @@
 //! The four transaction state machines, without bytes, sockets or clock.
 //!
-//! Each takes an input and answers with a [`Step`]: what to send, what to tell the transaction
-//! user, and which deadline to set. Names of states and timers are the RFC's. A transaction has at
-//! most one repeating timer (A, E or G) and one that ends its present state (B, D, F, H, I, J, K, L,
-//! M), so a step speaks of just these two.
+//! Each processes an input and returns a [`Step`]: the message to send, whether to notify the transaction user, and the
+//! deadline to set. Names of states and timers are the RFC's. A transaction has at most one repeating timer (A, E or G)
+//! and one that ends its present state (B, D, F, H, I, J, K, L, M), so a step contains just these two.
 
 use ringway_sansio::Duration;
 
@@ -29,13 +28,13 @@ impl Default for Timers {
 }
 
 impl Timers {
-    /// 64*T1: how long a transaction is given (timers B, F, H, J, L and M).
+    /// Returns 64*T1: the lifetime of a transaction (timers B, F, H, J, L and M).
     pub fn lifetime(&self) -> Duration {
         self.t1 * 64
     }
 
-    /// How long it takes timer E to grow to T2: until then a request that is no INVITE is answered
-    /// finally or not at all, then with 100 (RFC 4320 section 4.1).
+    /// Returns the time in which timer E grows to T2. Until then a request other than INVITE gets a final response or
+    /// none, afterwards a 100 (RFC 4320 section 4.1).
     pub fn trying(&self) -> Duration {
         let (mut interval, mut sum) = (self.t1, self.t1);
         while !interval.is_zero() && interval * 2 < self.t2 {
@@ -45,13 +44,13 @@ impl Timers {
         sum
     }
 
-    /// Timer D: at least 32 s over an unreliable transport (RFC 3261 table 4).
+    /// Returns timer D: at least 32 s over an unreliable transport (RFC 3261 table 4).
     fn d(&self) -> Duration {
         self.lifetime().max(Duration::from_secs(32))
     }
 }
 
-/// Which pair of machines a method uses.
+/// The pair of state machines of a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// RFC 3261 sections 17.1.1 and 17.2.1, with RFC 6026.
@@ -73,16 +72,16 @@ pub enum ServerState {
     Confirmed,
     /// INVITE: a 2xx has been sent (RFC 6026 section 7.1).
     Accepted,
-    /// To be forgotten.
+    /// Ended; to be dropped.
     Terminated,
 }
 
 /// States of both client machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientState {
-    /// INVITE sent, nothing heard.
+    /// INVITE sent, no response yet.
     Calling,
-    /// Non-INVITE sent, nothing heard.
+    /// Non-INVITE sent, no response yet.
     Trying,
     /// A provisional response has come.
     Proceeding,
@@ -90,47 +89,47 @@ pub enum ClientState {
     Completed,
     /// INVITE: a 2xx has come; more may follow (RFC 6026 section 7.2).
     Accepted,
-    /// To be forgotten.
+    /// Ended; to be dropped.
     Terminated,
 }
 
-/// What is to be sent because of an input.
+/// The message to send because of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Transmit {
     /// Nothing.
     #[default]
     Nothing,
-    /// The response or request given with the input.
+    /// The response or request passed with the input.
     Given,
-    /// Once more what was sent last.
+    /// The last message sent, again.
     Last,
     /// An ACK for the final response (client INVITE; RFC 3261 section 17.1.1.3).
     Ack,
 }
 
-/// What becomes of the deadline that ends a state.
+/// The change of the deadline that ends a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Deadline {
-    /// As it was.
+    /// Unchanged.
     #[default]
     Keep,
     /// None.
     Clear,
-    /// So much from now.
+    /// This time from now.
     After(Duration),
-    /// About so much from now, never less: nobody waits for it, it only ends what is kept to absorb
-    /// late messages. Whoever keeps the time may let many such end together.
+    /// At least this time from now, and perhaps a little more: no peer waits for it, it only ends the absorption of
+    /// late messages. The caller may let many end together.
     Linger(Duration),
 }
 
-/// The answer of a machine to an input.
+/// The result of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Step {
     /// What to send.
     pub transmit: Transmit,
-    /// Whether the input (a request, a response or the time-out) goes up to the transaction user.
+    /// Whether the input (a request, a response or the time-out) is passed to the transaction user.
     pub pass: bool,
-    /// The repeating timer: `None` as it was, `Some(zero)` stop, else its next interval.
+    /// The repeating timer: `None` for no change, `Some(zero)` to stop it, else its next interval.
     pub repeat: Option<Duration>,
     /// The timer that ends the state.
     pub deadline: Deadline,
@@ -150,7 +149,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server transaction for a request that has just come. `reliable` is the transport's.
+    /// Returns a server transaction for a new request. `reliable` is the transport's.
     pub fn new(kind: Kind, reliable: bool) -> Self {
         let state = match kind {
             Kind::Invite => ServerState::Proceeding,
@@ -159,18 +158,18 @@ impl Server {
         Server { kind, state, reliable, interval: Duration::ZERO }
     }
 
-    /// The present state.
+    /// Returns the present state.
     pub fn state(&self) -> ServerState {
         self.state
     }
 
-    /// INVITE or not.
+    /// Returns INVITE or not.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The same request once more.
-    pub fn request_again(&mut self) -> Step {
+    /// Processes a retransmission of the request.
+    pub fn request_retransmission(&mut self) -> Step {
         let transmit = match self.state {
             // RFC 3261 section 17.2.1 and 17.2.2: the most recent response, if there is one; in
             // Trying there is none, and the retransmission is discarded.
@@ -181,7 +180,7 @@ impl Server {
         Step { transmit, ..Step::default() }
     }
 
-    /// An ACK that matches (INVITE only).
+    /// Processes a matching ACK (INVITE only).
     pub fn ack(&mut self, t: &Timers) -> Step {
         match self.state {
             ServerState::Completed => {
@@ -190,13 +189,13 @@ impl Server {
                 let i = if self.reliable { Duration::ZERO } else { t.t4 };
                 Step { repeat: Step::STOP, deadline: Deadline::Linger(i), ..Step::default() }
             }
-            // RFC 6026 section 7.1: an ACK in Accepted goes to the transaction user.
+            // RFC 6026 section 7.1: an ACK in Accepted is passed to the transaction user.
             ServerState::Accepted => Step { pass: true, ..Step::default() },
             _ => Step::default(),
         }
     }
 
-    /// The transaction user answers with `status`.
+    /// Processes a response of the transaction user with `status`.
     pub fn respond(&mut self, status: u16, t: &Timers) -> Step {
         let given = Step { transmit: Transmit::Given, ..Step::default() };
         match (self.kind, self.state, status) {
@@ -229,7 +228,7 @@ impl Server {
         }
     }
 
-    /// The repeating timer fired (G).
+    /// Processes the repeating timer (G).
     pub fn repeat(&mut self, t: &Timers) -> Step {
         if self.state != ServerState::Completed || self.kind != Kind::Invite {
             return Step { repeat: Step::STOP, ..Step::default() };
@@ -238,14 +237,14 @@ impl Server {
         Step { transmit: Transmit::Last, repeat: Some(self.interval), ..Step::default() }
     }
 
-    /// The deadline fired (H, I, J, L). `pass` says that the ACK never came.
+    /// Processes the deadline (H, I, J, L). `pass` means that the ACK never came.
     pub fn deadline(&mut self) -> Step {
         let pass = self.kind == Kind::Invite && self.state == ServerState::Completed;
         self.state = ServerState::Terminated;
         Step { pass, repeat: Step::STOP, deadline: Deadline::Clear, ..Step::default() }
     }
 
-    /// Gives the transaction up, answered or not.
+    /// Ends the transaction, answered or not.
     pub fn terminate(&mut self) {
         self.state = ServerState::Terminated;
     }
@@ -261,8 +260,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client transaction whose request is being sent now, with the timers to start:
-    /// A and B, or E and F.
+    /// Returns a client transaction whose request is being sent now, with the timers to start: A and B, or E and F.
     pub fn new(kind: Kind, reliable: bool, t: &Timers) -> (Self, Step) {
         let state = match kind {
             Kind::Invite => ClientState::Calling,
@@ -277,27 +275,27 @@ impl Client {
         (Client { kind, state, reliable, interval: t.t1 }, step)
     }
 
-    /// The present state.
+    /// Returns the present state.
     pub fn state(&self) -> ClientState {
         self.state
     }
 
-    /// INVITE or not.
+    /// Returns INVITE or not.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// A response has come.
+    /// Processes a response.
     pub fn response(&mut self, status: u16, t: &Timers) -> Step {
         let pass = Step { pass: true, ..Step::default() };
         match (self.kind, self.state, status) {
             (Kind::Invite, ClientState::Calling, 100..=199) => {
                 self.state = ClientState::Proceeding;
-                // Timers A and B stop; how long to ring is the user's (timer C of a proxy).
+                // Timers A and B stop; the ringing time is the user's (timer C of a proxy).
                 Step { repeat: Step::STOP, deadline: Deadline::Clear, ..pass }
             }
-            // What a CANCEL has set stays: ringing on does not keep a cancelled INVITE alive
-            // (RFC 3261 section 9.1).
+            // The deadline of a CANCEL stays: further provisional responses do not extend a cancelled INVITE (RFC 3261
+            // section 9.1).
             (Kind::Invite, ClientState::Proceeding, 100..=199) => pass,
             (Kind::Invite, ClientState::Calling | ClientState::Proceeding, 200..=299) => {
                 self.state = ClientState::Accepted;
@@ -315,13 +313,13 @@ impl Client {
                     ..pass
                 }
             }
-            // A final response again: the ACK again, and nothing to the user (17.1.1.2).
+            // A repeated final response: the ACK is sent again, and nothing is passed to the user (17.1.1.2).
             (Kind::Invite, ClientState::Completed, 300..=699) => {
                 Step { transmit: Transmit::Ack, ..Step::default() }
             }
             (Kind::NonInvite, ClientState::Trying | ClientState::Proceeding, 100..=199) => {
                 self.state = ClientState::Proceeding;
-                // Timer E goes on, at T2 from its next firing (17.1.2.2).
+                // Timer E continues, with T2 from its next firing (17.1.2.2).
                 pass
             }
             (Kind::NonInvite, ClientState::Trying | ClientState::Proceeding, _) => {
@@ -334,7 +332,7 @@ impl Client {
         }
     }
 
-    /// The repeating timer fired (A or E).
+    /// Processes the repeating timer (A or E).
     pub fn repeat(&mut self, t: &Timers) -> Step {
         match self.state {
             ClientState::Calling => self.interval *= 2,
@@ -345,7 +343,7 @@ impl Client {
         Step { transmit: Transmit::Last, repeat: Some(self.interval), ..Step::default() }
     }
 
-    /// The deadline fired. `pass` says that the transaction timed out (B or F), not merely ended.
+    /// Processes the deadline. `pass` means that the transaction timed out (B or F), rather than ended.
     pub fn deadline(&mut self) -> Step {
         let pass = matches!(
             self.state,
@@ -355,7 +353,7 @@ impl Client {
         Step { pass, repeat: Step::STOP, deadline: Deadline::Clear, ..Step::default() }
     }
 
-    /// The request could not be sent, or the user gives up.
+    /// Ends the transaction: the request could not be sent, or the user abandons it.
     pub fn terminate(&mut self) {
         self.state = ClientState::Terminated;
     }
@@ -411,7 +409,7 @@ mod tests {
         assert!(!c.deadline().pass);
     }
 
-    /// RFC 6026 section 7.2: every 2xx goes up while Accepted, anything else is dropped.
+    /// RFC 6026 section 7.2: every 2xx is passed up while Accepted, anything else is dropped.
     #[test]
     fn invite_client_passes_each_2xx() {
         let (mut c, _) = Client::new(Kind::Invite, false, &T);
@@ -436,12 +434,12 @@ mod tests {
         assert!(!c.response(200, &T).pass);
     }
 
-    /// RFC 3261 section 17.2.1: G repeats to T2 until the ACK; H tells that it never came.
+    /// RFC 3261 section 17.2.1: G repeats to T2 until the ACK; H reports that it never came.
     #[test]
     fn invite_server_repeats_until_ack() {
         let mut s = Server::new(Kind::Invite, false);
         assert_eq!(s.respond(180, &T).transmit, Transmit::Given);
-        assert_eq!(s.request_again().transmit, Transmit::Last);
+        assert_eq!(s.request_retransmission().transmit, Transmit::Last);
         let f = s.respond(486, &T);
         assert_eq!((f.repeat, f.deadline), (Some(T.t1), S32));
         let waits: Vec<_> = (0..4).map(|_| s.repeat(&T).repeat.unwrap().as_millis()).collect();
@@ -460,7 +458,7 @@ mod tests {
     fn invite_server_accepted() {
         let mut s = Server::new(Kind::Invite, false);
         assert_eq!(s.respond(200, &T).deadline, LINGER_32);
-        assert_eq!(s.request_again(), Step::default());
+        assert_eq!(s.request_retransmission(), Step::default());
         assert_eq!(s.respond(200, &T).transmit, Transmit::Given);
         assert_eq!(s.respond(486, &T), Step::default());
         assert!(s.ack(&T).pass);
@@ -470,9 +468,9 @@ mod tests {
     #[test]
     fn non_invite_server() {
         let mut s = Server::new(Kind::NonInvite, false);
-        assert_eq!(s.request_again(), Step::default());
+        assert_eq!(s.request_retransmission(), Step::default());
         assert_eq!(s.respond(200, &T).deadline, LINGER_32);
-        assert_eq!(s.request_again().transmit, Transmit::Last);
+        assert_eq!(s.request_retransmission().transmit, Transmit::Last);
         assert_eq!(s.respond(500, &T), Step::default());
         let mut s = Server::new(Kind::NonInvite, true);
         assert_eq!(s.respond(200, &T).deadline, Deadline::Linger(Duration::ZERO));

@@ -1,15 +1,15 @@
-//! The numbers under which the transport reports what could not be sent.
+//! The numbers under which the transport reports messages that could not be sent.
 //!
-//! The [`Outbox`](ringway_sansio::Outbox) carries a plain number with each message. Its meaning is written and
-//! read here alone.
+//! The [`Outbox`](ringway_sansio::Outbox) has a plain number for each message. Its meaning is written and read here
+//! alone.
 
-/// The bits of a transaction's name that stand in a report.
+/// The bits of a transaction's id in a report.
 pub(super) const CHECK: u32 = 0x3fff_ffff;
 
-/// Where the kind stands: never 0, because the number 0 asks for no report.
+/// The position of the kind: never 0, because the number 0 asks for no report.
 const KIND: u32 = 62;
 
-/// What a report is about.
+/// The subject of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Report {
     /// A request of a client transaction.
@@ -26,12 +26,12 @@ pub enum Report {
         /// 30 bits of its name.
         check: u32,
     },
-    /// What the transaction user has sent without a transaction, by a number of its own.
+    /// A message that the transaction user has sent without a transaction, by a number of its own.
     User(u32),
 }
 
 impl Report {
-    /// As the number that goes into the outbox.
+    /// Returns the report as a number for the outbox.
     pub fn to_u64(self) -> u64 {
         let (kind, check, index) = match self {
             Report::Client { index, check } => (1, check, index),
@@ -41,7 +41,7 @@ impl Report {
         kind << KIND | u64::from(check & CHECK) << 32 | u64::from(index)
     }
 
-    /// Back from [`Report::to_u64`]; `None` for a number that it never returns.
+    /// Parses the result of [`Report::to_u64`]; returns `None` for any other number.
     pub fn from_u64(number: u64) -> Option<Report> {
         let (check, index) = ((number >> 32) as u32 & CHECK, number as u32);
         match (number >> KIND, check) {

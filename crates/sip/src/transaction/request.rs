@@ -1,16 +1,16 @@
-//! The requests a client transaction makes by itself out of the one it sent: ACK for a final
-//! response other than 2xx, and CANCEL.
+//! The requests that a client transaction derives from the one it sent: ACK for a final response other than 2xx, and
+//! CANCEL.
 
 use crate::header::HeaderId;
 use crate::message::Message;
 
-/// Appends the ACK for `response`, a 300-699 answer to `invite` (RFC 3261 section 17.1.1.3).
+/// Appends the ACK for `response`, a 300-699 response to `invite` (RFC 3261 section 17.1.1.3).
 pub fn ack(buf: &mut Vec<u8>, invite: &Message<'_>, response: &Message<'_>) {
     // "The To header field in the ACK MUST equal the To header field in the response."
     derived(buf, invite, b"ACK", response.first(HeaderId::To), b"");
 }
 
-/// Appends the CANCEL for `invite` (RFC 3261 section 9.1), with one more header line or none.
+/// Appends the CANCEL for `invite` (RFC 3261 section 9.1), with at most one further header line.
 pub fn cancel(buf: &mut Vec<u8>, invite: &Message<'_>, reason: &[u8]) {
     derived(buf, invite, b"CANCEL", invite.first(HeaderId::To), reason);
 }
@@ -20,7 +20,7 @@ fn derived(buf: &mut Vec<u8>, invite: &Message<'_>, method: &[u8], to: Option<&[
     buf.push(b' ');
     buf.extend_from_slice(invite.request_uri());
     buf.extend_from_slice(b" SIP/2.0\r\nVia: ");
-    // Both carry a single Via, equal to the top one of the INVITE.
+    // Both have a single Via, equal to the top one of the INVITE.
     if let Ok(via) = invite.top_via() {
         buf.extend_from_slice(via.element);
     }

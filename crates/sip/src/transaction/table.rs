@@ -1,8 +1,7 @@
-//! The transactions of one worker: their machines, buffers and timers.
+//! The transactions of one worker: their state machines, buffers and timers.
 //!
-//! A message to send is written by the caller at the end of the outbox's buffer and then given over
-//! by the position where it starts, so that it is written once and copied only where it must be
-//! kept for retransmission.
+//! The caller writes a message to send at the end of the outbox's buffer, and passes the position where it starts. So
+//! it is written once, and copied only if it must be stored for retransmission.
 
 use super::id::{self, ClientId, ServerId, ServerKey};
 use super::machine::{
@@ -20,14 +19,14 @@ use slab::Slab;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
 
-/// Transactions (server and client together) one worker holds at most; a request beyond it is
-/// refused with 503.
+/// The maximum number of transactions (server and client together) of one worker; a request beyond it is refused with
+/// 503.
 pub const MAX_TRANSACTIONS: usize = 4_000_000;
 
-/// Tables larger than this give their memory back when they fall empty.
+/// A table larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 1024;
 
-/// The keys are keyed hashes already; their low half serves as it is.
+/// The keys are keyed hashes already; their low half is used unchanged.
 #[derive(Default)]
 struct Identity(u64);
 
@@ -51,26 +50,26 @@ struct ServerEntry<S> {
     key: ServerKey,
     generation: u32,
     machine: Server,
-    /// Where responses go: the flow the request came on, for datagrams with the address that
-    /// RFC 3261 section 18.2.2 and RFC 3581 name.
+    /// The flow that responses take: that of the request, for datagrams with the address of RFC 3261 section 18.2.2 and
+    /// RFC 3581.
     reply: Flow,
-    /// Port to open a new connection to when the flow is gone (RFC 3261 section 18.2.2).
+    /// The port for a new connection if the flow has closed (RFC 3261 section 18.2.2).
     sent_by_port: u16,
     user: S,
     response: Vec<u8>,
-    /// Octets of responses that may still be sent again; see [`Transactions::limit_repeats`].
+    /// The octets of responses that may still be retransmitted; see [`Transactions::limit_repeats`].
     credit: u32,
     clock: Clocks,
 }
 
-/// How many times the octets of a request may be sent in answer by a sender that has proved nothing.
+/// The maximum ratio of octets sent in answer to a request to its own octets, for a sender that has proved nothing.
 pub const MAX_AMPLIFICATION: u32 = 3;
 
-/// The credit of a server transaction whose repeats are not limited.
+/// The credit of a server transaction whose retransmissions are not limited.
 const NO_LIMIT: u32 = u32::MAX;
 
 impl<S> ServerEntry<S> {
-    /// Whether the response may be sent again; takes its octets off the credit.
+    /// Returns whether the response may be retransmitted; subtracts its octets from the credit.
     fn may_repeat(&mut self) -> bool {
         if self.credit == NO_LIMIT {
             return true;
@@ -89,22 +88,22 @@ struct ClientEntry<C> {
     target: Target,
     role: Role<C>,
     request: Vec<u8>,
-    /// Index of the transaction that cancels this one.
+    /// The index of the transaction that cancels this one.
     cancel: Option<u32>,
     clock: Clocks,
 }
 
-/// What a client transaction is for.
+/// The purpose of a client transaction.
 #[derive(Clone, Copy)]
 enum Role<C> {
-    /// A request of the user's, which gave this with it.
+    /// A request of the user, with the user's value.
     User(C),
-    /// The CANCEL of the INVITE with this nonce. No branch names its transaction and nobody hears of it.
+    /// The CANCEL of the INVITE with this nonce. No branch identifies its transaction, and no user is notified of it.
     Cancels(u64),
 }
 
 impl<C: Copy> ClientEntry<C> {
-    /// The event of a transaction that has a user.
+    /// Returns the event of a transaction that has a user.
     fn event(&self, index: u32) -> Option<ClientEvent<C>> {
         let id = ClientId { index, nonce: self.nonce };
         match self.role {
@@ -114,7 +113,7 @@ impl<C: Copy> ClientEntry<C> {
     }
 }
 
-/// The two deadlines of a transaction share one place in the wheel: that of the earlier.
+/// The two deadlines of a transaction share one slot of the wheel: that of the earlier.
 struct Clocks {
     timer: TimerId,
     repeat: Option<Time>,
@@ -153,8 +152,8 @@ impl Clocks {
     }
 }
 
-/// The next of the moments at which what lingers ends, ten a second: a worker would else be woken for
-/// every single one.
+/// Returns the next time at which lingering transactions end, ten times a second: a worker would otherwise be woken for
+/// each of them.
 fn together(at: Time) -> Time {
     const STEP: u64 = 100;
     Time::from_millis(at.as_nanos().div_ceil(STEP * 1_000_000) * STEP)
@@ -166,56 +165,56 @@ enum Tick {
     Client(u32),
 }
 
-/// What a request turned out to be.
+/// The result of matching a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Incoming {
-    /// No transaction has it: the user decides, and may open one under this key.
+    /// No transaction matches: the user decides, and may open one under this key.
     New(ServerKey),
-    /// A retransmission, or the ACK of a final response: dealt with.
+    /// A retransmission, or the ACK of a final response: processed.
     Absorbed,
     /// An ACK for a 2xx that passed through this transaction.
     AckOf2xx(ServerId),
 }
 
-/// A response that goes up to the transaction user.
+/// A response that is passed to the transaction user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientEvent<C> {
     /// The transaction.
     pub id: ClientId,
-    /// What the user gave when it sent the request.
+    /// The value of the user from the call that sent the request.
     pub user: C,
 }
 
-/// What the passing of time brought.
+/// The result of an expired timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired<C, S> {
     /// Timer B or F: no final response came.
     ClientTimeout(ClientEvent<C>),
-    /// A client transaction has come to its end and is forgotten.
+    /// A client transaction has ended and is dropped.
     ClientGone(ClientEvent<C>),
-    /// A server transaction has come to its end and is forgotten; what the user gave when it opened it.
+    /// A server transaction has ended and is dropped; the value of the user from the call that opened it.
     ServerGone(S),
-    /// Something was retransmitted.
+    /// A message was retransmitted.
     Nothing,
 }
 
-/// Counts kept for the operator.
+/// Counters for the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests and responses sent again by a timer.
+    /// Requests and responses retransmitted by a timer.
     pub retransmitted: u64,
     /// Requests recognised as retransmissions.
     pub absorbed: u64,
-    /// Final responses to INVITE that no ACK ever came for (timer H).
+    /// Final responses to INVITE without an ACK (timer H).
     pub unacknowledged: u64,
-    /// Responses not sent again because more would have gone out than [`MAX_AMPLIFICATION`] allows.
+    /// Responses not retransmitted because of [`MAX_AMPLIFICATION`].
     pub not_repeated: u64,
-    /// Requests turned away because [`MAX_TRANSACTIONS`] was reached.
+    /// Requests refused because of [`MAX_TRANSACTIONS`].
     pub refused: u64,
 }
 
-/// All transactions of one worker. `C` is what the user knows a client transaction by, and `S` a server
-/// transaction: small values that are returned with what happens to it.
+/// All transactions of one worker. `C` is the user's value for a client transaction, and `S` for a server transaction:
+/// small values that are returned with its events.
 pub struct Transactions<C, S> {
     worker: u8,
     secret: [u8; 16],
@@ -225,12 +224,12 @@ pub struct Transactions<C, S> {
     clients: Slab<ClientEntry<C>>,
     wheel: TimerWheel<Tick>,
     generation: u32,
-    /// What has been done for the operator to see.
+    /// Counters for the operator.
     pub counters: Counters,
 }
 
 impl<C: Copy, S: Copy> Transactions<C, S> {
-    /// An empty table. `random` gives the key of the look-up hash.
+    /// Returns an empty table. `random` supplies the key of the look-up hash.
     pub fn new(worker: u8, timers: Timers, random: &mut dyn Random, now: Time) -> Self {
         let mut secret = [0; 16];
         random.fill(&mut secret);
@@ -247,34 +246,34 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         }
     }
 
-    /// Finds requests under this secret instead of one of its own, so that the keys of several workers
-    /// can be compared. To be called while the table is empty.
+    /// Uses this secret for keys instead of one of its own, so that the keys of several workers can be compared. Must
+    /// be called while the table is empty.
     pub fn share_secret(&mut self, secret: [u8; 16]) {
         debug_assert!(self.servers.is_empty());
         self.secret = secret;
     }
 
-    /// Number of server transactions.
+    /// Returns the number of server transactions.
     pub fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// Number of client transactions.
+    /// Returns the number of client transactions.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Changes the base timers for transactions to come.
+    /// Sets the base timers of later transactions.
     pub fn set_timers(&mut self, timers: Timers) {
         self.timers = timers;
     }
 
-    /// The base timers.
+    /// Returns the base timers.
     pub fn timers(&self) -> &Timers {
         &self.timers
     }
 
-    /// Whether no more transactions can be opened.
+    /// Returns whether no more transactions can be opened.
     pub fn is_full(&self) -> bool {
         self.servers.len() + self.clients.len() >= MAX_TRANSACTIONS
     }
@@ -303,7 +302,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
                 let more = (request.whole().len() as u32).saturating_mul(MAX_AMPLIFICATION);
                 entry.credit = entry.credit.saturating_add(more).min(NO_LIMIT - 1);
             }
-            entry.machine.request_again()
+            entry.machine.request_retransmission()
         };
         if step.transmit == Transmit::Last && !entry.response.is_empty() {
             if entry.may_repeat() {
@@ -317,19 +316,19 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         if step.pass { Incoming::AckOf2xx(id) } else { Incoming::Absorbed }
     }
 
-    /// The key under which a transaction for `request` would be opened.
+    /// Returns the key under which a transaction for `request` would be opened.
     pub fn key(&self, request: &Message<'_>, via: &Via<'_>) -> ServerKey {
         id::server_key(&self.secret, request, via, request.method())
     }
 
-    /// What its user knows the INVITE server transaction by that a CANCEL is for (RFC 3261 section 9.2).
-    pub fn cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<S> {
+    /// Returns the user's value of the INVITE server transaction that a CANCEL is for (RFC 3261 section 9.2).
+    pub fn find_cancelled(&self, cancel: &Message<'_>, via: &Via<'_>) -> Option<S> {
         let key = id::server_key(&self.secret, cancel, via, Method::Invite);
         let index = *self.keys.get(&key.0)?;
         Some(self.servers[index as usize].user)
     }
 
-    /// Opens a server transaction; `None` when the table is full.
+    /// Opens a server transaction; returns `None` if the table is full.
     pub fn open(
         &mut self,
         key: ServerKey,
@@ -358,18 +357,16 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         Some(ServerId { index, generation: self.generation })
     }
 
-    /// Lets a server transaction send responses again only while all it has sent is not more than so
-    /// many octets, and [`MAX_AMPLIFICATION`] times those of each further copy of the request: its sender
-    /// may have written somebody else's address. What is sent for the first time is counted and never
-    /// held back.
+    /// Limits the retransmissions of a server transaction. It retransmits a response only while all it has sent is at
+    /// most `octets`, plus [`MAX_AMPLIFICATION`] times the octets of each further copy of the request: its sender may
+    /// have forged its address. The first transmission of a response counts, but is never suppressed.
     pub fn limit_repeats(&mut self, id: ServerId, octets: u32) {
         if let Some(entry) = server(&mut self.servers, id) {
             entry.credit = octets.min(NO_LIMIT - 1);
         }
     }
 
-    /// Sends the response that was written into the outbox from `start` on, as far as the machine
-    /// allows it.
+    /// Sends the response that was written into the outbox from `start` on, as far as the state machine allows it.
     pub fn respond(
         &mut self,
         now: Time,
@@ -392,7 +389,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
             ServerState::Accepted if !entry.reply.transport.is_reliable() => {
                 entry.response = Vec::new();
             }
-            // Kept for retransmission, and for a connection that breaks under a final response.
+            // Stored for retransmission, and for a connection that breaks during a final response.
             _ if entry.reply.transport.is_reliable() && status < 200 => {}
             _ => {
                 entry.response.clear();
@@ -408,7 +405,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Server(id.index));
     }
 
-    /// The state of a server transaction that still lives.
+    /// Returns the state of a server transaction that still exists.
     pub fn server_state(&self, id: ServerId) -> Option<ServerState> {
         self.servers
             .get(id.index as usize)
@@ -416,22 +413,21 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
             .map(|e| e.machine.state())
     }
 
-    /// Forgets a server transaction without an answer (RFC 4320 section 4.2 asks for it).
+    /// Drops a server transaction without a response (RFC 4320 section 4.2 requires it).
     pub fn drop_server(&mut self, id: ServerId) {
         if server(&mut self.servers, id).is_some() {
             self.remove_server(id.index);
         }
     }
 
-    /// Chooses the name of a client transaction to be: the branch of the request must carry it.
-    /// Follow with [`Transactions::send`].
+    /// Reserves the id of the next client transaction: the branch of its request must contain it. Follow with
+    /// [`Transactions::send`].
     pub fn reserve(&mut self, random: &mut dyn Random) -> ClientId {
         let nonce = random.next_u64() >> 8;
         ClientId { index: self.clients.vacant_key() as u32, nonce }
     }
 
-    /// Sends the request that was written into the outbox from `start` on, in the client
-    /// transaction just reserved.
+    /// Sends the request that was written into the outbox from `start` on, in the client transaction just reserved.
     pub fn send(
         &mut self,
         now: Time,
@@ -444,7 +440,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
     ) {
         let reliable = target.transport().is_reliable();
         let (machine, step) = Client::new(kind, reliable, &self.timers);
-        // A reliable non-INVITE is never sent again and needs no ACK: no copy.
+        // A non-INVITE over a reliable transport is never retransmitted and needs no ACK: no copy.
         let request = if reliable && kind == Kind::NonInvite {
             Vec::new()
         } else {
@@ -465,8 +461,8 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         self.clients[index as usize].clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
     }
 
-    /// Matches a response to its client transaction (RFC 3261 section 17.1.3); the event is for
-    /// the user, `None` means it has been dealt with or belongs to nothing.
+    /// Matches a response to its client transaction (RFC 3261 section 17.1.3). Returns the event for the user; `None`
+    /// if the response has been processed or matches nothing.
     pub fn response(
         &mut self,
         now: Time,
@@ -474,7 +470,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         response: &Message<'_>,
         out: &mut Outbox,
     ) -> Option<ClientEvent<C>> {
-        // Section 17.1.3: the method in CSeq tells a CANCEL's response from its INVITE's.
+        // Section 17.1.3: the method in CSeq distinguishes a CANCEL's response from its INVITE's.
         let method = response.method();
         if method == Method::Cancel {
             self.cancel_response(now, id, response.status());
@@ -499,18 +495,17 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         if step.pass { entry.event(id.index) } else { None }
     }
 
-    /// Whether a client INVITE transaction has had a provisional but no final response, so that a
-    /// CANCEL may be sent now (RFC 3261 section 9.1).
+    /// Returns whether a client INVITE transaction has received a provisional but no final response, so that a CANCEL
+    /// may be sent now (RFC 3261 section 9.1).
     pub fn is_proceeding(&self, id: ClientId) -> bool {
         self.clients
             .get(id.index as usize)
             .is_some_and(|e| e.nonce == id.nonce && e.machine.state() == ClientState::Proceeding)
     }
 
-    /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to where the
-    /// INVITE went (RFC 3261 section 9.1). The INVITE is given 64*T1 more to end by itself. What
-    /// has been cancelled already is not cancelled again (section 16.7 item 10).
-    /// `reason` is a header line of its own with its line end, or empty (RFC 3326).
+    /// Sends a CANCEL for a client INVITE transaction, in a transaction of its own, to the target of the INVITE (RFC
+    /// 3261 section 9.1). The INVITE has 64*T1 more to end by itself. A second CANCEL is not sent (section 16.7 item
+    /// 10). `reason` is a complete header line, or empty (RFC 3326).
     pub fn cancel(&mut self, now: Time, id: ClientId, reason: &[u8], out: &mut Outbox) {
         let Some(entry) = client(&mut self.clients, id) else { return };
         if entry.machine.state() != ClientState::Proceeding || entry.cancel.is_some() {
@@ -522,8 +517,8 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         let start = out.buffer().len();
         let Ok(invite) = message::parse(&entry.request) else { return };
         request::cancel(out.buffer(), &invite, reason);
-        // The CANCEL carries the INVITE's branch (section 9.1), so what answers it comes to the
-        // INVITE's name with another method, and is looked for from there.
+        // The CANCEL has the INVITE's branch (section 9.1). So its response matches the id of the INVITE with another
+        // method, and its transaction is found from there.
         let reliable = target.transport().is_reliable();
         let (machine, step) = Client::new(Kind::NonInvite, reliable, &self.timers);
         let request = if reliable { Vec::new() } else { out.buffer()[start..].to_vec() };
@@ -544,7 +539,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
 
     fn cancel_response(&mut self, now: Time, invite: ClientId, status: u16) {
         let Some(index) = client(&mut self.clients, invite).and_then(|e| e.cancel) else { return };
-        // The index may have passed to another transaction since.
+        // The index may belong to another transaction now.
         let Some(entry) = self.clients.get_mut(index as usize) else { return };
         if !matches!(entry.role, Role::Cancels(nonce) if nonce == invite.nonce) {
             return;
@@ -553,9 +548,8 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         entry.clock.apply(now, &step, &mut self.wheel, Tick::Client(index));
     }
 
-    /// Tells that what was sent under `report` could not be sent. A client transaction ends
-    /// (RFC 3261 section 17.1.4) and its user is told; a response is tried once over a new
-    /// connection (section 18.2.2).
+    /// Reports that the message of `report` could not be sent. A client transaction ends (RFC 3261 section 17.1.4) and
+    /// its user is notified; a response is sent once over a new connection (section 18.2.2).
     pub fn not_sent(
         &mut self,
         now: Time,
@@ -571,11 +565,10 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         self.clients[index as usize].event(index)
     }
 
-    /// Tells that the connection by which the request sent under `report` left has ended. Where nothing
-    /// has answered the request, its user is told, as if it could not be sent (RFC 3261 section 17.1.4);
-    /// but it may have arrived, and the answer may come over another connection (section 18.2.2). A
-    /// session may stand behind a late 2xx to an INVITE, so that an INVITE is listened for to its end
-    /// (timer B). What has a provisional response is left alone.
+    /// Reports that the connection of the request of `report` has closed. If the request is unanswered, its user is
+    /// notified as if it could not be sent (RFC 3261 section 17.1.4). But it may have arrived, and the response may
+    /// come over another connection (section 18.2.2). A late 2xx to an INVITE may have established a session, so an
+    /// INVITE is continued until timer B. A request with a provisional response is unaffected.
     pub fn cut_off(&mut self, now: Time, report: Report) -> Option<ClientEvent<C>> {
         let index = self.unanswered(report)?;
         let event = self.clients[index as usize].event(index)?;
@@ -585,7 +578,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         Some(event)
     }
 
-    /// The index of the client transaction that sent under this number, while nothing has answered it.
+    /// Returns the index of the client transaction that sent under this number, while it is unanswered.
     fn unanswered(&self, report: Report) -> Option<u32> {
         let Report::Client { index, check } = report else { return None };
         let entry = self.clients.get(index as usize)?;
@@ -615,16 +608,16 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
             remote: SocketAddr::new(entry.reply.remote.ip(), entry.sent_by_port),
             name: None,
         };
-        // Should this fail too, nobody is told: it is tried once for each response.
+        // A second failure is not reported: each response is tried once.
         out.push(to, 0, |buf| buf.extend_from_slice(&entry.response));
     }
 
-    /// When [`Transactions::expire`] should be called next.
+    /// Returns the time at which [`Transactions::expire`] should be called next.
     pub fn next_timeout(&self) -> Option<Time> {
         self.wheel.next()
     }
 
-    /// Fires one timer that is due; `None` when no more are.
+    /// Fires one timer that is due; returns `None` if no more are.
     pub fn expire(&mut self, now: Time, out: &mut Outbox) -> Option<Expired<C, S>> {
         match self.wheel.expire(now)? {
             Tick::Server(index) => Some(self.server_tick(now, index, out)),
@@ -665,7 +658,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
             let event = entry.event(index);
             let timed_out = entry.machine.deadline().pass;
             if let Some(event) = event.filter(|_| timed_out) {
-                // The user hears of the time-out first and of the end with the next tick.
+                // The user is notified of the time-out first, and of the end with the next tick.
                 entry.clock.deadline = None;
                 let step =
                     Step { deadline: Deadline::After(Default::default()), ..Step::default() };
@@ -678,7 +671,7 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         let step = entry.machine.repeat(&self.timers);
         if step.transmit == Transmit::Last {
             self.counters.retransmitted += 1;
-            // A CANCEL has no user to be told; its INVITE has a deadline of its own.
+            // A CANCEL has no user to notify; its INVITE has a deadline of its own.
             let report = match entry.role {
                 Role::User(_) => client_report(index, entry.nonce),
                 Role::Cancels(_) => 0,
@@ -692,8 +685,8 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
     fn remove_server(&mut self, index: u32) {
         let entry = self.servers.remove(index as usize);
         self.wheel.cancel(entry.clock.timer);
-        // Another transaction may have taken the key over, if the same request came in twice at
-        // once from two workers; only its own is removed.
+        // Another transaction may have the key now, if the same request came at once from two workers; only its own key
+        // is removed.
         if self.keys.get(&entry.key.0) == Some(&index) {
             self.keys.remove(&entry.key.0);
         }
@@ -711,16 +704,16 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         }
     }
 
-    /// The worker whose transactions these are; stands in every branch.
+    /// Returns the worker of these transactions; part of every branch.
     pub fn worker(&self) -> u8 {
         self.worker
     }
 }
 
-/// The nonce of a client transaction that no branch names. Drawn nonces have 56 bits.
+/// The nonce of a client transaction that no branch identifies. Drawn nonces have 56 bits.
 const NO_NAME: u64 = u64::MAX;
 
-/// The bits of a nonce that stand in reports.
+/// Returns the bits of a nonce that are in reports.
 fn check_of(nonce: u64) -> u32 {
     nonce as u32 & report::CHECK
 }
@@ -729,12 +722,12 @@ fn client_report(index: u32, nonce: u64) -> u64 {
     Report::Client { index, check: check_of(nonce) }.to_u64()
 }
 
-/// The method of a request that begins here.
+/// Returns the method of a request that begins here.
 fn method_of(request: &[u8]) -> &[u8] {
     request.split(|&b| b == b' ').next().unwrap_or_default()
 }
 
-/// Half of FNV-1a: methods are few, and a peer that chooses one by its hash gains nothing.
+/// Returns half of FNV-1a: methods are few, and a peer that chooses one by its hash gains nothing.
 fn hash_method(method: &[u8]) -> u32 {
     let mut hasher = FnvHasher::default();
     hasher.write(method);

@@ -1,5 +1,5 @@
-//! When two URIs are the same (RFC 3261 section 19.1.4, RFC 3966 section 5), and the key under
-//! which an address-of-record is stored (RFC 3261 section 10.3).
+//! The equivalence of URIs (RFC 3261 section 19.1.4, RFC 3966 section 5), and the key under which an address-of-record
+//! is stored (RFC 3261 section 10.3).
 
 use super::escape::{octet, push};
 use super::{Scheme, Uri, host_ip};
@@ -14,8 +14,8 @@ const NEVER_IGNORED: [&[u8]; 5] = [b"user", b"ttl", b"method", b"maddr", b"trans
 const TEL_NEVER_IGNORED: [&[u8]; 3] = [b"ext", b"isub", b"phone-context"];
 
 impl Uri<'_> {
-    /// Whether two URIs are equivalent. The relation is not transitive: a parameter that only one
-    /// of them has may be ignored.
+    /// Returns whether two URIs are equivalent. The relation is not transitive: a parameter that only one of them has
+    /// may be ignored.
     pub fn equivalent(&self, other: &Uri<'_>) -> bool {
         match (self.scheme, other.scheme) {
             (Scheme::Sip, Scheme::Sip) | (Scheme::Sips, Scheme::Sips) => self.equivalent_sip(other),
@@ -39,11 +39,10 @@ impl Uri<'_> {
             && same_headers(self, other)
     }
 
-    /// Appends the canonical form of an address-of-record (RFC 3261 section 10.3 step 5): the same
-    /// bytes for every way to write it. `sips` becomes `sip`, the user is unescaped and escaped
-    /// again only where it must be, the host is in lower case, a default port, the password,
-    /// parameters and header fields are left out. A `tel` URI keeps its digits alone. A URI of
-    /// another scheme is appended as written.
+    /// Appends the canonical form of an address-of-record (RFC 3261 section 10.3 step 5): the same bytes for all its
+    /// notations. `sips` becomes `sip`; the user is unescaped, and escaped again only where required; the host is in
+    /// lower case; a default port, the password, parameters and header fields are left out. Of a `tel` URI only the
+    /// digits remain. A URI of another scheme is appended as written.
     pub fn aor(&self, out: &mut Vec<u8>) {
         match self.scheme {
             Scheme::Sip | Scheme::Sips => {
@@ -53,7 +52,7 @@ impl Uri<'_> {
                     out.push(b'@');
                 }
                 canonical_host(self.host, out);
-                // The key says `sip`, where 5060 would be left out: so it is of `sips` as well.
+                // The key has the scheme `sip`, of which 5060 is the default; so it is left out of `sips` as well.
                 let default = |port| port == 5060 || port == 5061 && self.scheme == Scheme::Sips;
                 if let Some(port) = self.port.filter(|&port| !default(port)) {
                     out.push(b':');
@@ -99,8 +98,8 @@ fn canonical_host(host: &[u8], out: &mut Vec<u8>) {
     out.extend(host.iter().map(u8::to_ascii_lowercase));
 }
 
-/// A character as it counts in a comparison: an escaped character equals itself unescaped, unless
-/// it is reserved (RFC 2396 section 2.2); then it equals only its escape.
+/// Returns a character as it is compared: an escaped character equals itself unescaped, unless it is reserved (RFC 2396
+/// section 2.2); then it equals only its escape.
 fn symbol(bytes: &[u8], fold: bool) -> (u16, usize) {
     const RESERVED: &[u8] = b";/?:@&=+$,";
     let (mut b, n) = octet(bytes);
@@ -152,8 +151,8 @@ fn same_host(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The value of the first parameter of this name; empty where it has none. A name may be escaped
-/// as well, so that [`Uri::param`], which compares octets, is not enough.
+/// Returns the value of the first parameter of this name; empty if it has none. A name may be escaped as well, so that
+/// [`Uri::param`], which compares octets, is not sufficient.
 fn find<'u>(uri: &Uri<'u>, name: &[u8]) -> Option<&'u [u8]> {
     uri.params().find(|(n, _)| same(n, name, true)).map(|(_, value)| value.unwrap_or_default())
 }
@@ -167,7 +166,7 @@ fn same_params(a: &Uri<'_>, b: &Uri<'_>, never: &[&[u8]], tel: bool) -> bool {
             return false;
         }
     }
-    // Of a name that stands twice, which it must not (section 19.1.1), the first counts.
+    // If a name occurs twice, which is invalid (section 19.1.1), the first counts.
     let every = a.params().all(|(name, _)| match (find(a, name), find(b, name)) {
         (Some(one), Some(two)) if tel && name.eq_ignore_ascii_case(b"ext") => {
             same_number(Some(one), Some(two))
@@ -175,7 +174,7 @@ fn same_params(a: &Uri<'_>, b: &Uri<'_>, never: &[&[u8]], tel: bool) -> bool {
         (Some(one), Some(two)) => same(one, two, true),
         _ => !tel,
     });
-    // RFC 3966 section 5.1: a `tel` URI with a parameter the other lacks is another one.
+    // RFC 3966 section 5.1: `tel` URIs differ if only one of them has a parameter.
     every && (!tel || b.params().all(|(name, _)| find(a, name).is_some()))
 }
 
@@ -190,7 +189,7 @@ fn same_headers(a: &Uri<'_>, b: &Uri<'_>) -> bool {
         && a.header_fields().all(|(name, value)| count(a, name, value) == count(b, name, value))
 }
 
-/// A number without its visual separators (RFC 3966 section 5.1.1), in lower case.
+/// Returns a number without its visual separators (RFC 3966 section 5.1.1), in lower case.
 fn digits(number: &[u8]) -> impl Iterator<Item = u8> + '_ {
     number.iter().filter(|b| !matches!(b, b'-' | b'.' | b'(' | b')')).map(u8::to_ascii_lowercase)
 }

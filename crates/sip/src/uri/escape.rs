@@ -2,7 +2,7 @@
 
 use crate::syntax::{hex, is};
 
-/// The octet at the start of `bytes` with its escape undone, and how many octets it took.
+/// Returns the octet at the start of `bytes` without its escape, and how many octets it took.
 #[inline]
 pub(crate) fn octet(bytes: &[u8]) -> (u8, usize) {
     if bytes[0] == b'%'
@@ -14,7 +14,7 @@ pub(crate) fn octet(bytes: &[u8]) -> (u8, usize) {
     (bytes[0], 1)
 }
 
-/// Appends `bytes` to `out` with every escape undone. A `%` that begins no escape stays.
+/// Appends `bytes` to `out` without escapes. A `%` that begins no escape is unchanged.
 pub fn unescape_into(bytes: &[u8], out: &mut Vec<u8>) {
     let mut i = 0;
     while i < bytes.len() {
@@ -24,8 +24,8 @@ pub fn unescape_into(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `text`, which holds no escapes, to `out` as it may stand in the user part of a SIP URI:
-/// everything that must be escaped is, in upper case, and nothing else.
+/// Appends `text`, which contains no escapes, to `out` for the user part of a SIP URI: everything that must be escaped
+/// is, in upper case, and nothing else.
 pub fn escape_into(text: &[u8], out: &mut Vec<u8>) {
     for &b in text {
         push(b, crate::syntax::USER, out);

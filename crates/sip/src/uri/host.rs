@@ -5,7 +5,7 @@ use crate::syntax::{DIGIT, LABEL, is, span};
 use ringway_sansio::{Got, Malformed};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The host as an address, where it is one; an IPv6 address with or without brackets.
+/// Returns the host as an address, if it is one; an IPv6 address with or without brackets.
 pub fn host_ip(host: &[u8]) -> Option<IpAddr> {
     match host.first()? {
         b'[' => {
@@ -28,11 +28,11 @@ fn ipv4(host: &[u8]) -> Option<Ipv4Addr> {
     }
 }
 
-/// `1*3DIGIT` four times, each up to 255, from `at` on; with the index after it. One loop, because
-/// it runs for most hosts of most messages.
+/// Parses `1*3DIGIT` four times, each up to 255, from `at` on; returns the index after it too. One loop, because it
+/// runs for most hosts of most messages.
 #[inline(always)]
 fn ipv4_prefix(b: &[u8], at: usize) -> Option<(Ipv4Addr, usize)> {
-    // Where the octet begins, to know how many digits it has.
+    // The start of the octet, to count its digits.
     let (mut address, mut octet, mut start, mut dots) = (0u32, 0u32, at, 0);
     let mut end = at;
     for &c in b.get(at..)? {
@@ -77,11 +77,10 @@ fn ipv6(text: &[u8]) -> Option<Ipv6Addr> {
     core::str::from_utf8(&corrected[..extra + rest.len()]).ok()?.parse().ok()
 }
 
-/// The index after the host that begins at `at`.
+/// Returns the index after the host that begins at `at`.
 ///
-/// Host names are taken a little wider than the grammar: labels may hold underscores and the last
-/// may begin with a digit, as names given to machines do. What consists of digits and dots must be
-/// an IPv4 address.
+/// A few more host names are accepted than the grammar allows: labels may contain underscores and the last may begin
+/// with a digit, as names of machines do. A host of digits and dots must be an IPv4 address.
 #[inline(always)]
 pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malformed> {
     if b.get(at).is_some_and(u8::is_ascii_digit)
@@ -93,7 +92,7 @@ pub(crate) fn host_end(b: &[u8], at: usize, expected: &'static str) -> Result<us
     if b.get(at) == Some(&b'[') { ipv6_end(b, at) } else { name_end(b, at, expected) }
 }
 
-/// [`host_end`] of an IPv6 address in brackets.
+/// Returns the same as [`host_end`] for an IPv6 address in brackets.
 fn ipv6_end(b: &[u8], at: usize) -> Result<usize, Malformed> {
     let close = b[at..].iter().take(64).position(|&c| c == b']');
     let Some(close) = close else {
@@ -106,7 +105,7 @@ fn ipv6_end(b: &[u8], at: usize) -> Result<usize, Malformed> {
     Ok(end)
 }
 
-/// [`host_end`] of a name.
+/// Returns the same as [`host_end`] for a name.
 fn name_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malformed> {
     let mut end = at;
     loop {
@@ -114,7 +113,7 @@ fn name_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malfor
         let start = end;
         end = span(b, start, LABEL);
         if end == start {
-            // After the last label a dot may stand, but no two.
+            // The last label may be followed by one dot, but not by two.
             if start == at || b.get(end) == Some(&b'.') {
                 return Err(Malformed::here(expected, b, end));
             }
@@ -139,11 +138,10 @@ fn name_end(b: &[u8], at: usize, expected: &'static str) -> Result<usize, Malfor
     Ok(end)
 }
 
-/// Host, port where there is one, and the index after them.
+/// Host, port if there is one, and the index after them.
 type HostPort<'a> = (&'a [u8], Option<u16>, usize);
 
-/// `host [ ":" port ]` at `at`. Ports are 1 to 65535: the grammar bounds them by nothing, UDP and
-/// TCP do.
+/// Parses `host [ ":" port ]` at `at`. Ports are 1 to 65535: the grammar does not bound them, but UDP and TCP do.
 #[inline]
 pub(super) fn host_port<'a>(
     b: &'a [u8],
@@ -159,10 +157,10 @@ pub(super) fn host_port<'a>(
     Ok((host, Some(port), end))
 }
 
-/// The port whose digits begin at `at`, and the index after them.
+/// Returns the port whose digits begin at `at`, and the index after them.
 #[inline]
 pub(crate) fn port(b: &[u8], at: usize) -> Result<(u16, usize), Malformed> {
-    /// More than any port, and small enough for one digit more.
+    /// Above any port, and small enough for one digit more.
     const MUCH: u32 = 100_000;
     let (mut port, mut end) = (0, at);
     for digit in b[at..].iter().map(|c| c.wrapping_sub(b'0')).take_while(|&digit| digit <= 9) {

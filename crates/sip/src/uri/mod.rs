@@ -1,8 +1,7 @@
-//! URIs: `sip`, `sips` (RFC 3261 section 19.1), `tel` (RFC 3966) and whatever else may stand where
-//! a URI is expected.
+//! URIs: `sip`, `sips` (RFC 3261 section 19.1), `tel` (RFC 3966) and any other scheme.
 //!
-//! [`Uri`] is a view: it points into the bytes it was parsed from and unescapes nothing. Comparing
-//! two by the rules of the standard is in `compare`, escaping in `escape`.
+//! [`Uri`] is a view: it borrows the bytes it was parsed from and unescapes nothing. The comparison by the rules of the
+//! standard is in `compare`, escaping in `escape`.
 
 mod compare;
 mod escape;
@@ -28,7 +27,7 @@ use std::net::IpAddr;
 pub enum Scheme<'a> {
     /// RFC 3261 section 19.1.
     Sip,
-    /// RFC 3261 section 19.1: every hop protected.
+    /// RFC 3261 section 19.1: every hop is secure.
     Sips,
     /// RFC 3966.
     Tel,
@@ -37,7 +36,7 @@ pub enum Scheme<'a> {
 }
 
 impl<'a> Scheme<'a> {
-    /// The scheme as written on the wire, without its colon.
+    /// Returns the scheme as written on the wire, without its colon.
     pub fn as_bytes(&self) -> &'a [u8] {
         match self {
             Scheme::Sip => b"sip",
@@ -48,21 +47,21 @@ impl<'a> Scheme<'a> {
     }
 }
 
-/// A URI in its parts.
+/// A parsed URI.
 ///
-/// For a `tel` URI, `user` is the number, `host` is empty and `params` are those of RFC 3966. For
-/// an unknown scheme only `scheme` and `opaque` are filled.
+/// For a `tel` URI, `user` is the number, `host` is empty and `params` are those of RFC 3966. For an unknown scheme
+/// only `scheme` and `opaque` are set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Uri<'a> {
     /// The scheme.
     pub scheme: Scheme<'a>,
-    /// The user part as written, escapes kept; for `tel` the number.
+    /// The user part as written, with its escapes; for `tel` the number.
     pub user: Option<&'a [u8]>,
-    /// The password as written, escapes kept.
+    /// The password as written, with its escapes.
     pub password: Option<&'a [u8]>,
-    /// Host name or address; an IPv6 address keeps its brackets.
+    /// Host name or address; an IPv6 address includes its brackets.
     pub host: &'a [u8],
-    /// The port, where it is written.
+    /// The port, if present.
     pub port: Option<u16>,
     /// URI parameters from the first semicolon on; empty if there are none.
     pub params: &'a [u8],
@@ -75,8 +74,8 @@ pub struct Uri<'a> {
 impl<'a> Uri<'a> {
     /// Parses a URI that fills `bytes`.
     ///
-    /// A little more than the grammar passes: `#` in the user part, which phones send unescaped in
-    /// dialled codes, and a parameter with `=` but no value.
+    /// It accepts a little more than the grammar: `#` in the user part, which phones send unescaped in dialled codes,
+    /// and a parameter with `=` but no value.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         if bytes.len() > MAX_URI {
             let got = Got::Number(bytes.len() as u64);
@@ -90,43 +89,43 @@ impl<'a> Uri<'a> {
         }
     }
 
-    /// Whether this is a `sip` or `sips` URI.
+    /// Returns whether this is a `sip` or `sips` URI.
     pub fn is_sip(&self) -> bool {
         matches!(self.scheme, Scheme::Sip | Scheme::Sips)
     }
 
-    /// The first URI parameter of this name, in any case: `Some(None)` where it has no value.
+    /// Returns the first URI parameter of this name, in any case: `Some(None)` if it has no value.
     pub fn param(&self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         if self.params.is_empty() { None } else { self.params().get(name) }
     }
 
-    /// The URI parameters, in order.
+    /// Returns the URI parameters, in order.
     pub fn params(&self) -> UriParams<'a> {
         UriParams::new(self.params)
     }
 
-    /// The URI's header fields, in order.
+    /// Returns the URI's header fields, in order.
     pub fn header_fields(&self) -> UriHeaders<'a> {
         UriHeaders::new(self.headers)
     }
 
-    /// The host as an address, where it is one.
+    /// Returns the host as an address, if it is one.
     pub fn host_ip(&self) -> Option<IpAddr> {
         host_ip(self.host)
     }
 
-    /// The transport parameter, where it names a transport that Ringway knows.
+    /// Returns the transport parameter, if Ringway knows the transport.
     pub fn transport(&self) -> Option<Transport> {
         self.param(b"transport").flatten().and_then(Transport::from_token)
     }
 
-    /// Whether the `lr` parameter marks a loose router (RFC 3261 section 19.1.1).
+    /// Returns whether the `lr` parameter marks a loose router (RFC 3261 section 19.1.1).
     pub fn is_loose_router(&self) -> bool {
         self.param(b"lr").is_some()
     }
 }
 
-/// `ALPHA *( ALPHA / DIGIT / "+" / "-" / "." ) ":"`: the scheme and the index after its colon.
+/// Parses `ALPHA *( ALPHA / DIGIT / "+" / "-" / "." ) ":"`: returns the scheme and the index after its colon.
 #[inline]
 fn scheme(bytes: &[u8]) -> Result<(Scheme<'_>, usize), Malformed> {
     // Nearly every URI in a SIP message begins with one of these two.
@@ -159,11 +158,11 @@ fn scheme(bytes: &[u8]) -> Result<(Scheme<'_>, usize), Malformed> {
     Ok((scheme, end + 1))
 }
 
-/// `[ userinfo ] hostport uri-parameters [ headers ]`.
+/// Parses `[ userinfo ] hostport uri-parameters [ headers ]`.
 fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Malformed> {
     let mut at = start;
     let (mut user, mut password) = (None, None);
-    // The user part may hold ';' and '?', so the '@' decides; none may stand unescaped after it.
+    // The user part may contain ';' and '?', so the '@' decides; none may be unescaped after it.
     let end = span_escaped(b, start, USER | HASH);
     let sign = if b.get(end) == Some(&b'@') { Some(end) } else { find_near(b, end, b'@') };
     if let Some(sign) = sign {
@@ -195,7 +194,7 @@ fn sip<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Mal
     Ok(Uri { scheme, user, password, host, port, params: &b[end..params_end], headers, opaque })
 }
 
-/// `*( ";" pname [ "=" pvalue ] )` from `at`: the index after it.
+/// Parses `*( ";" pname [ "=" pvalue ] )` from `at`: returns the index after it.
 fn uri_params(b: &[u8], mut at: usize) -> Result<usize, Malformed> {
     let mut count = 0;
     while b.get(at) == Some(&b';') {
@@ -206,7 +205,7 @@ fn uri_params(b: &[u8], mut at: usize) -> Result<usize, Malformed> {
         }
         at = end;
         if b.get(at) == Some(&b'=') {
-            // The grammar wants a value after '='; some phones write `;lr=` and mean no value.
+            // The grammar requires a value after '='; some phones write `;lr=` and mean no value.
             at = span_escaped(b, at + 1, PARAM);
         }
         count += 1;
@@ -218,7 +217,7 @@ fn uri_params(b: &[u8], mut at: usize) -> Result<usize, Malformed> {
     Ok(at)
 }
 
-/// `hname "=" hvalue *( "&" hname "=" hvalue )` from `at` to the end.
+/// Parses `hname "=" hvalue *( "&" hname "=" hvalue )` from `at` to the end.
 fn uri_headers(b: &[u8], mut at: usize) -> Result<(), Malformed> {
     let mut count = 0;
     loop {
@@ -243,7 +242,7 @@ fn uri_headers(b: &[u8], mut at: usize) -> Result<(), Malformed> {
     }
 }
 
-/// RFC 3966 section 3: a number, global with `+` or local, and parameters.
+/// Parses a `tel` URI. RFC 3966 section 3: a number, global with `+` or local, and parameters.
 fn tel(b: &[u8], start: usize) -> Result<Uri<'_>, Malformed> {
     let mut at = start;
     let global = b.get(at) == Some(&b'+');
@@ -283,7 +282,7 @@ fn tel(b: &[u8], start: usize) -> Result<Uri<'_>, Malformed> {
     })
 }
 
-/// `absoluteURI` of a scheme that is not known.
+/// Parses an `absoluteURI` of an unknown scheme.
 fn other<'a>(b: &'a [u8], scheme: Scheme<'a>, start: usize) -> Result<Uri<'a>, Malformed> {
     let end = span_escaped(b, start, URIC);
     if end == start || end != b.len() {

@@ -1,18 +1,18 @@
 //! Parameters and header fields of a URI (RFC 3261 section 19.1.1).
 
-/// The parameters of a URI, in order: name, and value where there is one. Nothing is unescaped.
+/// The parameters of a URI, in order: name, and value if there is one. Nothing is unescaped.
 #[derive(Clone, Debug)]
 pub struct UriParams<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> UriParams<'a> {
-    /// The parameters of a text that is empty or begins with a semicolon.
+    /// Returns the parameters of a text that is empty or begins with a semicolon.
     pub fn new(params: &'a [u8]) -> Self {
         UriParams { rest: params.strip_prefix(b";").unwrap_or_default() }
     }
 
-    /// The first parameter of this name, in any case: `Some(None)` where it has no value.
+    /// Returns the first parameter of this name, in any case: `Some(None)` if it has no value.
     pub fn get(mut self, name: &[u8]) -> Option<Option<&'a [u8]>> {
         self.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
@@ -29,7 +29,7 @@ impl<'a> Iterator for UriParams<'a> {
         let param = &self.rest[..end];
         self.rest = self.rest.get(end + 1..).unwrap_or_default();
         Some(match memchr::memchr(b'=', param) {
-            // `lr=` means no more than `lr`.
+            // `lr=` means the same as `lr`.
             Some(equal) if equal + 1 < param.len() => (&param[..equal], Some(&param[equal + 1..])),
             Some(equal) => (&param[..equal], None),
             None => (param, None),
@@ -44,7 +44,7 @@ pub struct UriHeaders<'a> {
 }
 
 impl<'a> UriHeaders<'a> {
-    /// The header fields of a text that does not hold the question mark.
+    /// Returns the header fields of a text without the question mark.
     pub fn new(headers: &'a [u8]) -> Self {
         UriHeaders { rest: headers }
     }

@@ -62,7 +62,7 @@ fn other_schemes() {
 }
 
 #[test]
-fn faults_are_told() {
+fn faults_are_reported() {
     for bad in [
         "",
         "sip",

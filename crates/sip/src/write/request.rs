@@ -6,7 +6,7 @@ use crate::method::Method;
 use crate::syntax::{TOKEN, all};
 use crate::uri::Uri;
 
-/// Octets of start line and header section without Route, as a rule.
+/// The usual octets of start line and header section without Route.
 const HEAD: usize = 512;
 
 /// A new request as a value (RFC 3261 section 8.1.1).
@@ -153,13 +153,13 @@ impl<'a> Request<'a> {
         Items::new(self.route).filter(|element| !element.is_empty())
     }
 
-    /// The URI of the first route.
+    /// Returns the URI of the first route.
     fn first_route(&self) -> Option<&'a [u8]> {
         self.routes().next().and_then(|route| NameAddr::parse(route).ok()).map(|route| route.uri)
     }
 }
 
-/// Whether this is a header field name, and not one that [`Request::emit`] writes itself.
+/// Returns whether this is a header field name, and not one that [`Request::emit`] writes itself.
 fn may_be_added(name: &str) -> bool {
     use HeaderId::*;
     let written = [Via, Route, MaxForwards, From, To, CallId, CSeq, ContentLength];
@@ -168,7 +168,7 @@ fn may_be_added(name: &str) -> bool {
         && !written.contains(&HeaderId::of(name.as_bytes()))
 }
 
-/// Appends one line, whatever `write` appends.
+/// Appends one line: what `write` appends, and a line end.
 #[inline(always)]
 fn line(buf: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = buf.len();
@@ -202,7 +202,7 @@ fn party(buf: &mut Vec<u8>, name: &[u8], party: &Party<'_>) {
     });
 }
 
-/// A URI without what is not allowed in a Request-URI nor in a Route: header fields and the method
+/// Appends a URI without the parts that are not allowed in a Request-URI or in a Route: header fields and the method
 /// parameter (RFC 3261 section 19.1.1, table 1).
 fn request_uri(buf: &mut Vec<u8>, uri: &[u8]) {
     let parsed = Uri::parse(uri).ok().filter(Uri::is_sip);

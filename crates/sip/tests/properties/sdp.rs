@@ -153,7 +153,7 @@ fn local() -> impl Strategy<Value = Local<'static>> {
 }
 
 proptest! {
-    /// RFC 8866: what is written is what is read, and nothing is lost on the way.
+    /// RFC 8866: a written description is parsed to the same value.
     #[test]
     fn what_is_written_is_read(session in session()) {
         let octets = session.to_vec();

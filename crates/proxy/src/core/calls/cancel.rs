@@ -1,4 +1,4 @@
-//! CANCEL of what is proxied: RFC 3261 sections 9.2 and 16.10.
+//! CANCEL of forwarded requests: RFC 3261 sections 9.2 and 16.10.
 
 use super::Calls;
 use super::context::{CancelReason, State};
@@ -8,12 +8,11 @@ use crate::core::turn::Turn;
 use ringway_sip::header::HeaderId;
 use ringway_sip::transaction::{ClientId, Kind};
 
-/// Reason header fields of a CANCEL that are passed on; each names another protocol (RFC 3326
-/// section 2).
+/// The number of Reason header fields of a CANCEL that are forwarded; each names another protocol (RFC 3326 section 2).
 const MAX_REASONS: usize = 4;
 
 impl Calls {
-    /// The caller cancels what is not answered yet.
+    /// Cancels a request that has no final response yet.
     pub(in crate::core) fn cancel(
         &mut self,
         t: &mut Turn<'_>,
@@ -24,20 +23,20 @@ impl Calls {
             return;
         };
         ctx.cancelled = true;
-        // RFC 3326 section 2: a proxy that is cancelled passes the reason on.
+        // RFC 3326 section 2: a cancelled proxy forwards the reason.
         let reasons = incoming.msg.headers().iter().filter(|slot| slot.id == HeaderId::Reason);
         for slot in reasons.take(MAX_REASONS) {
             ctx.reason.extend_from_slice(incoming.msg.line(slot));
         }
         ctx.end_search();
-        // What a branch has refused with before is no answer to a caller who gave up; a 6xx is.
+        // An earlier refusal by a branch is no response for a caller who has cancelled; a 6xx is.
         ctx.best.take_if(|best| best.status < 600);
         ctx.offer(487, Vec::new);
         self.cancel_branches(t, id, CancelReason::Caller);
         self.settle(t, id);
     }
 
-    /// Section 16.7 item 10: whatever still runs is cancelled, at once or as soon as it may be.
+    /// Cancels all branches in progress, at once or as soon as it is allowed (section 16.7 item 10).
     pub(super) fn cancel_branches(&mut self, t: &mut Turn<'_>, id: ContextId, why: CancelReason) {
         if self.contexts[id].kind != Kind::Invite {
             return;
@@ -54,8 +53,7 @@ impl Calls {
         }
     }
 
-    /// Sends a CANCEL that says why (RFC 3326), so that a phone shows a missed call only where one was
-    /// missed.
+    /// Sends a CANCEL with its reason (RFC 3326), so that a phone shows a missed call only if one was missed.
     pub(super) fn cancel_client(
         &self,
         t: &mut Turn<'_>,

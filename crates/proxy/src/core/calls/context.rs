@@ -1,5 +1,4 @@
-//! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best
-//! answer so far.
+//! The response context (RFC 3261 section 16.2): one proxied request, its branches and the best response so far.
 
 use crate::core::events::{CallEvent, CallInfo};
 use crate::core::ids::{BranchId, ContextId};
@@ -13,32 +12,32 @@ use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// Tables larger than this give their memory back when they fall empty.
+/// A table larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 1024;
 
 /// Why a branch is cancelled (RFC 3326).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CancelReason {
-    /// The caller has given up; the CANCEL's own Reason goes on.
+    /// The caller has cancelled; the Reason of its CANCEL is forwarded.
     Caller,
-    /// Another branch was answered with a 2xx: no missed call.
+    /// Another branch was answered with a 2xx: the call is not missed.
     CompletedElsewhere,
-    /// Another branch was refused for all of them by this 6xx.
+    /// Another branch was answered with this 6xx, which is final for all.
     Refused(u16),
-    /// It has rung too long, or answers an attempt that was abandoned.
+    /// The branch has rung too long, or answers an abandoned attempt.
     Timeout,
 }
 
-/// How far a branch is.
+/// The state of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// Waits for its turn (serial forking).
     Waiting,
     /// Waits for server location.
     Resolving,
-    /// Sent.
+    /// Sent to the target.
     Sent,
-    /// Has had its final response, or never will.
+    /// Has received its final response, or never will.
     Done,
 }
 
@@ -48,21 +47,20 @@ pub(super) struct Branch {
     pub state: State,
     pub client: Option<ClientId>,
     pub timer_c: TimerId,
-    /// To be cancelled for this reason as soon as a provisional response comes (RFC 3261
-    /// section 9.1).
+    /// The reason to cancel it as soon as a provisional response comes (RFC 3261 section 9.1).
     pub cancel: Option<CancelReason>,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub breadth: u32,
-    /// The next hop that is put on top as a Route on this attempt.
+    /// The next hop that is prepended as a Route in this attempt.
     pub through: Option<Box<str>>,
-    /// Where it went, to remember a failure.
+    /// The hop it was sent to, for the record of a failure.
     pub hop: Option<Hop>,
-    /// It went there a second time, because its connection had ended.
+    /// Whether it was sent there a second time, because its connection had closed.
     pub again: bool,
-    /// Over a flow, not to an address.
+    /// Whether it was sent over a flow rather than to an address.
     pub on_flow: bool,
-    /// Where it was sent last.
-    pub went: Option<(Transport, SocketAddr)>,
+    /// The target it was sent to last.
+    pub last_destination: Option<(Transport, SocketAddr)>,
 }
 
 impl Branch {
@@ -78,11 +76,11 @@ impl Branch {
             hop: None,
             again: false,
             on_flow: false,
-            went: None,
+            last_destination: None,
         }
     }
 
-    /// Whether this client transaction carries the present attempt, and is waited for.
+    /// Returns whether this client transaction belongs to the present attempt and is still awaited.
     pub(super) fn is(&self, client: ClientId) -> bool {
         self.state == State::Sent && self.client == Some(client)
     }
@@ -92,12 +90,12 @@ impl Branch {
 #[derive(Debug)]
 pub(super) struct BestResponse {
     pub status: u16,
-    /// The response as it would be forwarded; empty for one of our own making.
+    /// The response as it would be forwarded; empty if this proxy generates it.
     pub bytes: Vec<u8>,
 }
 
 impl BestResponse {
-    /// Whether it is of our own making.
+    /// Returns whether this proxy generates it.
     pub(super) fn is_ours(&self) -> bool {
         self.bytes.is_empty()
     }
@@ -108,11 +106,11 @@ pub(super) struct Context {
     pub id: ContextId,
     pub kind: Kind,
     pub server: ServerId,
-    /// The request as it came; freed once a final answer has gone back.
+    /// The request as it came; released once a final response has been forwarded.
     pub request: Option<Arc<[u8]>>,
     /// The flow it came on.
     pub flow: Flow,
-    /// Where answers go.
+    /// The flow that responses take.
     pub reply: Flow,
     pub findings: Findings,
     pub branches: SmallVec<[Branch; 1]>,
@@ -120,29 +118,29 @@ pub(super) struct Context {
     /// WWW-Authenticate and Proxy-Authenticate lines of all 401 and 407 (section 16.7 item 7).
     pub challenges: Vec<Box<[u8]>>,
     pub came: Time,
-    /// A final response has gone back.
+    /// Whether a final response has been sent.
     pub answered: bool,
     pub cancelled: bool,
     /// The Reason header lines of the caller's CANCEL.
     pub reason: Vec<u8>,
-    /// Who proved to be its sender, as `user@realm`.
+    /// The authenticated sender, as `user@realm`.
     pub user: Option<Box<str>>,
-    /// What is reported of the call, once its beginning was.
+    /// The description of the call, once its beginning has been reported.
     pub call: Option<Arc<CallInfo>>,
-    /// What is reported once this BYE of a dialog of ours is answered.
+    /// The event to report once this BYE of a dialog of ours is answered.
     pub ended: Option<Box<CallEvent>>,
-    /// Whether a session attempt is being counted.
+    /// Whether it is counted as a session attempt.
     pub session: bool,
-    /// Whether the first ringing has been seen.
+    /// Whether the first 18x has been received.
     pub rang: bool,
-    /// Fires when a request that is no INVITE is due its 100 (RFC 4320 section 4.1).
+    /// Fires when a request other than INVITE is due its 100 (RFC 4320 section 4.1).
     pub trying: TimerId,
-    /// Client transactions that still exist, and the server transaction.
+    /// The number of client transactions that still exist, plus one for the server transaction.
     pub alive: u32,
 }
 
 impl Context {
-    /// A context without an answer, whose branches wait for their turn.
+    /// Returns a context without a response, whose branches wait for their turn.
     pub(super) fn new(
         now: Time,
         (id, server, kind): (ContextId, ServerId, Kind),
@@ -176,13 +174,12 @@ impl Context {
         }
     }
 
-    /// Whether a branch is under way or yet to come.
+    /// Returns whether a branch is in progress or still waiting.
     pub(super) fn is_pending(&self) -> bool {
         self.branches.iter().any(|b| b.state != State::Done)
     }
 
-    /// No branch that has not been sent yet ever will be: the search is over (RFC 3261 sections
-    /// 16.7 item 5 and 16.10).
+    /// Ends the search: no branch is sent any more (RFC 3261 sections 16.7 item 5 and 16.10).
     pub(super) fn end_search(&mut self) {
         for branch in &mut self.branches {
             branch.target.attempts.clear();
@@ -192,9 +189,9 @@ impl Context {
         }
     }
 
-    /// Keeps a final response if it is better than what there is (section 16.7 item 6).
+    /// Stores a final response if it is better than the best so far (section 16.7 item 6).
     pub(super) fn offer(&mut self, status: u16, bytes: impl FnOnce() -> Vec<u8>) {
-        // A 408 to what is no INVITE is never sent (RFC 4320 section 4.2): anything else is better.
+        // A 408 to a request other than INVITE is never sent (RFC 4320 section 4.2): any other is better.
         let rank = |status| match (self.kind, status) {
             (Kind::NonInvite, 408) => u16::MAX,
             _ => rank(status),
@@ -205,8 +202,8 @@ impl Context {
     }
 }
 
-/// Lower is better (RFC 3261 section 16.7 item 6): any 6xx, then the lowest class; within 4xx those
-/// that tell how to do better; and 503 last of its class, because it speaks of one server only.
+/// Returns the rank of a status; lower is better (RFC 3261 section 16.7 item 6): any 6xx, then the lowest class; within
+/// 4xx those that help to form a better request; and 503 last of its class, because it concerns one server only.
 fn rank(status: u16) -> u16 {
     match status {
         600.. => 0,
@@ -220,7 +217,7 @@ fn rank(status: u16) -> u16 {
 /// The contexts of a worker.
 pub(super) struct Contexts {
     slab: Slab<Context>,
-    /// Of the newest context.
+    /// The serial number of the newest context.
     serial: u32,
 }
 
@@ -237,25 +234,25 @@ impl Contexts {
         self.slab.iter().map(|(_, context)| context)
     }
 
-    /// The id of a context to be; follow with [`Contexts::insert`].
+    /// Returns the id of the next context; follow with [`Contexts::insert`].
     pub(super) fn reserve(&mut self) -> ContextId {
         self.serial = self.serial.wrapping_add(1);
         ContextId { index: self.slab.vacant_key() as u32, serial: self.serial }
     }
 
-    /// Adds the context whose id has just been reserved.
+    /// Adds the context of the id that was reserved last.
     pub(super) fn insert(&mut self, context: Context) {
         let id = context.id;
         let index = self.slab.insert(context);
         debug_assert_eq!(index as u32, id.index);
     }
 
-    /// The same, to change it.
+    /// Returns a context that still exists, to change it.
     pub(super) fn get_mut(&mut self, id: ContextId) -> Option<&mut Context> {
         self.slab.get_mut(id.index as usize).filter(|context| context.id == id)
     }
 
-    /// A context that still lives.
+    /// Returns a context that still exists.
     pub(super) fn get(&self, id: ContextId) -> Option<&Context> {
         self.slab.get(id.index as usize).filter(|context| context.id == id)
     }
@@ -269,7 +266,7 @@ impl Contexts {
     }
 }
 
-/// A context that is known to live.
+/// Returns a context that is known to exist.
 impl Index<ContextId> for Contexts {
     type Output = Context;
 
@@ -288,7 +285,7 @@ impl IndexMut<ContextId> for Contexts {
     }
 }
 
-/// A branch of a context that is known to live.
+/// Returns a branch of a context that is known to exist.
 impl Index<BranchId> for Contexts {
     type Output = Branch;
 

@@ -1,4 +1,4 @@
-//! What stands in for a response: time-outs, timer C (RFC 3261 section 16.8) and transport errors (16.9).
+//! Substitutes for a response: time-outs, timer C (RFC 3261 section 16.8) and transport errors (16.9).
 
 use super::Calls;
 use super::context::{CancelReason, State};
@@ -11,7 +11,7 @@ use ringway_sip::transaction::{ClientId, Kind};
 use ringway_sip::write;
 
 impl Calls {
-    /// A branch tries its next way.
+    /// Moves a branch to its next attempt.
     pub(super) fn fail_over(&mut self, t: &mut Turn<'_>, id: BranchId) {
         t.stats.failovers += 1;
         self.note_failed_gateway(t, id);
@@ -19,7 +19,7 @@ impl Calls {
         branch.state = State::Waiting;
         branch.on_flow = false;
         let hop = branch.hop.take();
-        // That TCP is refused where UDP is still to be tried says nothing of the server.
+        // A TCP refusal is no failure of the server while UDP is still to be tried.
         if !matches!(branch.target.attempts.last(), Some(Attempt::Datagram(_)))
             && let Some(Hop { transport, addr, .. }) = hop
         {
@@ -28,19 +28,19 @@ impl Calls {
         self.retry(t, id);
     }
 
-    /// Timer B or F (section 16.7: "as if a 408 had been received").
+    /// Processes timer B or F (section 16.7: "as if a 408 had been received").
     pub(in crate::core) fn timed_out(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId) {
         self.branch_failed(t, client, id, 408);
     }
 
-    /// The transport could not send it (section 16.9: "as if a 503 had been received").
+    /// Processes a transport error (section 16.9: "as if a 503 had been received").
     pub(in crate::core) fn not_sent(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId) {
         self.branch_failed(t, client, id, 503);
     }
 
-    /// The connection has ended by which a request left that nothing has answered. With nowhere else to go
-    /// it goes there once more, over a new connection: of a peer that was started anew the old one tells
-    /// only when it is used, and over SCTP not even at once.
+    /// Processes the end of the connection of an unanswered request. If there is no other target, the request is sent
+    /// there once more over a new connection. A peer that has restarted reports the end of the old one only when it is
+    /// used, and over SCTP not even at once.
     pub(in crate::core) fn cut_off(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId) {
         if !self.exists(id) {
             return;
@@ -59,7 +59,7 @@ impl Calls {
         self.retry(t, id);
     }
 
-    /// A branch has failed as if it had been answered with this status.
+    /// Fails a branch as if it had received this status.
     pub(super) fn branch_failed(
         &mut self,
         t: &mut Turn<'_>,
@@ -85,8 +85,8 @@ impl Calls {
         let branch = &mut self.contexts[id];
         let status = match status {
             _ if cancelled => 487,
-            // RFC 5626 section 5.3.1: a flow that a token named is gone; and section 11.5: of a user
-            // of ours it was the only way.
+            // RFC 5626 section 5.3.1: the flow of a token has closed. Section 11.5: it was the only path to a user of
+            // ours.
             503 if branch.on_flow && branch.target.is_located() => 480,
             503 if branch.on_flow => 430,
             other => other,
@@ -98,8 +98,8 @@ impl Calls {
         self.settle(t, id.context);
     }
 
-    /// A branch has failed: unless it has another address of the same next hop to try, that is tried last
-    /// for a while.
+    /// Records a failed next hop, so that it is tried last for a while, unless the branch has another address of it to
+    /// try.
     fn note_failed_gateway(&self, t: &Turn<'_>, id: BranchId) {
         let branch = &self.contexts[id];
         let same =
@@ -109,7 +109,7 @@ impl Calls {
         }
     }
 
-    /// A client transaction has ended for good.
+    /// Releases a client transaction that has ended.
     pub(in crate::core) fn client_gone(
         &mut self,
         t: &mut Turn<'_>,
@@ -119,8 +119,7 @@ impl Calls {
         if !self.exists(id) {
             return;
         }
-        // Should it end without anything having been heard (it cannot, by its machine), the branch
-        // must not hang.
+        // If it ends without a response (its state machine does not allow that), the branch must not hang.
         if self.contexts[id].is(client) {
             self.branch_done(id);
             self.contexts[id.context].offer(408, Vec::new);
@@ -129,7 +128,7 @@ impl Calls {
         self.release(id.context);
     }
 
-    /// A server transaction has ended for good.
+    /// Releases a server transaction that has ended.
     pub(in crate::core) fn server_gone(&mut self, id: ContextId) {
         let Some(ctx) = self.contexts.get_mut(id) else { return };
         if !(ctx.answered && ctx.kind == Kind::NonInvite) {
@@ -143,7 +142,7 @@ impl Calls {
         self.remove_if_done(id);
     }
 
-    /// Timer C fired: a branch has rung long enough (section 16.8).
+    /// Processes timer C: a branch has rung long enough (section 16.8).
     pub(super) fn timer_c(&mut self, t: &mut Turn<'_>, id: BranchId) {
         if !self.exists(id) {
             return;
@@ -155,12 +154,12 @@ impl Calls {
         if t.tx.is_proceeding(client) {
             return self.cancel_client(t, id.context, client, CancelReason::Timeout);
         }
-        // Nothing has been heard at all: as if it were a 408.
+        // There was no response at all: it counts as a 408.
         self.branch_failed(t, client, id, 408);
     }
 
-    /// A request that is no INVITE still has no final answer when timer E of its sender has grown to
-    /// T2 (RFC 4320 section 4.1): a 100 slows the retransmissions down.
+    /// Sends a 100 to a request other than INVITE that has no final response when timer E of its sender has reached T2
+    /// (RFC 4320 section 4.1). It slows the retransmissions down.
     pub(super) fn still_trying(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let Some(ctx) = self.contexts.get_mut(id) else { return };
         ctx.trying = TimerId::NONE;

@@ -1,9 +1,9 @@
-//! The end of a request: the best answer goes back (RFC 3261 section 16.7 items 6 to 9), and what was kept
-//! is released.
+//! The end of a request: the best response is sent (RFC 3261 section 16.7 items 6 to 9), and the stored messages are
+//! released.
 
 use super::Calls;
-use super::answers::with_challenges;
 use super::context::{Branch, State};
+use super::responses::with_challenges;
 use crate::core::ids::ContextId;
 use crate::core::turn::Turn;
 use ringway_sansio::TimerId;
@@ -12,7 +12,7 @@ use ringway_sip::transaction::Kind;
 use ringway_sip::write;
 
 impl Calls {
-    /// If no branch is under way: starts the next q, or answers with the best there is.
+    /// Starts the branches of the next q, or sends the best response, if no branch is in progress.
     pub(super) fn settle(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let Some(ctx) = self.contexts.get(id) else { return };
         let under_way = |b: &Branch| matches!(b.state, State::Sent | State::Resolving);
@@ -25,19 +25,19 @@ impl Calls {
         self.answer_best(t, id);
     }
 
-    /// Section 16.7 items 6 to 9.
+    /// Sends the best response: section 16.7 items 6 to 9.
     fn answer_best(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let ctx = &mut self.contexts[id];
         let server = ctx.server;
         let Some(best) = ctx.best.take() else { return };
         if best.status == 408 && ctx.kind == Kind::NonInvite {
-            // RFC 4320 section 4.2: a 408 to a request that is no INVITE would come too late to
-            // be of use, and is not sent.
+            // RFC 4320 section 4.2: a 408 to a request other than INVITE would come too late to be of use, and is not
+            // sent.
             t.tx.drop_server(server);
             self.close(t, id, best.status);
             return self.remove_if_done(id);
         }
-        // Section 16.7 item 6: that a server behind us is busy does not mean that we are.
+        // Section 16.7 item 6: a busy server behind this one does not make this one busy.
         let status = if best.status == 503 { 500 } else { best.status };
         let start = t.out.buffer().len();
         if best.is_ours() || status != best.status {
@@ -56,16 +56,16 @@ impl Calls {
         self.remove_if_done(id);
     }
 
-    /// A final response of this status has been sent back, or never will be: what it says of the dialog is
-    /// noted, and what was kept to send another one is released.
+    /// Closes a request after its final response of this status has been sent, or never will be. Records what the
+    /// status means for the dialog, and releases what was stored to send another one.
     pub(super) fn close(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
         self.end_dialog(t, id, status);
         self.count_session(t, id, status);
         let ctx = &mut self.contexts[id];
         ctx.answered = true;
         if ctx.kind == Kind::NonInvite {
-            // Once answered, the server transaction needs no context any more; that of an INVITE
-            // may still have another 2xx to carry.
+            // Once answered, the server transaction needs no context any more. That of an INVITE may still forward
+            // another 2xx.
             ctx.alive = ctx.alive.saturating_sub(1);
         }
         ctx.end_search();
@@ -83,11 +83,11 @@ impl Calls {
         }
     }
 
-    /// A final response goes back: what it says of the dialog.
+    /// Records what a final response means for the dialog.
     fn end_dialog(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
         let ctx = &mut self.contexts[id];
         if let (Some(ended), Some(dialog)) = (ctx.ended.take(), ctx.findings.in_dialog) {
-            // After a challenge the BYE comes again.
+            // After a challenge the BYE is sent again.
             if !matches!(status, 401 | 407) {
                 t.node.dialogs.note_end(t.now, dialog.key);
                 super::report::report_ended(t, ended);
@@ -101,7 +101,7 @@ impl Calls {
         }
     }
 
-    /// RFC 6076 sections 4.3 and 4.6 to 4.8.
+    /// Counts a session: RFC 6076 sections 4.3 and 4.6 to 4.8.
     fn count_session(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
         let ctx = &mut self.contexts[id];
         if !ctx.session {
@@ -120,7 +120,7 @@ impl Calls {
         }
     }
 
-    /// Forgets a context that nothing refers to any more.
+    /// Drops a context that nothing refers to any more.
     pub(super) fn remove_if_done(&mut self, id: ContextId) {
         if self.contexts[id].alive > 0 {
             return;

@@ -1,4 +1,4 @@
-//! Forking: which branches are tried when, and by which ways (RFC 3261 section 16.6).
+//! Forking: the order of branches and of their attempts (RFC 3261 section 16.6).
 
 use super::Calls;
 use super::context::{Branch, State};
@@ -11,16 +11,15 @@ use ringway_sansio::Hop;
 use ringway_sip::message::Message;
 
 impl Calls {
-    /// Starts the waiting branches of the best q (section 16.6: parallel within one q, serial from
-    /// one q to the next).
+    /// Starts the waiting branches of the best q (section 16.6: parallel within one q, serial from one q to the next).
     pub(super) fn start_group(&mut self, t: &mut Turn<'_>, id: ContextId, msg: &Message<'_>) {
         let ctx = &mut self.contexts[id];
         let waiting = |b: &&Branch| b.state == State::Waiting;
         let Some(q) = ctx.branches.iter().filter(waiting).map(|b| b.target.q).max() else { return };
         let count = ctx.branches.iter().filter(waiting).filter(|b| b.target.q == q).count() as u32;
-        // RFC 5393 section 5.3.3: branches share the breadth; one that would get none is not started.
-        // Those of all q share it: one after the other they would cost as much as side by side, and ten
-        // contacts that lead back here each with ten more would never end.
+        // RFC 5393 section 5.3.3: branches share the breadth; a branch without a share is not started. Branches of all
+        // q share it: one after the other they cost as much as in parallel, and ten contacts that lead back here, each
+        // with ten more, would never end.
         let total = ctx.branches.len() as u32;
         let started = ctx.branches.iter().filter(|b| b.state != State::Waiting).count() as u32;
         let breadth = ctx.findings.max_breadth;
@@ -44,7 +43,7 @@ impl Calls {
         self.settle(t, id);
     }
 
-    /// Goes the next way to the target of a branch; without one left the branch is done.
+    /// Starts the next attempt to the target of a branch. Without one the branch ends.
     fn try_next(&mut self, t: &mut Turn<'_>, id: BranchId, msg: &Message<'_>) {
         loop {
             let Some(attempt) = self.contexts[id].target.attempts.pop() else {
@@ -74,16 +73,16 @@ impl Calls {
         }
     }
 
-    /// Nothing could be reached: what section 16.9 has for a transport error; of a user of ours whose
-    /// contacts no SIP leads to, that the user is not there.
+    /// Fails a branch without a reachable target: with the response to a transport error (section 16.9), or, for
+    /// contacts of a user of ours that no SIP transport reaches, with that of an unavailable user.
     pub(super) fn fail_unreachable(&mut self, id: BranchId) {
         let branch = &mut self.contexts[id];
         branch.state = State::Done;
-        let absent = branch.target.is_located() && branch.went.is_none();
+        let absent = branch.target.is_located() && branch.last_destination.is_none();
         self.contexts[id.context].offer(if absent { 480 } else { 503 }, Vec::new);
     }
 
-    /// The way of an attempt; `None` where it stands for other attempts.
+    /// Returns the destination of an attempt; `None` if it stands for other attempts.
     fn locate_attempt(
         &mut self,
         t: &mut Turn<'_>,
@@ -109,14 +108,14 @@ impl Calls {
         Some(found)
     }
 
-    /// An attempt leads where this request may not go.
+    /// Drops an attempt whose destination is forbidden for this request.
     fn reject_attempt(&mut self, t: &mut Turn<'_>, id: BranchId) {
         t.stats.forbidden += 1;
         let status = if self.contexts[id].target.is_located() { 480 } else { 403 };
         self.contexts[id.context].offer(status, Vec::new);
     }
 
-    /// The server of a branch has been located; no hops means that there is none.
+    /// Sends a branch to its located server. No hops mean that there is none.
     pub(in crate::core) fn resolved(&mut self, t: &mut Turn<'_>, id: BranchId, hops: &[Hop]) {
         if !self.exists(id) || self.contexts[id].state != State::Resolving {
             return;
@@ -126,7 +125,7 @@ impl Calls {
         self.retry(t, id);
     }
 
-    /// Goes on with a branch from the request as it was kept.
+    /// Continues a branch with the stored request.
     pub(super) fn retry(&mut self, t: &mut Turn<'_>, id: BranchId) {
         self.with_request(t, id.context, |calls, t, msg| {
             calls.try_next(t, id, msg);

@@ -12,11 +12,11 @@ use ringway_sip::header::Via;
 use ringway_sip::message::Message;
 use ringway_sip::transaction::{self, ClientId, Kind};
 
-/// A request larger than this goes over TCP unless the way is given (RFC 3261 section 18.1.1).
+/// The size above which a request uses TCP unless its destination is fixed (RFC 3261 section 18.1.1).
 const MAX_DATAGRAM: usize = 1300;
 
 impl Calls {
-    /// Sends a branch this way, in a client transaction of its own.
+    /// Sends a branch to this destination in a new client transaction.
     pub(super) fn launch(
         &mut self,
         t: &mut Turn<'_>,
@@ -24,7 +24,7 @@ impl Calls {
         mut destination: Destination,
         msg: &Message<'_>,
     ) {
-        // It has been read before, when the request came.
+        // It was parsed before, when the request came.
         let Ok(via) = &msg.top_via() else { return self.fail_unreachable(id) };
         let client = t.tx.reserve(t.random);
         let start = t.out.buffer().len();
@@ -33,7 +33,7 @@ impl Calls {
             let addr = destination.target.remote();
             let hop = Hop { transport: Transport::Tcp, addr, name: None };
             if let Some(tcp) = t.locator.destination_of(hop) {
-                // Should TCP be refused, UDP is tried after all (section 18.1.1).
+                // If TCP is refused, UDP is tried (section 18.1.1).
                 self.contexts[id].target.attempts.push(Attempt::Datagram(addr));
                 destination = tcp;
                 t.out.abandon(start);
@@ -61,7 +61,7 @@ impl Calls {
         branch.client = Some(client);
         branch.timer_c = timer_c;
         branch.hop = hop;
-        branch.went = Some(went);
+        branch.last_destination = Some(went);
     }
 
     fn write_request(
@@ -88,12 +88,12 @@ impl Calls {
     }
 }
 
-/// Whether size alone asks for another transport than the UDP that was chosen.
+/// Returns whether the size requires another transport than the UDP that was chosen.
 fn is_too_large(destination: &Destination, len: usize) -> bool {
     len > MAX_DATAGRAM && destination.transport == Transport::Udp && !destination.any_size
 }
 
-/// The hop that a way leads to, to remember a failure.
+/// Returns the hop of a destination, for the record of a failure.
 fn hop_of(destination: &Destination) -> Option<Hop> {
     match &destination.target {
         Target::Peer { transport, remote, name } => {

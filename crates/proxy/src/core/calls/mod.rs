@@ -1,11 +1,9 @@
-//! Requests that are proxied in a transaction: their response contexts, from the first branch to the last
-//! answer (RFC 3261 sections 16.6 to 16.10).
+//! Requests that are proxied in a transaction: their response contexts, from the first branch to the last response (RFC
+//! 3261 sections 16.6 to 16.10).
 //!
-//! `fork` starts branches and chooses their ways, `launch` sends one, `answers` takes responses, `failures`
-//! what stands in for a response, `finish` sends the final answer back, `cancel` and `report` what their
-//! names say.
+//! `fork` starts branches and chooses their attempts, `launch` sends one, `responses` processes responses, `failures`
+//! their substitutes, `finish` sends the final response; `cancel` and `report` are named for what they do.
 
-mod answers;
 mod cancel;
 mod context;
 mod failures;
@@ -14,28 +12,29 @@ mod fork;
 mod launch;
 mod record_route;
 mod report;
+mod responses;
 
 use super::ids::{BranchId, ContextId};
 use super::request::{Findings, IncomingRequest};
 use super::target::RequestTarget;
 use super::turn::Turn;
-use crate::shared::REMEMBER_REQUEST;
-pub(super) use answers::Answer;
+use crate::shared::REQUEST_LIFETIME;
 use context::{Context, Contexts};
 use report::end_of_call;
+pub(super) use responses::Answer;
 use ringway_sansio::{Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::Kind;
 use ringway_sip::write;
 
-/// Branches of one request; an id has 16 bits for them.
+/// The number of branches of one request; an id has 16 bits for them.
 const MAX_BRANCHES: usize = u16::MAX as usize;
 
-/// What a context waits for.
+/// A timer of a context.
 enum Tick {
     /// Timer C of a branch (RFC 3261 section 16.8).
     TimerC(BranchId),
-    /// A request that is no INVITE has not been answered for long (RFC 4320 section 4.1).
+    /// A request other than INVITE has no final response after a long time (RFC 4320 section 4.1).
     Trying(ContextId),
 }
 
@@ -51,27 +50,27 @@ impl Calls {
         Calls { contexts: Contexts::new(), wheel: TimerWheel::new(now), draining: false }
     }
 
-    /// From now on no new call is taken on; what runs is finished.
+    /// Refuses new calls from now on. Calls in progress are completed.
     pub(super) fn drain(&mut self) {
         self.draining = true;
     }
 
-    /// Number of contexts.
+    /// Returns the number of contexts.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
     }
 
-    /// Whether all that has been taken on is answered.
+    /// Returns whether all requests have been answered.
     pub(super) fn are_answered(&self) -> bool {
         self.contexts.iter().all(|context| context.answered)
     }
 
-    /// When [`Calls::handle_timeout`] should be called next.
+    /// Returns the time at which [`Calls::handle_timeout`] should be called next.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
         self.wheel.next()
     }
 
-    /// Runs what is due.
+    /// Processes everything that is due.
     pub(super) fn handle_timeout(&mut self, t: &mut Turn<'_>) {
         while let Some(tick) = self.wheel.expire(t.now) {
             match tick {
@@ -81,8 +80,7 @@ impl Calls {
         }
     }
 
-    /// Takes a request on: opens the server transaction and the response context, and starts the
-    /// branches of best q.
+    /// Accepts a request: opens the server transaction and the response context, and starts the branches of the best q.
     pub(super) fn begin(
         &mut self,
         t: &mut Turn<'_>,
@@ -116,7 +114,7 @@ impl Calls {
         context.user = user;
         if t.node.workers > 1 {
             let (key, worker) = (incoming.key.to_u64(), t.node.worker);
-            t.node.shared.requests.put(key, worker, t.now, REMEMBER_REQUEST);
+            t.node.shared.requests.put(key, worker, t.now, REQUEST_LIFETIME);
         }
         if context.findings.record_route && initial {
             t.node.dialogs.note_begin(msg);
@@ -132,7 +130,7 @@ impl Calls {
         }
         match kind {
             Kind::Invite => {
-                // Section 17.2.1: a 100 at once, so that the peer stops sending the INVITE again.
+                // Section 17.2.1: a 100 at once, so that the peer stops its retransmissions.
                 let (start, buf) = (t.out.buffer().len(), t.out.buffer());
                 write::response(buf, msg, Some(incoming.flow), 100, "Trying", None, &[], &[]);
                 t.tx.respond(t.now, server, 100, t.out, start);
@@ -152,12 +150,12 @@ impl Calls {
         self.start_group(t, id, msg);
     }
 
-    /// Whether the context of a branch still lives, and with it the branch.
+    /// Returns whether the context of a branch, and so the branch, still exists.
     fn exists(&self, id: BranchId) -> bool {
         self.contexts.get(id.context).is_some()
     }
 
-    /// Runs `f` with the kept request of a context, parsed once more.
+    /// Runs `f` with the stored request of a context, parsed again.
     fn with_request(
         &mut self,
         t: &mut Turn<'_>,

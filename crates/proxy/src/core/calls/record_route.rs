@@ -1,6 +1,6 @@
 //! Record-Route for both sides (RFC 3261 section 16.6 item 4).
 
-use crate::core::dialogs::MARK_AFTER;
+use crate::core::dialogs::MARK_SEPARATOR;
 use crate::core::locator::Destination;
 use crate::core::names::{has_ob, is_sips};
 use crate::core::node::Node;
@@ -13,8 +13,8 @@ use ringway_sip::write;
 use smallvec::SmallVec;
 use std::net::SocketAddr;
 
-/// Writes one value where both sides see the same address, two where they do not (RFC 5658) or where a side
-/// must be reached over its flow (RFC 5626 section 5.3). `uri` is the Request-URI that is sent.
+/// Appends one value if both sides see the same address, two if they do not (RFC 5658) or if a side must be reached
+/// over its flow (RFC 5626 section 5.3). `uri` is the Request-URI of the forwarded request.
 pub(super) fn write(
     buf: &mut Vec<u8>,
     node: &Node,
@@ -26,14 +26,14 @@ pub(super) fn write(
 ) {
     let mark = node.dialogs.callee_marks(now, &node.trust, msg, from);
     let near = needs_flow(msg, from).then_some(*from);
-    // A datagram flow is used only where the Contact does not tell the address.
+    // A datagram flow is used only if the Contact does not contain the address.
     let far = to.flow.filter(|f| f.transport.is_datagram() || contact_needs_flow(uri, f));
     let secure = is_sips(uri);
     let same = from.transport == to.transport && from.local == to.local;
     let mut write = |transport: Transport, local: SocketAddr, token: Option<Flow>| {
         buf.extend_from_slice(b"Record-Route: <");
-        // A sips URI on the side of TLS only: on the other it would lead nowhere (section 16.7
-        // item 8 has it rewritten there).
+        // A sips URI on the side of TLS only: on the other it could not be reached (section 16.7 item 8 requires that
+        // it is rewritten there).
         let sips = secure && transport.is_secure();
         buf.extend_from_slice(if sips { b"sips:" } else { b"sip:" });
         let start = buf.len();
@@ -42,14 +42,14 @@ pub(super) fn write(
         }
         let token = SmallVec::<[u8; MAX_TOKEN]>::from_slice(&buf[start..]);
         if !token.is_empty() {
-            buf.push(MARK_AFTER);
+            buf.push(MARK_SEPARATOR);
         }
         buf.extend_from_slice(&mark(&token));
         buf.push(b'@');
         write::addr(buf, local);
         if transport != Transport::Udp {
             buf.extend_from_slice(b";transport=");
-            // A peer need not know `tls-sctp`: RFC 4168 has it for Via alone.
+            // A peer need not know `tls-sctp`: RFC 4168 defines it for Via only.
             let named = match transport {
                 Transport::TlsSctp if sips => Transport::Sctp,
                 transport => transport,
@@ -65,8 +65,8 @@ pub(super) fn write(
     write(from.transport, from.local, near);
 }
 
-/// Whether requests back to the sender of this one are to travel on the flow it came on. Only for a user
-/// agent right before us; behind another proxy it is that proxy's affair.
+/// Returns whether requests back to the sender of this one must use its flow. Only for a user agent directly before
+/// this proxy; behind another proxy that one decides.
 fn needs_flow(msg: &Message<'_>, flow: &Flow) -> bool {
     if msg.items(HeaderId::Via).nth(1).is_some() {
         return false;
@@ -77,11 +77,10 @@ fn needs_flow(msg: &Message<'_>, flow: &Flow) -> bool {
     }
 }
 
-/// Whether a Contact is reached by the flow of its owner rather than by itself: a phone that negotiated
-/// Outbound (RFC 5626 section 5.3), one whose address is another than it sends from, a WebSocket (RFC
-/// 7118 section 5), an SCTP association with its several addresses, and a TLS client, which has no
-/// certificate to be connected to by. Any other is
-/// connected to where its Contact says (RFC 3261 section 18.1.1), also when its flow is gone.
+/// Returns whether a Contact is reached by the flow of its owner rather than by its URI: a phone that negotiated
+/// Outbound (RFC 5626 section 5.3), one whose address differs from its source, a WebSocket (RFC 7118 section 5), an
+/// SCTP association with its several addresses, and a TLS client, which has no certificate to be connected to by. Any
+/// other is connected to by its Contact (RFC 3261 section 18.1.1), also when its flow has closed.
 fn contact_needs_flow(contact: &[u8], flow: &Flow) -> bool {
     let datagram = flow.transport.is_datagram();
     let Ok(uri) = Uri::parse(contact) else { return !datagram };

@@ -1,5 +1,5 @@
-//! Reports of calls: begun, answered, failed, ended. What is reported of a call is read from its INVITE once,
-//! and kept with its context.
+//! Reports of calls: begun, answered, failed, ended. The description of a call is read from its INVITE once, and stored
+//! with its context.
 
 use super::Calls;
 use super::context::Branch;
@@ -12,28 +12,28 @@ use ringway_sip::header::NameAddr;
 use ringway_sip::message::{Malformed, Message};
 use std::sync::Arc;
 
-/// URI and tag of an address; empty where there is none.
+/// Returns the URI and the tag of an address; empty if it has none.
 fn parts<'a>(address: Result<NameAddr<'a>, Malformed>) -> (&'a [u8], &'a [u8]) {
     address.map_or((b"", b""), |address| (address.uri, address.tag().unwrap_or_default()))
 }
 
-/// A step of a call of which nothing more is known.
+/// Returns a step of a call without further details.
 fn event(at: Time, step: CallStep, call: Arc<CallInfo>) -> Box<CallEvent> {
     let to_tag = Box::default();
     Box::new(CallEvent { at, step, call, to_tag, destination: None, gateway: None })
 }
 
 impl CallEvent {
-    /// Adds where a branch went.
+    /// Adds the target of a branch.
     fn by(mut self: Box<CallEvent>, branch: &Branch) -> Box<CallEvent> {
-        self.destination = branch.went;
+        self.destination = branch.last_destination;
         self.gateway.clone_from(&branch.through);
         self
     }
 }
 
 impl Calls {
-    /// The call of a context has begun by this request.
+    /// Reports that the call of a context has begun with this request.
     pub(super) fn report_began(&mut self, t: &mut Turn<'_>, id: ContextId, msg: &Message<'_>) {
         let ctx = &mut self.contexts[id];
         let ((caller, from_tag), (callee, _)) = (parts(msg.from()), parts(msg.to()));
@@ -45,7 +45,7 @@ impl Calls {
         t.emit(|| Event::Call(event(now, CallStep::Began, call)));
     }
 
-    /// The call is answered by this response over a branch.
+    /// Reports that the call is answered by this response of a branch.
     pub(super) fn report_answered(&self, t: &mut Turn<'_>, id: BranchId, answer: &Message<'_>) {
         let Some(call) = self.contexts[id.context].call.clone() else { return };
         let (now, step) = (t.now, CallStep::Answered { status: answer.status() });
@@ -56,11 +56,11 @@ impl Calls {
         });
     }
 
-    /// The call has failed with this status.
+    /// Reports that the call has failed with this status.
     pub(super) fn report_failed(&self, t: &mut Turn<'_>, id: ContextId, status: u16) {
         let ctx = &self.contexts[id];
         let Some(call) = ctx.call.clone() else { return };
-        let tried = ctx.branches.iter().rev().find(|branch| branch.went.is_some());
+        let tried = ctx.branches.iter().rev().find(|branch| branch.last_destination.is_some());
         let (now, step) = (t.now, CallStep::Failed { status });
         t.emit(|| {
             let event = event(now, step, call);
@@ -72,14 +72,14 @@ impl Calls {
     }
 }
 
-/// A BYE of a dialog of ours has been answered; see [`end_of_call`].
+/// Reports that a BYE of a dialog of ours has been answered; see [`end_of_call`].
 pub(super) fn report_ended(t: &mut Turn<'_>, mut ended: Box<CallEvent>) {
     ended.at = t.now;
     t.emit(|| Event::Call(ended));
 }
 
-/// What is to be reported once this BYE of a dialog of ours is answered. It is written while the BYE is at
-/// hand, which would have to be parsed again.
+/// Returns the event to report once this BYE of a dialog of ours is answered. It is written while the BYE is at hand,
+/// which would have to be parsed again.
 pub(super) fn end_of_call(
     now: Time,
     incoming: &IncomingRequest<'_>,

@@ -1,4 +1,4 @@
-//! Who may use the server for what: RFC 3261 section 16.3 item 6.
+//! Authorisation of requests: RFC 3261 section 16.3 item 6.
 
 use super::preroute::RequestRoute;
 use crate::auth::{Authenticator, Verdict, claimed_user};
@@ -8,22 +8,22 @@ use crate::core::names::{plain_user, same_user, user_of};
 use crate::core::refusal::Refusal;
 use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
-use crate::own::Own;
+use crate::local_identity::LocalIdentity;
 use ringway_sansio::Time;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
 use ringway_sip::uri::{Scheme, Uri};
 
-/// Whom a request comes from, as far as it has been proved.
+/// The proof of a request's sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::core) enum Proof {
     /// Nothing was asked for, and nothing was proved.
     None,
     /// A trusted peer, or a network without digest.
     Trusted,
-    /// A dialog we are in the path of. It leads to the other party, and by no routing rule.
+    /// A dialog that this proxy has record-routed. It leads to the peer only, and never by a routing rule.
     Dialog,
-    /// Digest credentials of this user that hold in the realm of this domain.
+    /// Valid digest credentials of this user in the realm of this domain.
     Digest { domain: usize, user: Box<[u8]> },
 }
 
@@ -37,19 +37,19 @@ impl Access {
         Access { auth }
     }
 
-    /// New rules.
+    /// Replaces the configuration.
     pub(in crate::core) fn reconfigure(&mut self, config: &Config, now: Time) {
         self.auth.reconfigure(config, now);
     }
 
-    /// Whether there is such a user of a realm.
-    pub(in crate::core) fn knows(&self, user: &[u8], realm: &str) -> bool {
-        self.auth.knows(user, realm)
+    /// Returns whether a realm has this user.
+    pub(in crate::core) fn has_user(&self, user: &[u8], realm: &str) -> bool {
+        self.auth.has_user(user, realm)
     }
 
-    /// Section 16.3 item 6, and the rule that this is no open relay: what is not for a domain of
-    /// ours is sent on only for those who have proved who they are. What is for a domain of ours and
-    /// turns out to need a routing rule is asked for proof there ([`Access::demand_proof`]).
+    /// Authorises a request: section 16.3 item 6, and the rule that this is no open relay. A request for a domain that
+    /// is not ours is forwarded only if its sender is authenticated. A request for a domain of ours that turns out to
+    /// need a routing rule is authorised there ([`Access::demand_proof`]).
     pub(in crate::core) fn authorise(
         &mut self,
         t: &mut Turn<'_>,
@@ -65,13 +65,13 @@ impl Access {
             return Ok(Proof::Dialog);
         }
         if method == Method::Ack {
-            // An ACK cannot be challenged (section 22.1): without a mark it goes to our own users.
+            // An ACK cannot be challenged (section 22.1): without a mark it may be sent to our own users only.
             return if local { Ok(Proof::None) } else { Err(Refusal::SILENT) };
         }
         let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
         let from = Uri::parse(from.uri).ok();
         let sip = from.as_ref().filter(|uri| uri.is_sip());
-        let claims = sip.and_then(|uri| t.node.own.domain(uri.host));
+        let claims = sip.and_then(|uri| t.node.identity.domain(uri.host));
         let open = |rule: &crate::routes::Rule| rule.open;
         if claims.is_none()
             && (local || routed.foreign_rule(&t.node.config.routes).is_some_and(open))
@@ -81,7 +81,7 @@ impl Access {
         self.prove_sender(t, incoming, claims.unwrap_or(0), from.as_ref(), claims)
     }
 
-    /// Asks for proof of a request that so far needed none.
+    /// Asks for proof of a request that did not need any before.
     pub(in crate::core) fn demand_proof(
         &mut self,
         t: &mut Turn<'_>,
@@ -95,7 +95,7 @@ impl Access {
         self.prove_sender(t, incoming, domain, from.as_ref(), None)
     }
 
-    /// The user of a domain who proves to be the sender, and may write this From. `claims` is the domain of
+    /// Returns the user of a domain who is proved to be the sender, and may use this From. `claims` is the domain of
     /// ours that From claims.
     fn prove_sender(
         &mut self,
@@ -107,7 +107,7 @@ impl Access {
     ) -> Result<Proof, Refusal> {
         let user = self.prove(t, incoming, domain)?;
         if !may_write(&t.node.config, from, claims, &user) {
-            // Whoever proves to be one user cannot call as another.
+            // An authenticated user cannot call as another.
             t.stats.forbidden += 1;
             report_failure(t, incoming, domain, AuthFailureReason::OtherUser);
             return Err(Refusal::new(403, "Forbidden: From is another user"));
@@ -115,7 +115,7 @@ impl Access {
         Ok(Proof::Digest { domain, user: user.into() })
     }
 
-    /// The user that the request's Proxy-Authorization proves, or the challenge.
+    /// Returns the user that the request's Proxy-Authorization proves, or the challenge.
     fn prove(
         &mut self,
         t: &mut Turn<'_>,
@@ -130,8 +130,9 @@ impl Access {
         }
     }
 
-    /// RFC 3261 section 10.3 items 3 and 4: who registers, and whether the address-of-record of `user` at
-    /// this domain is theirs. `is_repeat` says whether a REGISTER makes nothing but bindings that are there.
+    /// Authorises a REGISTER: RFC 3261 section 10.3 items 3 and 4. The sender must be authenticated, and own the
+    /// address-of-record of `user` at this domain. `is_repeat` returns whether a REGISTER only repeats bindings that
+    /// exist.
     pub(in crate::core) fn authorise_register(
         &mut self,
         t: &mut Turn<'_>,
@@ -152,8 +153,8 @@ impl Access {
                     t.log(incoming, refusal.reason, refusal.status);
                 })
             }
-            // Its answer may have been lost or still wait for the disk. Digest does not protect the
-            // Contact, so nothing but the same bindings may come of it.
+            // Its response may have been lost or still wait for the disk. Digest does not protect the Contact, so only
+            // the same bindings are accepted.
             Verdict::Repeated if is_repeat(t) => Ok(()),
             Verdict::Proved(_) => {
                 t.stats.forbidden += 1;
@@ -166,8 +167,8 @@ impl Access {
         }
     }
 
-    /// What the credentials of a request in the realm of a domain are worth. Those that another challenge
-    /// would not better are refused.
+    /// Returns the verdict about the credentials of a request in the realm of a domain. Credentials that another
+    /// challenge would not improve are refused.
     fn check(
         &mut self,
         t: &mut Turn<'_>,
@@ -175,8 +176,8 @@ impl Access {
         id: HeaderId,
         domain: usize,
     ) -> Result<Verdict, Refusal> {
-        let (own, msg) = (&t.node.own, incoming.msg);
-        let fits = |uri: &[u8]| is_digest_uri_of(own, uri, msg.request_uri());
+        let (identity, msg) = (&t.node.identity, incoming.msg);
+        let fits = |uri: &[u8]| is_digest_uri_of(identity, uri, msg.request_uri());
         let (source, realm) = (incoming.flow.remote.ip(), &t.node.domain(domain).name);
         match self.auth.check(t.now, source, msg, id, realm, &fits) {
             Verdict::BackOff => {
@@ -194,7 +195,7 @@ impl Access {
         }
     }
 
-    /// The challenge in answer to credentials that prove nothing.
+    /// Returns the challenge in answer to credentials that prove nothing.
     fn challenge(
         &mut self,
         t: &mut Turn<'_>,
@@ -220,8 +221,8 @@ impl Access {
     }
 }
 
-/// Whether a user may write this From: their own address, an anonymous one (RFC 3323
-/// section 4.1.1.3), or any where the operator allows it and it is none of our domains.
+/// Returns whether a user may use this From: their own address, an anonymous one (RFC 3323 section 4.1.1.3), or any
+/// other if the operator allows it and it is in none of our domains.
 fn may_write(config: &Config, from: Option<&Uri<'_>>, claims: Option<usize>, user: &[u8]) -> bool {
     let Some(from) = from else { return false };
     if claims.is_some() {
@@ -255,10 +256,10 @@ fn report_failure(
     });
 }
 
-/// Whether a digest was made for a Request-URI (RFC 7616 section 3.4.6). A proxy before us may have
-/// changed the Request-URI, and phones write it without parameters, so the same user at the same host
-/// is enough, and any two names of ours are the same host.
-fn is_digest_uri_of(own: &Own, digest: &[u8], request: &[u8]) -> bool {
+/// Returns whether a digest was made for a Request-URI (RFC 7616 section 3.4.6). A proxy before this one may have
+/// changed the Request-URI, and phones write it without parameters. So the same user at the same host is enough, and
+/// any two names of ours are the same host.
+fn is_digest_uri_of(identity: &LocalIdentity, digest: &[u8], request: &[u8]) -> bool {
     if digest == request {
         return true;
     }
@@ -267,12 +268,12 @@ fn is_digest_uri_of(own: &Own, digest: &[u8], request: &[u8]) -> bool {
         return digest.equivalent(&request);
     }
     let plain = |user: Option<&[u8]>| plain_user(user.unwrap_or_default());
-    let ours = |uri: &Uri<'_>| own.domain(uri.host).is_some();
+    let ours = |uri: &Uri<'_>| identity.domain(uri.host).is_some();
     let same_host = match (digest.host_ip(), request.host_ip()) {
         (Some(a), Some(b)) => a.to_canonical() == b.to_canonical(),
         _ => digest.host.eq_ignore_ascii_case(request.host),
     };
-    // Some agents write the server alone, SIPp among them, and prove no particular target by it.
+    // Some agents, SIPp among them, write the server alone, and prove no particular target by it.
     let server = digest.user.is_none() && ours(&digest);
     server
         || plain(digest.user) == plain(request.user)

@@ -15,10 +15,10 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 use std::hash::Hasher;
 
-/// Users looked up for one request, where contacts are other users of ours.
+/// The number of users looked up for one request, if contacts are other users of ours.
 const MAX_LOOKUPS: usize = 16;
 
-/// The contacts of an address-of-record. A contact that is another user at a domain of ours stands for that
+/// Returns the contacts of an address-of-record. A contact that is another user at a domain of ours stands for that
 /// user's contacts (RFC 3261 section 16.5: a target for which we are responsible may be located in turn).
 pub(super) fn of_user(
     t: &Turn<'_>,
@@ -31,7 +31,7 @@ pub(super) fn of_user(
     targets
 }
 
-/// The contacts of the instance a GRUU names (RFC 5627 section 5.1).
+/// Returns the contacts of the instance that a GRUU names (RFC 5627 section 5.1).
 pub(super) fn of_gruu(
     t: &Turn<'_>,
     uri: &Uri<'_>,
@@ -44,8 +44,7 @@ pub(super) fn of_gruu(
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);
     let targets = contacts(t, &aor, &|binding| gruu.matches(binding));
-    // Section 5.1: of several bindings of an instance the most recent one. Flows of Outbound are one
-    // target already.
+    // Section 5.1: of several bindings of an instance the most recent one. Flows of Outbound are one target already.
     let mut newest = None;
     t.store.lookup(&aor, t.now, &mut |binding| {
         if newest.is_none() && gruu.matches(binding) {
@@ -56,8 +55,8 @@ pub(super) fn of_gruu(
     newest.map(|target| vec![target]).ok_or_else(|| Refusal::new(gruu.unbound_status(), ""))
 }
 
-/// The flow on which the user that To names has registered the phone of this Request-URI, if it is
-/// another than the one that is gone: the same Contact, or else the only one.
+/// Returns the flow on which the user of To has registered the phone of this Request-URI, if it differs from the closed
+/// one: the flow of the same Contact, or else the only one.
 pub(super) fn registered_flow(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -65,7 +64,7 @@ pub(super) fn registered_flow(
     gone: Option<&Flow>,
 ) -> Option<Flow> {
     let to = incoming.msg.to().ok().and_then(|to| Uri::parse(to.uri).ok())?;
-    let domain = t.node.own.domain(to.host)?;
+    let domain = t.node.identity.domain(to.host)?;
     let aor = t.node.aor(to.user?, domain);
     let (mut same, mut only, mut count) = (None, None, 0);
     t.store.lookup(&aor, t.now, &mut |binding| {
@@ -86,8 +85,8 @@ pub(super) fn registered_flow(
     flow.map(|flow| t.node.own_socket(flow))
 }
 
-/// Adds the contacts of an address-of-record to `targets`. `seen` are the users looked up so far; each is
-/// looked up once, and no target is there twice.
+/// Adds the contacts of an address-of-record to `targets`. `seen` are the users looked up so far. Each is looked up
+/// once, and no target is added twice.
 fn add_contacts(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -121,13 +120,13 @@ enum OwnContact {
     No,
     /// It is this address-of-record of ours.
     User(Aor),
-    /// It is this server, and nobody.
+    /// It is this server, and no user.
     Nobody,
 }
 
-/// Whether a contact leads back to this server. It never is sent there: a user of ours is looked up
-/// here, and nobody else is reached that way, least of all by a routing rule. A contact with a flow
-/// is reached over that, whatever its URI says.
+/// Returns whether a contact leads back to this server. It is never sent there: a user of ours is looked up here, and
+/// any other is not reachable, least of all by a routing rule. A contact with a flow is reached over it, whatever its
+/// URI.
 fn own_contact(
     node: &Node,
     incoming: &IncomingRequest<'_>,
@@ -148,9 +147,8 @@ fn own_contact(
     user_of(&uri).map_or(OwnContact::Nobody, |user| OwnContact::User(node.aor(user, domain)))
 }
 
-/// The contacts of an address-of-record that are wanted, best q first, as targets. Contacts of one
-/// instance over several flows make one target (RFC 5626 section 7: never more than one flow of an
-/// instance at a time).
+/// Returns the matching contacts of an address-of-record, best q first, as targets. Contacts of one instance over
+/// several flows make one target (RFC 5626 section 7: never more than one flow of an instance at a time).
 fn contacts(
     t: &Turn<'_>,
     aor: &[u8],
@@ -179,8 +177,8 @@ fn contacts(
     targets
 }
 
-/// A binding as a target: reached by its Path if it has one, else over the flow it registered on where
-/// that is known better than the Contact.
+/// Returns a binding as a target: reached by its Path if it has one, else over the flow of its registration if that is
+/// more reliable than the Contact.
 fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     let mut attempts = SmallVec::new();
     let attempt = match binding.over_flow() {
@@ -192,7 +190,7 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
         && !is_websocket(flow.transport)
         && !flow.transport.is_datagram()
     {
-        // A connection that is gone does not mean that the phone is.
+        // The phone may be reachable though its connection has closed.
         attempts.push(Attempt::Uri);
     }
     attempts.push(attempt);
@@ -201,8 +199,8 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     RequestTarget { uri, path, q: binding.q, attempts, origin }
 }
 
-/// Whether a contact can be reached without the clear; what leads there in the clear is taken out (RFC
-/// 5630 section 5.3). A `sip` contact counts where its flow or its transport is TLS.
+/// Returns whether a contact can be reached securely; insecure attempts are removed (RFC 5630 section 5.3). A `sip`
+/// contact counts as secure if its flow or its transport is TLS.
 pub(super) fn is_secure(target: &mut RequestTarget) -> bool {
     let tls = |uri: &[u8]| {
         Uri::parse(uri).is_ok_and(|uri| {

@@ -1,4 +1,4 @@
-//! Where a request may go, and whether it may: RFC 3261 sections 16.3 to 16.5.
+//! Targets of a request, and whether it may be sent to them: RFC 3261 sections 16.3 to 16.5.
 
 pub(super) mod access;
 mod contacts;

@@ -12,41 +12,39 @@ use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::Uri;
 
-/// Where a request points once our own Route elements are taken off.
+/// The target of a request after our own Route elements are removed.
 pub(in crate::core) struct RequestRoute<'a> {
-    /// The Request-URI to go by.
+    /// The effective Request-URI.
     pub uri_bytes: &'a [u8],
-    /// The same, taken apart.
+    /// The same, parsed.
     pub uri: Uri<'a>,
     /// Route elements that were ours.
     pub routes_used: usize,
-    /// Whether the Request-URI says where it is to be sent.
+    /// The meaning of the `maddr` of the Request-URI.
     pub maddr: Maddr,
-    /// The last Route element was the real Request-URI (a strict router before us).
+    /// Whether the last Route element was the real Request-URI (a strict router before us).
     pub last_route_used: bool,
     /// The first Route element that is not ours.
     pub next: Option<NameAddr<'a>>,
     /// The mark in a Route of ours.
     pub mark: Option<Mark>,
-    /// The dialog that it belongs to, which this proxy has built: the mark is of that dialog.
+    /// The dialog of the mark, which this proxy has record-routed.
     pub in_dialog: Option<InDialog>,
-    /// Its target is the one that the mark was made for.
+    /// Whether its target is the one of the mark.
     pub target_match: TargetMatch,
-    /// Why a mark that was ours is worth nothing here.
+    /// The reason why a mark of ours is not valid here.
     pub void: Option<&'static str>,
-    /// The flow a token of ours names, if it is not the one the request came on (RFC 5626
-    /// section 5.3).
+    /// The flow that a token of ours names, if it is not the one the request came on (RFC 5626 section 5.3).
     pub flow: Option<Flow>,
 }
 
 impl RequestRoute<'_> {
-    /// Whether it belongs to a dialog that this proxy has built.
+    /// Returns whether it belongs to a dialog that this proxy has record-routed.
     pub(in crate::core) fn is_in_dialog(&self) -> bool {
         self.in_dialog.is_some()
     }
 
-    /// The rule for a request whose next hop nothing else decides: no Route, no flow, no `maddr`, no
-    /// dialog.
+    /// Returns the rule for a request whose next hop is not determined by a Route, a flow, an `maddr` or a dialog.
     pub(in crate::core) fn foreign_rule<'t>(&self, routes: &'t RouteTable) -> Option<&'t Rule> {
         let decided = self.next.is_some()
             || self.flow.is_some()
@@ -57,13 +55,13 @@ impl RequestRoute<'_> {
     }
 }
 
-/// What an `maddr` in the Request-URI says (RFC 3261 sections 16.4 and 16.5).
+/// The meaning of an `maddr` in the Request-URI (RFC 3261 sections 16.4 and 16.5).
 pub(in crate::core) enum Maddr {
     /// There is none.
     None,
-    /// It means us, and has led the request here: taken off.
+    /// It is this server, and has led the request here; it is removed.
     Ours,
-    /// It means someone else, or another port or transport of ours: the only target.
+    /// It is another host, or another port or transport of ours: the only target.
     Other,
 }
 
@@ -85,7 +83,7 @@ impl<'a> RequestRoute<'a> {
     }
 }
 
-/// Takes our own Route elements off, and recognises the dialog that they belong to.
+/// Removes our own Route elements, and recognises the dialog that they belong to.
 pub(in crate::core) fn preroute<'a>(
     node: &Node,
     now: Time,
@@ -98,10 +96,9 @@ pub(in crate::core) fn preroute<'a>(
         return Ok(RequestRoute::new(uri_bytes, uri, maddr(node, &uri, incoming.flow)));
     }
     let mut ours = None;
-    // A strict router put the Record-Route value we made into the Request-URI and the real one
-    // at the end of Route.
+    // A strict router has put our Record-Route value into the Request-URI and the real one at the end of Route.
     if uri.is_sip()
-        && node.is_us(&uri, incoming.flow)
+        && node.is_local(&uri, incoming.flow)
         && uri.is_loose_router()
         && let Some(last) = msg.items(HeaderId::Route).last()
     {
@@ -119,7 +116,7 @@ pub(in crate::core) fn preroute<'a>(
     for item in msg.items(HeaderId::Route).take(left) {
         let route = NameAddr::parse(item)?;
         let target = Uri::parse(route.uri)?;
-        if !(target.is_sip() && node.is_us(&target, incoming.flow)) {
+        if !(target.is_sip() && node.is_local(&target, incoming.flow)) {
             routed.next = Some(route);
             break;
         }
@@ -131,8 +128,8 @@ pub(in crate::core) fn preroute<'a>(
 }
 
 impl RequestRoute<'_> {
-    /// What we wrote into the user part of a Record-Route: the dialog's mark, with a flow token
-    /// before it where the flow counts. A token is worth something beside its mark only.
+    /// Reads the user part of our Record-Route: the mark of the dialog, after a flow token if the flow matters. A token
+    /// counts only beside a mark.
     fn read_user(
         &mut self,
         node: &Node,
@@ -153,8 +150,8 @@ impl RequestRoute<'_> {
         match node.dialogs.read_mark(now, incoming.msg, token, mark) {
             Some(mark) => {
                 self.mark = Some(mark);
-                // RFC 5626 section 5.3.2: a token of the flow the request came on has served; another
-                // says where the request goes on.
+                // RFC 5626 section 5.3.2: a token of the flow the request came on has served its purpose; another token
+                // names the flow to send the request over.
                 if let Some(flow) = flow.filter(|flow| !same_flow(flow, incoming.flow)) {
                     self.flow = Some(flow);
                 }
@@ -165,7 +162,7 @@ impl RequestRoute<'_> {
         Ok(())
     }
 
-    /// Finds out whether the request belongs to the dialog of the mark in its Route.
+    /// Determines whether the request belongs to the dialog of the mark in its Route.
     fn recognise(&mut self, node: &Node, now: Time, incoming: &IncomingRequest<'_>) {
         if let Some(mark) = &self.mark {
             let next = self.next.as_ref().map(|route| route.uri);
@@ -189,15 +186,15 @@ fn maddr(node: &Node, uri: &Uri<'_>, flow: &Flow) -> Maddr {
     };
     let here = uri.port.unwrap_or(default_port(uri)) == flow.local.port()
         && uri.transport().is_none_or(|transport| transport == flow.transport);
-    if here && node.own.is_us(host, Some(flow.local.port()), 0, flow.local) {
+    if here && node.identity.is_local(host, Some(flow.local.port()), 0, flow.local) {
         Maddr::Ours
     } else {
         Maddr::Other
     }
 }
 
-/// Whether two flows lead to the same peer the same way. Each worker has a datagram socket of its
-/// own under the same address, so for datagrams it is the addresses that count.
+/// Returns whether two flows lead to the same peer over the same transport. Each worker has a datagram socket of its
+/// own with the same address, so only the addresses of datagram flows count.
 fn same_flow(a: &Flow, b: &Flow) -> bool {
     if a.transport.is_datagram() {
         a.transport == b.transport && a.local == b.local && a.remote == b.remote

@@ -15,11 +15,11 @@ use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
 use smallvec::{SmallVec, smallvec};
 
-/// A user part longer than this names nobody.
+/// The length above which a user part matches no user.
 const MAX_USER: usize = 512;
 
-/// The targets of a request for a user at a domain of ours. Where a routing rule is what leads on, its
-/// sender may have to prove more: `proof` is then what they have proved.
+/// Returns the targets of a request for a user at a domain of ours. If a routing rule applies, its sender may have to
+/// prove more: `proof` is then updated.
 pub(in crate::core) fn local(
     access: &mut Access,
     t: &mut Turn<'_>,
@@ -48,13 +48,13 @@ pub(in crate::core) fn local(
     Ok(targets)
 }
 
-/// RFC 5630 section 5.3: nothing that was asked for by a `sips` URI goes on in the clear.
+/// Returns the refusal of RFC 5630 section 5.3: a request to a `sips` URI is never forwarded without encryption.
 fn sips_not_allowed(name: &str) -> Refusal {
     let headers = format!("Warning: 380 {name} \"SIPS Not Allowed\"\r\n").into_bytes();
     Refusal { status: 480, reason: "Temporarily Unavailable", headers }
 }
 
-/// Where a request for a user without contacts goes: through the routing table, or nowhere.
+/// Returns the targets of a request for a user without contacts: by the routing table, or none.
 fn unregistered(
     access: &mut Access,
     t: &mut Turn<'_>,
@@ -67,22 +67,22 @@ fn unregistered(
     let node = t.node;
     let name = &node.domain(domain).name;
     if let Some(rule) = node.config.routes.find(true, name.as_bytes(), user) {
-        // A rule leads to where calls cost money: who uses it must be known.
+        // A rule leads to calls that cost money: its user must be authenticated.
         let unproven = matches!(proof, Proof::None | Proof::Dialog);
         if unproven && !rule.open && rule.reject.is_none() {
             *proof = access.demand_proof(t, incoming, domain)?;
         }
         return by_rule(t, rule, uri, name.as_bytes());
     }
-    if access.knows(&plain_user(user), name) {
-        // Known, but not here now.
+    if access.has_user(&plain_user(user), name) {
+        // The user exists, but has no contacts now.
         Err(Refusal::new(480, "Temporarily Unavailable"))
     } else {
         Err(Refusal::new(404, "Not Lookup"))
     }
 }
 
-/// The target of a request for none of our domains, or for a user within a dialog.
+/// Returns the target of a request for none of our domains, or for a user within a dialog.
 pub(in crate::core) fn remote(
     t: &mut Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -107,8 +107,8 @@ pub(in crate::core) fn remote(
     Ok(vec![RequestTarget::remote(uri, Origin::Request, attempts)])
 }
 
-/// Where the Request-URI or a Route leads, and before it the connection that the user of a dialog has
-/// registered on, which is open already.
+/// Returns the attempts for the Request-URI or a Route. The connection that the user of a dialog has registered on
+/// comes first, because it is open already.
 fn attempts_to_uri(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -125,10 +125,10 @@ fn attempts_to_uri(
     attempts
 }
 
-/// Where a request of a dialog goes once its flow is gone, last first: to the flow that the user has
-/// registered on meanwhile, and where the Request-URI leads, by a new connection (RFC 3261
-/// section 18.1.1), if a phone can be expected there. A phone that has negotiated Outbound is reached
-/// by its flows only (RFC 5626 section 5.3), and a WebSocket cannot be opened (RFC 7118 section 5).
+/// Returns the attempts for a request of a dialog whose flow has closed, in reverse order. First comes the flow that
+/// the user has registered on meanwhile. Then comes the Request-URI over a new connection (RFC 3261 section 18.1.1), if
+/// a phone can be expected there. A phone that has negotiated Outbound is reached by its flows only (RFC 5626 section
+/// 5.3), and a WebSocket cannot be opened (RFC 7118 section 5).
 fn attempts_without_flow(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -146,7 +146,7 @@ fn attempts_without_flow(
     attempts
 }
 
-/// The target that a routing rule makes of a Request-URI at this host.
+/// Returns the target that a routing rule makes of a Request-URI at this host.
 fn by_rule(
     t: &mut Turn<'_>,
     rule: &Rule,
@@ -183,12 +183,12 @@ fn by_rule(
     Ok(vec![RequestTarget::remote(new, Origin::Rule, attempts)])
 }
 
-/// A URI without the maddr that led here, and the port and transport that came with it unless they
-/// are what would be meant without them (section 16.4).
+/// Returns a URI without the maddr that led here, and without its port and transport unless they equal the defaults
+/// (section 16.4).
 fn without_maddr(uri: &Uri<'_>, bytes: &[u8]) -> Vec<u8> {
     let transport = uri.transport().filter(|&t| t != Transport::Udp);
     let end = bytes.len() - uri.params.len();
-    // The port, where there is one, stands right before the parameters.
+    // The port, if any, stands directly before the parameters.
     let port = match uri.port {
         Some(port) if port != default_port(uri) => {
             bytes[..end].iter().rev().take_while(|b| b.is_ascii_digit()).count() + 1

@@ -11,13 +11,13 @@ use ringway_sip::transaction::Branch;
 use ringway_sip::uri::Scheme;
 use std::hash::Hasher;
 
-/// Max-Forwards of a request that comes without (RFC 3261 section 16.6 item 3).
+/// Max-Forwards of a request without one (RFC 3261 section 16.6 item 3).
 const DEFAULT_MAX_FORWARDS: u8 = 70;
 
-/// The largest Max-Breadth taken on, and that of a request without one (RFC 5393 section 5.3.3).
+/// The maximum Max-Breadth accepted, and that of a request without one (RFC 5393 section 5.3.3).
 const MAX_BREADTH: u32 = 60;
 
-/// Items 2 to 5. `ends_here` says that the request is for the server itself and will not be forwarded.
+/// Performs items 2 to 5. `ends_here` is whether the request is for the server itself and will not be forwarded.
 pub(in crate::core) fn validate(
     t: &mut Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -38,7 +38,7 @@ pub(in crate::core) fn validate(
         t.stats.looped += 1;
         return Err(Refusal::new(483, "Too Many Hops"));
     }
-    // Item 4. What goes no further cannot go round.
+    // Item 4. A request that is not forwarded cannot loop.
     let spiral = if ends_here { 0 } else { spiral(t, incoming, routed) };
     if !ends_here && is_loop(incoming, spiral) {
         t.stats.looped += 1;
@@ -63,7 +63,7 @@ pub(in crate::core) fn validate(
         spiral,
         return_path: true,
         // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
-        // At the edge of TLS it is not for the operator to say (section 16.6 item 4).
+        // At the edge of TLS the operator cannot decide it (section 16.6 item 4).
         record_route: (t.node.config.record_route
             || incoming.flow.transport.is_secure()
             || is_sips(routed.uri_bytes))
@@ -74,8 +74,8 @@ pub(in crate::core) fn validate(
     })
 }
 
-/// The hash of all that decides the routing of a request (RFC 5393 section 4.2.2): the same
-/// request coming back unchanged has the same, one that comes back for another target has not.
+/// Returns the hash of all that decides the routing of a request (RFC 5393 section 4.2.2): the same for a request that
+/// returns unchanged, and different for one that returns for another target.
 fn spiral(t: &Turn<'_>, incoming: &IncomingRequest<'_>, routed: &RequestRoute<'_>) -> u64 {
     let mut h = t.node.spiral();
     let mut field = |bytes: &[u8]| {
@@ -107,7 +107,7 @@ fn is_loop(incoming: &IncomingRequest<'_>, spiral: u64) -> bool {
         return false;
     }
     incoming.msg.items(HeaderId::Via).skip(1).any(|element| {
-        // Only a Via that has the shape of ours is worth parsing.
+        // Only a Via of our form is worth parsing.
         memchr::memmem::find(element, b"z9hG4bK").is_some()
             && Via::parse(element).is_ok_and(|via| ours(&via))
     })

@@ -130,7 +130,7 @@ fn a_closed_flow_takes_its_bindings_along() {
     assert_eq!(s.flows.len(), 0);
 }
 
-/// RFC 7118 section 5: nobody can open a WebSocket to a client.
+/// RFC 7118 section 5: a WebSocket to a client cannot be opened.
 #[test]
 fn a_websocket_binding_ends_with_its_connection() {
     let s = store();
@@ -147,7 +147,7 @@ fn datagram_flows_are_not_indexed() {
 }
 
 #[test]
-fn only_watched_records_are_told() {
+fn only_watched_records_are_reported() {
     let s = store();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = heard.clone();

@@ -43,7 +43,7 @@ fn cseq_and_version_count_up() {
 
 /// RFC 3261 sections 12.1.1 and 12.2.1.1: a loose route is followed.
 #[test]
-fn a_route_set_is_kept() {
+fn a_route_set_is_stored() {
     let mut w = World::new();
     let lines = "Record-Route: <sip:p1;lr>, <sip:p2;lr>\nRecord-Route: <sip:p3;lr>\n\
                  Contact: <sip:app@h;x=1>\nEvent: reg;id=7\nExpires: 60";
@@ -74,7 +74,7 @@ fn a_strict_router_is_obeyed() {
 
 /// RFC 6665 section 4.4.3: a fetch is a subscription that ends at once.
 #[test]
-fn a_fetch_gives_the_full_state_once() {
+fn a_fetch_returns_the_full_state_once() {
     let mut w = World::new();
     w.bind(&[contact("sip:joe@h", 1)]);
     w.subscribe("c", 0);
@@ -89,7 +89,7 @@ fn a_fetch_gives_the_full_state_once() {
 
 /// RFC 6665 section 4.2.1.4.
 #[test]
-fn a_refresh_prolongs_and_tells_the_full_state() {
+fn a_refresh_extends_and_reports_the_full_state() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
     w.notification();
@@ -108,7 +108,7 @@ fn a_refresh_prolongs_and_tells_the_full_state() {
 
 /// RFC 6665 section 4.2.1.4: Expires 0 within the dialog.
 #[test]
-fn unsubscribing_gives_one_last_notify() {
+fn unsubscribing_sends_one_last_notify() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
     w.notification();
@@ -227,7 +227,7 @@ fn the_texts_of_a_dialog_are_bounded() {
     assert!(w.events.is_empty() && w.events.watches.is_empty());
 }
 
-/// A tag says which worker's notifier the dialog belongs to.
+/// A tag contains the worker whose notifier has the dialog.
 #[test]
 fn a_tag_names_its_worker() {
     let mut w = World::new();
@@ -241,7 +241,7 @@ fn a_tag_names_its_worker() {
 
 /// RFC 3581, RFC 7118: the way back is the way it came, where Contact leads nowhere.
 #[test]
-fn a_subscriber_behind_a_nat_is_told_over_its_flow() {
+fn a_subscriber_behind_a_nat_is_notified_over_its_flow() {
     let mut w = World::new();
     w.subscribe("c1", 100);
     assert_eq!(w.notification().unwrap().notify.flow, None);
@@ -282,7 +282,7 @@ fn a_failed_notify() {
 
 /// An answer to a NOTIFY of a subscription that has gone does not hit the one in its place.
 #[test]
-fn a_late_answer_hits_nobody_else() {
+fn a_late_response_does_not_affect_another_subscription() {
     let mut w = World::new();
     w.subscribe("c1", 100);
     let old = w.poll().unwrap();

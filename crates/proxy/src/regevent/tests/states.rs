@@ -6,7 +6,7 @@ const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
 /// RFC 3680 section 6: the call flow of the standard.
 #[test]
-fn a_registration_is_told() {
+fn a_registration_is_reported() {
     let mut w = World::new();
     w.subscribe("c", 600);
     let sent = w.notification().unwrap();
@@ -136,7 +136,7 @@ fn a_notify_waits_for_the_answer_to_the_last() {
 
 /// Each subscriber hears of each change once, and those that have ended are then forgotten.
 #[test]
-fn subscribers_are_told_one_by_one() {
+fn subscribers_are_notified_one_by_one() {
     let mut w = World::new();
     w.subscribe("c1", 600);
     w.notification();
@@ -172,7 +172,7 @@ fn ended_contacts_are_bounded() {
     assert_eq!(sent.contacts(), [reported("sip:joe@h199", "active", "registered")]);
 }
 
-/// Nobody is asked to watch who is not subscribed to, and nobody after.
+/// Only subscribed addresses-of-record are watched, and only while they are.
 #[test]
 fn the_store_is_watched_while_there_are_subscribers() {
     let mut w = World::new();
@@ -196,7 +196,7 @@ fn the_store_is_watched_while_there_are_subscribers() {
 
 /// RFC 5628 section 5 and section 7.
 #[test]
-fn gruus_are_told() {
+fn gruus_are_reported() {
     let mut w = World::new();
     let gruu = BindingView {
         instance: INSTANCE,
@@ -229,7 +229,7 @@ fn gruus_are_told() {
     assert!(!c.has("duration-registered"));
     // Temporary GRUUs only for those who may register (RFC 5628 section 5).
     assert_eq!(c.all("gr:temp-gruu").count(), 0);
-    w.own = true;
+    w.may_register = true;
     w.subscribe("d", 600);
     let sent = w.notification().unwrap();
     let doc = xml::parse(sent.body());
@@ -263,7 +263,7 @@ fn ids_are_stable_and_differ() {
     assert_eq!(second, first[..2]);
 }
 
-/// A document has an end, whatever somebody registered.
+/// The length of a document is bounded, whatever is registered.
 #[test]
 fn a_document_is_bounded() {
     let mut w = World::new();
@@ -287,7 +287,7 @@ proptest! {
         bindings in prop::collection::vec(crate::location::tests::any_binding(), 0..4),
     ) {
         let mut w = World::new();
-        w.own = true;
+        w.may_register = true;
         let views: Vec<_> = bindings
             .iter()
             .map(|b| BindingView { expires: Time::from_secs(1_700_000_100), ..b.view() })

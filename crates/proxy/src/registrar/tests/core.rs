@@ -100,7 +100,7 @@ fn a_star_removes_everything() {
 
 /// RFC 3261 section 10.3 step 6.
 #[test]
-fn a_star_goes_with_expires_0_and_alone() {
+fn a_star_needs_expires_0_and_no_other_contact() {
     let mut w = World::new();
     w.register("c", 1, "Contact: <sip:a@h>");
     for lines in [
@@ -200,7 +200,7 @@ fn bindings_expire() {
 }
 
 #[test]
-fn q_and_other_parameters_are_kept() {
+fn q_and_other_parameters_are_stored() {
     let mut w = World::new();
     let a = w.register(
         "c",
@@ -211,7 +211,7 @@ fn q_and_other_parameters_are_kept() {
 }
 
 #[test]
-fn bad_parameters_are_told() {
+fn bad_parameters_are_reported() {
     let mut w = World::new();
     for contact in [
         "<sip:a@h>;q=2",

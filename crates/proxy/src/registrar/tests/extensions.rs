@@ -207,7 +207,7 @@ fn gruus_are_given_to_those_who_understand() {
     assert_eq!(gruu_of(&a, 1, "pub-gruu"), Some(public));
 }
 
-/// RFC 5627 section 5.1: each registration gives another one; those before stay valid.
+/// RFC 5627 section 5.1: each registration returns a new one; earlier ones stay valid.
 #[test]
 fn temporary_gruus_accumulate() {
     let mut w = World::new();
@@ -219,7 +219,7 @@ fn temporary_gruus_accumulate() {
     }
     assert!(all[0] != all[1] && all[1] != all[2] && all[0] != all[2]);
     assert!(all.iter().all(|gruu| w.led_to(gruu).unwrap() == ["sip:a@h"]));
-    // A fetch tells the newest again (RFC 5627 section 5.2).
+    // A fetch returns the newest again (RFC 5627 section 5.2).
     let a = w.register("c", 9, "Supported: gruu");
     assert_eq!(gruu_of(&a, 0, "temp-gruu").unwrap(), all[2]);
     w.only(|b| assert_eq!(b.first_cseq, 1));

@@ -32,7 +32,7 @@ struct Ask {
 const MOST: usize = 4;
 
 impl Naive {
-    /// RFC 3261 section 10.3 in its own words; gives the status.
+    /// Performs RFC 3261 section 10.3 in its own words; returns the status.
     fn register(&mut self, now: u64, ask: &Ask) -> u16 {
         self.bound.retain(|b| b.ends > now);
         let in_order = |b: &Bound| b.call_id != ask.call_id || ask.cseq > b.cseq;

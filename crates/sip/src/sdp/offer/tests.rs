@@ -119,7 +119,7 @@ fn directions_are_answered() {
 
 /// RFC 3264 section 6.
 #[test]
-fn wrong_answers_are_told() {
+fn wrong_answers_are_reported() {
     let offer = parse(OFFER);
     let good = answer(&offer, &local());
     let change = |edit: &dyn Fn(&mut Session<'static>)| {
@@ -128,14 +128,17 @@ fn wrong_answers_are_told() {
         check_answer(&offer, &answer).unwrap_err()
     };
     let misfit = change(&|a| a.media.truncate(1));
-    assert_eq!(misfit, Misfit::Streams { expected: 2, got: 1 });
-    assert_eq!(change(&|a| a.times[0].stop = 1), Misfit::Times);
-    assert_eq!(change(&|a| a.media.swap(0, 1)), Misfit::Kind { stream: 0 });
+    assert_eq!(misfit, NegotiationError::Streams { expected: 2, got: 1 });
+    assert_eq!(change(&|a| a.times[0].stop = 1), NegotiationError::Times);
+    assert_eq!(change(&|a| a.media.swap(0, 1)), NegotiationError::Kind { stream: 0 });
     let other = Cow::Borrowed(&b"RTP/SAVP"[..]);
-    assert_eq!(change(&|a| a.media[0].protocol = other.clone()), Misfit::Protocol { stream: 0 });
-    assert_eq!(change(&|a| a.connection = None), Misfit::Address { stream: 0 });
+    assert_eq!(
+        change(&|a| a.media[0].protocol = other.clone()),
+        NegotiationError::Protocol { stream: 0 }
+    );
+    assert_eq!(change(&|a| a.connection = None), NegotiationError::Address { stream: 0 });
     let misfit = change(&|a| a.media[0].formats = vec![Cow::Borrowed(b"8")]);
-    assert_eq!(misfit, Misfit::Formats { stream: 0 });
+    assert_eq!(misfit, NegotiationError::Formats { stream: 0 });
     // Another number for the same codec is no misfit (section 6.1).
     let mut renumbered = good.clone();
     renumbered.media[0].formats = vec![Cow::Borrowed(b"97")];
@@ -144,10 +147,10 @@ fn wrong_answers_are_told() {
     let text = OFFER.replace("m=video", "a=sendonly\r\nm=video").replace("51372", "0");
     let offer = parse(&text);
     let misfit = check_answer(&offer, &good).unwrap_err();
-    assert!(matches!(misfit, Misfit::Direction { stream: 0, .. }), "{misfit}");
+    assert!(matches!(misfit, NegotiationError::Direction { stream: 0, .. }), "{misfit}");
     let mut revived = answer(&offer, &local());
     revived.media[1].port = 9;
-    assert_eq!(check_answer(&offer, &revived), Err(Misfit::Revived { stream: 1 }));
+    assert_eq!(check_answer(&offer, &revived), Err(NegotiationError::Revived { stream: 1 }));
 }
 
 /// RFC 3264 section 8.
@@ -170,10 +173,16 @@ fn a_new_offer_follows_the_old_one() {
         edit(&mut new);
         check_next(&old, &new)
     };
-    assert_eq!(change(&|_| {}), Err(Misfit::Version { expected: 1, got: 2 }));
-    assert_eq!(change(&|n| n.origin.version += 1), Err(Misfit::Version { expected: 1, got: 3 }));
-    assert_eq!(change(&|n| n.media.clear()), Err(Misfit::Streams { expected: 1, got: 0 }));
-    assert_eq!(change(&|n| n.origin.id = Cow::Borrowed(b"8")), Err(Misfit::Origin));
+    assert_eq!(change(&|_| {}), Err(NegotiationError::Version { expected: 1, got: 2 }));
+    assert_eq!(
+        change(&|n| n.origin.version += 1),
+        Err(NegotiationError::Version { expected: 1, got: 3 })
+    );
+    assert_eq!(
+        change(&|n| n.media.clear()),
+        Err(NegotiationError::Streams { expected: 1, got: 0 })
+    );
+    assert_eq!(change(&|n| n.origin.id = Cow::Borrowed(b"8")), Err(NegotiationError::Origin));
     assert_eq!(change(&|n| n.media[0].port += 2), Ok(()));
     let other = Attribute::new("rtpmap", &b"96 opus/48000/2"[..]);
     let moved = |n: &mut Session<'static>| {
@@ -182,7 +191,7 @@ fn a_new_offer_follows_the_old_one() {
             .retain(|a| !a.value.as_deref().is_some_and(|v| v.starts_with(b"96 ")));
         n.media[0].attributes.push(other.clone());
     };
-    assert_eq!(change(&moved), Err(Misfit::Payload { stream: 0 }));
+    assert_eq!(change(&moved), Err(NegotiationError::Payload { stream: 0 }));
 }
 
 /// RFC 3264 section 8.4: a stream that was only received is held by making it inactive.

@@ -13,7 +13,7 @@ use ringway_sip::message::{Message, Slot};
 use ringway_sip::transaction::machine::ServerState;
 use ringway_sip::transaction::{ClientId, Kind};
 
-/// A response that came back over a branch.
+/// A response that was received for a branch.
 #[derive(Clone, Copy)]
 pub(in crate::core) struct Answer<'a> {
     /// The flow it came on.
@@ -24,7 +24,7 @@ pub(in crate::core) struct Answer<'a> {
 }
 
 impl Calls {
-    /// A response that its client transaction passed up.
+    /// Processes a response that its client transaction has passed up.
     pub(in crate::core) fn answer(
         &mut self,
         t: &mut Turn<'_>,
@@ -37,16 +37,16 @@ impl Calls {
         }
         let msg = answer.msg;
         if msg.items(HeaderId::Via).nth(1).is_none() {
-            // Section 16.7 item 3: with no other Via it cannot be forwarded. Whoever lost them will
-            // not do better, so the branch has failed.
+            // Section 16.7 item 3: without another Via it cannot be forwarded. A server that removes them will do so
+            // again, so the branch has failed.
             if msg.status() >= 200 && self.contexts[id].is(client) {
                 self.contexts[id].target.attempts.clear();
                 self.branch_failed(t, client, id, 502);
             }
             return;
         }
-        // An attempt that was abandoned may still speak. If it rings after all it is cancelled; if it
-        // answers after all, that is as good as any 2xx.
+        // An abandoned attempt may still be answered. A provisional response is cancelled; a 2xx is as good as any
+        // other.
         let given_up = !self.contexts[id].is(client);
         match msg.status() {
             100..=199 if given_up => {
@@ -67,7 +67,7 @@ impl Calls {
     fn provisional(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
         let branch = &mut self.contexts[id];
         if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
-            // Section 9.1: now the CANCEL may go.
+            // Section 9.1: now the CANCEL may be sent.
             self.cancel_client(t, id.context, client, why);
         }
         let status = answer.msg.status();
@@ -77,7 +77,7 @@ impl Calls {
         }
         let branch = &mut self.contexts[id];
         if branch.timer_c != TimerId::NONE {
-            // Section 16.7 item 2: ringing is a sign of life.
+            // Section 16.7 item 2: a provisional response restarts timer C.
             self.wheel.cancel(branch.timer_c);
             branch.timer_c = self.wheel.set(t.now + t.node.config.timer_c, Tick::TimerC(id));
         }
@@ -95,8 +95,8 @@ impl Calls {
         t.tx.respond(t.now, server, status, t.out, start);
     }
 
-    /// Writes a response as it goes back into the outbox, with the caller's mark where we record-route.
-    /// Returns where it starts.
+    /// Writes a response to be forwarded into the outbox, with the caller's mark if this proxy record-routes. Returns
+    /// its start.
     fn write_response(&self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) -> usize {
         let Answer { flow, msg, via } = *answer;
         let ctx = &self.contexts[id.context];
@@ -127,8 +127,8 @@ impl Calls {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
                 t.tx.respond(t.now, server, status, t.out, start);
             }
-            // Section 16.7 item 5: a 2xx to an INVITE goes back even after another final response;
-            // no transaction takes it any more.
+            // Section 16.7 item 5: a 2xx to an INVITE is forwarded even after another final response, when no
+            // transaction accepts it any more.
             _ => t.out.finish(start, Target::Flow(reply), 0),
         }
         if first {
@@ -153,7 +153,7 @@ impl Calls {
                 .retain(|attempt| matches!(attempt, Attempt::Hop(_) | Attempt::Via(_))),
             // RFC 5626 section 7: another flow may lead to the same instance.
             408 | 430 => target.attempts.retain(|attempt| matches!(attempt, Attempt::Binding(_))),
-            // Any other answer is the answer.
+            // Any other response is final.
             _ => target.attempts.clear(),
         }
         if !target.attempts.is_empty() {
@@ -170,11 +170,11 @@ impl Calls {
             }
         }
         if status == 487 && ctx.cancelled {
-            // The callee's own says more than ours.
+            // A 487 of the callee has more information than ours.
             ctx.best.take_if(|best| best.status == 487 && best.is_ours());
         }
         if status == 430 && located {
-            // RFC 5626 section 11.5: endpoints should never get one. The user is not there.
+            // RFC 5626 section 11.5: a client should never receive 430. The user is not available.
             ctx.offer(480, Vec::new);
         } else {
             let strip = t.node.trust.strips_identity(answer.flow, ctx.reply.remote.ip(), msg);
@@ -185,14 +185,14 @@ impl Calls {
             });
         }
         if status >= 600 {
-            // Section 16.7 item 5: a 6xx ends the search; it goes back once all branches have ended.
+            // Section 16.7 item 5: a 6xx ends the search. It is forwarded once all branches have ended.
             ctx.end_search();
             self.cancel_branches(t, id.context, CancelReason::Refused(status));
         }
         self.settle(t, id.context);
     }
 
-    /// A branch has had its final response, or never will.
+    /// Ends a branch that has received its final response, or never will.
     pub(super) fn branch_done(&mut self, id: BranchId) {
         let branch = &mut self.contexts[id];
         branch.state = State::Done;
@@ -200,8 +200,8 @@ impl Calls {
     }
 }
 
-/// A 401 or 407 with the challenges of all others added (section 16.7 item 7). `challenges` are
-/// whole header fields, those of `best` among them.
+/// Appends a 401 or 407 with the challenges of all others (section 16.7 item 7). `challenges` are whole header fields,
+/// those of `best` included.
 pub(super) fn with_challenges(buf: &mut Vec<u8>, best: &BestResponse, challenges: &[Box<[u8]>]) {
     let Ok(msg) = ringway_sip::message::parse(&best.bytes) else {
         return buf.extend_from_slice(&best.bytes);

@@ -1,4 +1,4 @@
-//! What is ours: domains, addresses, and the To tags of answers without a transaction.
+//! The identity of this server: domains, addresses, and the To tags of responses without a transaction.
 
 use crate::config::{Config, Domain};
 use crate::keys::Purpose;
@@ -7,24 +7,24 @@ use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::net::{IpAddr, SocketAddr};
 
-/// Longest host name looked at (RFC 1035 section 2.3.4).
+/// The maximum length of a host name that is looked up (RFC 1035 section 2.3.4).
 const MAX_HOST: usize = 255;
 
-/// Length of a To tag of ours.
+/// The length of a To tag of ours.
 pub const TAG_LEN: usize = 12;
 
-/// Answers "is this us?" for hosts and addresses, from the configuration.
-pub struct Own {
-    /// Lower-case names and literal addresses (IPv6 in brackets) to the index in `Config::domains`.
+/// The names and addresses of this server, from the configuration.
+pub struct LocalIdentity {
+    /// Lower-case names and literal addresses (IPv6 in brackets), to the index in `Config::domains`.
     names: HashMap<Box<[u8]>, usize>,
     ports: Vec<u16>,
     ips: Vec<IpAddr>,
     tag_key: [u8; 16],
 }
 
-impl Own {
+impl LocalIdentity {
     /// Prepares the look-ups.
-    pub fn new(config: &Config) -> Own {
+    pub fn new(config: &Config) -> LocalIdentity {
         let mut names = HashMap::new();
         for (i, Domain { name, aliases, .. }) in config.domains.iter().enumerate() {
             for n in std::iter::once(name).chain(aliases) {
@@ -38,11 +38,11 @@ impl Own {
         let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();
         ports.sort_unstable();
         ports.dedup();
-        Own { names, ports, ips, tag_key: config.secret.key(Purpose::Tags) }
+        LocalIdentity { names, ports, ips, tag_key: config.secret.key(Purpose::Tags) }
     }
 
-    /// The index in `Config::domains` of the domain that `host` names. A literal address of ours
-    /// counts as the first domain.
+    /// Returns the index in `Config::domains` of the domain that `host` names. A literal address of ours counts as the
+    /// first domain.
     pub fn domain(&self, host: &[u8]) -> Option<usize> {
         if host.len() > MAX_HOST {
             return None;
@@ -57,32 +57,38 @@ impl Own {
             return Some(i);
         }
         let ip = parse_ip(lower)?;
-        self.is_own_ip(ip).then_some(0)
+        self.is_local_ip(ip).then_some(0)
     }
 
-    /// Whether an address is one of this host's.
-    pub fn is_own_ip(&self, ip: IpAddr) -> bool {
+    /// Returns whether an address is one of this host's.
+    pub fn is_local_ip(&self, ip: IpAddr) -> bool {
         self.ips.binary_search(&ip).is_ok()
     }
 
-    /// Whether some listener has this port.
+    /// Returns whether a listener has this port.
     pub fn listens_on(&self, port: u16) -> bool {
         self.ports.contains(&port)
     }
 
-    /// Whether a URI's host and port mean this server itself. `local` is where the request arrived,
-    /// which is ours whatever the configuration says.
-    pub fn is_us(&self, host: &[u8], port: Option<u16>, default: u16, local: SocketAddr) -> bool {
+    /// Returns whether host and port of a URI are this server's. `local` is the address at which the request arrived,
+    /// which is ours whatever the configuration.
+    pub fn is_local(
+        &self,
+        host: &[u8],
+        port: Option<u16>,
+        default: u16,
+        local: SocketAddr,
+    ) -> bool {
         let port = port.unwrap_or(default);
         if let Some(ip) = parse_ip(host) {
             return (ip == local.ip() && port == local.port())
-                || (self.ports.contains(&port) && self.is_own_ip(ip));
+                || (self.ports.contains(&port) && self.is_local_ip(ip));
         }
         (self.ports.contains(&port) || port == default) && self.domain(host).is_some()
     }
 
-    /// The To tag of answers given without a transaction (RFC 3261 section 8.2.7: the same for each
-    /// copy of a request). An ACK that carries it is for such an answer.
+    /// Returns the To tag of responses sent without a transaction (RFC 3261 section 8.2.7: the same for each copy of a
+    /// request). An ACK with this tag is for such a response.
     pub fn tag(&self, call_id: &[u8]) -> [u8; TAG_LEN] {
         const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
         let mut h = SipHasher13::new_with_key(&self.tag_key);
@@ -98,9 +104,9 @@ impl Own {
     }
 }
 
-/// Reads a host as an address; IPv6 with or without brackets.
+/// Parses a host as an address; IPv6 with or without brackets.
 pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
-    // Most hosts show by one octet whether they are a name or an address.
+    // The first octet of most hosts shows whether they are a name or an address.
     match host.first()? {
         b'[' => {
             let inner = host.strip_prefix(b"[")?.strip_suffix(b"]")?;
@@ -120,41 +126,41 @@ pub fn parse_ip(host: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn own() -> Own {
+    fn identity() -> LocalIdentity {
         let mut config = crate::testing::config();
         config.domains[0].aliases = vec!["sip.example.org".into(), "[2001:db8::1]".into()];
         config.addresses = vec!["192.0.2.1".parse().unwrap()];
-        Own::new(&config)
+        LocalIdentity::new(&config)
     }
 
     #[test]
     fn names_and_addresses_of_the_domain() {
-        let own = own();
+        let identity = identity();
         for host in ["example.org", "EXAMPLE.org.", "sip.Example.org", "192.0.2.1", "[2001:DB8::1]"]
         {
-            assert_eq!(own.domain(host.as_bytes()), Some(0), "{host}");
+            assert_eq!(identity.domain(host.as_bytes()), Some(0), "{host}");
         }
         for host in ["example.com", "192.0.2.2", "", "org", "[2001:db8::2]"] {
-            assert_eq!(own.domain(host.as_bytes()), None, "{host}");
+            assert_eq!(identity.domain(host.as_bytes()), None, "{host}");
         }
     }
 
     #[test]
     fn us_is_host_and_port() {
-        let own = own();
+        let identity = identity();
         let local: SocketAddr = "127.0.0.1:5099".parse().unwrap();
-        assert!(own.is_us(b"127.0.0.1", Some(5099), 5060, local));
-        assert!(own.is_us(b"192.0.2.1", None, 5060, local));
-        assert!(own.is_us(b"example.org", None, 5060, local));
-        // A phone that shares our host but not our port is not us.
-        assert!(!own.is_us(b"192.0.2.1", Some(7000), 5060, local));
-        assert!(!own.is_us(b"127.0.0.1", Some(5098), 5060, local));
+        assert!(identity.is_local(b"127.0.0.1", Some(5099), 5060, local));
+        assert!(identity.is_local(b"192.0.2.1", None, 5060, local));
+        assert!(identity.is_local(b"example.org", None, 5060, local));
+        // A phone that shares our host but not our port is not this server.
+        assert!(!identity.is_local(b"192.0.2.1", Some(7000), 5060, local));
+        assert!(!identity.is_local(b"127.0.0.1", Some(5098), 5060, local));
     }
 
     #[test]
     fn tags_differ_by_call() {
-        let own = own();
-        assert_eq!(own.tag(b"a"), own.tag(b"a"));
-        assert_ne!(own.tag(b"a"), own.tag(b"b"));
+        let identity = identity();
+        assert_eq!(identity.tag(b"a"), identity.tag(b"a"));
+        assert_ne!(identity.tag(b"a"), identity.tag(b"b"));
     }
 }
