@@ -43,7 +43,7 @@ pub(super) fn serve(t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<
             return Err(Refusal::new(481, "Call/Transaction Does Not Exist"));
         }
         Method::Invite | Method::Message | Method::Refer | Method::Publish => {
-            return Err(Refusal::new(404, "Not Lookup"));
+            return Err(Refusal::new(404, "Not Found"));
         }
         _ => {
             let headers = ALLOW.to_vec();

@@ -66,7 +66,7 @@ impl Registrations {
             return Err(Refusal::new(400, "To: expected a SIP URI"));
         }
         // Item 5: the address-of-record must lie in a domain of ours.
-        let not_found = || Refusal::new(404, "Not Lookup");
+        let not_found = || Refusal::new(404, "Not Found");
         let domain = t.node.own_domain(&to, incoming.flow, false).ok_or_else(not_found)?;
         // A literal address is the server's and belongs to no particular domain.
         let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());

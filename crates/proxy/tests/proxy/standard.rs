@@ -211,3 +211,24 @@ fn a_gateway_that_failed_is_tried_last() {
         w.expect(GATEWAY, "MESSAGE");
     }
 }
+
+/// RFC 3261 section 21: what the server answers itself has the reason phrase of the standard.
+#[test]
+fn answers_of_the_server_have_the_standard_reason_phrase() {
+    let mut w = World::new();
+    for (line, status) in [
+        ("MESSAGE sip:nobody@example.org", 404),
+        ("MESSAGE sip:nobody@example.org;gr=urn:uuid:1", 480),
+        ("INFO sip:example.org", 481),
+        ("INVITE sip:example.org", 404),
+        ("SUBSCRIBE sip:example.org", 405),
+        ("STRANGE sip:example.org", 501),
+        ("MESSAGE news:nobody", 416),
+        ("OPTIONS sip:example.org", 200),
+    ] {
+        w.call(ALICE, line);
+        let answer = w.expect(ALICE, &status.to_string());
+        let phrase = ringway_sip::write::reason_phrase(status);
+        assert_eq!(answer.start, format!("SIP/2.0 {status} {phrase}"), "{line}");
+    }
+}

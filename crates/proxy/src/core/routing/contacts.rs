@@ -39,7 +39,7 @@ pub(super) fn of_gruu(
 ) -> Result<Vec<RequestTarget>, Refusal> {
     let mut named = Vec::new();
     let Resolution::Gruu(gruu) = t.node.gruus.resolve(uri, &mut named) else {
-        return Err(Refusal::new(404, "Not Lookup"));
+        return Err(Refusal::new(404, "Not Found"));
     };
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);

@@ -78,7 +78,7 @@ fn unregistered(
         // The user exists, but has no contacts now.
         Err(Refusal::new(480, "Temporarily Unavailable"))
     } else {
-        Err(Refusal::new(404, "Not Lookup"))
+        Err(Refusal::new(404, "Not Found"))
     }
 }
 
