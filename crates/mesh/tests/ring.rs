@@ -13,7 +13,7 @@ use ringway_mesh::config::Limits;
 use ringway_mesh::{NodeId, Ring, Xor};
 
 /// Rounds in which every router asks those beside it, after which a network must be right. The first messages may have
-/// crossed, so that one was not told of another; an upkeep round mends that.
+/// crossed, so that one did not learn of another; an upkeep round corrects that.
 const ROUNDS: usize = 2;
 
 /// Starts a network. Returns how many routers beside another were unknown when all messages had arrived, and the rounds

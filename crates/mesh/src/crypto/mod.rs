@@ -167,11 +167,11 @@ pub trait Crypto: 'static {
     /// Ends the handshake after its third message.
     fn finish(handshake: Self::Handshake) -> Result<Established<Self::Keys>, HandshakeError>;
 
-    /// Seals the octets of `out` from `start` on, in place, and appends their tag, which covers `header` too. A counter
+    /// Encrypts the octets of `out` from `start` on without a copy, and appends their tag, which covers `header` too. A counter
     /// must not be used twice.
     fn seal(keys: &Self::Keys, counter: u64, header: &[u8], out: &mut Vec<u8>, start: usize);
 
-    /// Opens octets and tag in place. Returns the octets, or `None` if anything has been changed.
+    /// Decrypts octets and tag without a copy. Returns the octets, or `None` if anything has been changed.
     fn open<'a>(
         keys: &Self::Keys,
         counter: u64,

@@ -1,7 +1,7 @@
 //! ed25519 (RFC 8032), X25519 (RFC 7748), ChaCha20-Poly1305 (RFC 8439), SHA-256 and the Noise framework.
 //!
 //! Noise's state machine is `snow`'s, without the cryptography it could bring: that would be second versions of what the
-//! other rooms and the identities use. The keys of a handshake are split out of it, so that packets are sealed in place.
+//! other rooms and the identities use. The keys of a handshake are split out of it, so that packets are encrypted without a copy.
 
 use curve25519_dalek::MontgomeryPoint;
 use ed25519_dalek::{Signature, Signer, VerifyingKey};
@@ -406,7 +406,7 @@ mod tests {
         assert_eq!(key.code(&message), 0xa129_ca61_49be_45e5_u64.to_be_bytes());
     }
 
-    /// RFC 7748 section 6.1: both have the same secret, and a point of low order gives none.
+    /// RFC 7748 section 6.1: both have the same secret, and a point of low order has none.
     #[test]
     fn two_keys_agree_and_a_point_of_low_order_is_refused() {
         use types::Dh;

@@ -1,8 +1,8 @@
 //! What a link costs: loss in both directions, and the round trip.
 //!
 //! A neighbour's HELLOs are numbered, so we know how many of the last 16 have come; it reports how many of ours have.
-//! The product of both is the chance that a packet and its answer arrive (ETX, De Couto et al. 2003). A report also says
-//! when our newest HELLO was sent and how long ago it came, which gives the round trip without a packet of its own.
+//! The product of both is the chance that a packet and its answer arrive (ETX, De Couto et al. 2003). A report also
+//! contains when our newest HELLO was sent and how long ago it came, so the round trip needs no packet of its own.
 
 use crate::wire::hello::Report;
 
@@ -72,7 +72,7 @@ impl LinkQuality {
         // All of it wraps after 1.05 s, which is longer than a round trip.
         let held = report.held.wrapping_mul(HELD_UNIT);
         let sample = u32::from(now.wrapping_sub(report.echo).wrapping_sub(held)) * ECHO_UNIT;
-        // A clock that is coarse may give less than nothing.
+        // A coarse clock may yield a negative difference.
         let sample = if sample > 1 << 19 { 0 } else { sample };
         self.round_trip = Some(self.round_trip.map_or(sample, |mean| (7 * mean + sample) / 8));
     }
@@ -171,7 +171,7 @@ mod tests {
         let new = [65_534, 65_535, 65_535, 1, 0, 0, 65_534].map(|sequence| quality.hello(sequence));
         assert_eq!(new, [true, true, false, true, true, false, false]);
         assert_eq!(quality.received(), 0b1111);
-        // Too old to be told from a repeated one; and a neighbour that has begun anew.
+        // Too old to be distinguished from a repeated one; or a neighbour that has restarted.
         assert!(!quality.hello(1u16.wrapping_sub(60)));
         assert!(quality.hello(30_000) && quality.hello(5));
         assert_eq!(quality.received(), 1);

@@ -37,7 +37,7 @@ pub struct LinkAddress {
     pub remote: SocketAddr,
 }
 
-/// What a router says of itself in a handshake.
+/// The description of this router in a handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
     /// Who it is.
@@ -65,7 +65,7 @@ pub struct Local<'a> {
 pub struct Verified<K> {
     /// Who it is.
     pub id: NodeId,
-    /// What it has said of itself.
+    /// Its description of itself.
     pub payload: LinkPayload,
     /// Our number for the link, which its packets carry.
     pub index: u32,

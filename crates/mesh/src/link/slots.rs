@@ -52,7 +52,7 @@ impl<T> Slots<T> {
         Slots { entries: Vec::new(), limits, refused: 0 }
     }
 
-    /// Gives a neighbour the lowest free slot, or the one it had. `interface` is the one it was found on.
+    /// Assigns the lowest free slot to a neighbour, or the slot that it had. `interface` is where it was discovered.
     pub fn insert(
         &mut self,
         now: Time,

@@ -1,4 +1,4 @@
-//! Who is told of whom.
+//! Introductions: which contacts a router sends to which other.
 
 use crate::id::NodeId;
 use crate::metric::Space;
@@ -6,7 +6,7 @@ use crate::ring::Action;
 use crate::routes::{Contact, ContactTable};
 use crate::wire::{Hint, Hints, Slot};
 
-/// Returns what to tell `peer`, whose messages enter by `entered`.
+/// Returns the hints for `peer`, whose messages enter by `entered`.
 pub(super) fn hints<S: Space>(contacts: &ContactTable<S>, peer: NodeId, entered: Slot) -> Hints {
     let ids = S::hints(contacts.own(), peer, contacts.ids());
     ids.into_iter().filter_map(|id| hint(contacts.get(id)?, entered)).collect()
@@ -21,7 +21,7 @@ pub(super) fn delegate<S: Space>(contacts: &ContactTable<S>, gone: &Contact) -> 
     Some(Action::Introduce { to, route, hint })
 }
 
-/// Returns the hint of a contact for a router whose messages enter by `entered`. A route that is too long is not told.
+/// Returns the hint of a contact for a router whose messages enter by `entered`. `None` if the route is too long.
 fn hint(contact: &Contact, entered: Slot) -> Option<Hint> {
     let onward = contact.route.onward(entered).ok()?;
     Some(Hint { id: contact.id, cost: contact.cost, onward })

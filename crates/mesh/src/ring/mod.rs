@@ -1,4 +1,4 @@
-//! The overlay: whom a router knows in the space of ids, and what it does to know them.
+//! The overlay: the contacts of a router in the space of ids, and the actions by which it finds them.
 //!
 //! It decides and never sends: what is to be sent is returned as [`Action`]s. The whole network is sorted by two rules
 //! (linearisation, after Onus, Richa and Scheideler 2007), so no message is ever flooded:
@@ -31,7 +31,7 @@ pub enum Action {
     },
     /// An INTRODUCE.
     Introduce {
-        /// Who is told.
+        /// The receiver of the hint.
         to: NodeId,
         /// The way to it.
         route: Route,
@@ -121,7 +121,7 @@ impl<S: Space> Overlay<S> {
         }
     }
 
-    /// Somebody at the end of `route` has told of another router.
+    /// Handles a hint from the router at the end of `route`.
     pub fn hear(&mut self, route: &Route, cost: u16, hint: &Hint, out: &mut Vec<Action>) {
         match route.join(&hint.onward) {
             Ok(route) => self.offer(hint.id, route, cost.saturating_add(hint.cost), out),

@@ -11,7 +11,7 @@
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
 //! | NOT_RESPONSIBLE, DUPLICATE | proof (48), sequence (8), signature (64) | 120 |
 //!
-//! A **hint** names another router and how to go on to it from the router that gives the hint: id (8), cost (2),
+//! A **hint** names another router and how to go on to it from the sender of the hint: id (8), cost (2),
 //! nibbles (2), labels. The first label is the giver's own, so that the receiver only appends them to its route to the
 //! giver.
 
@@ -32,7 +32,7 @@ pub const SESSION_FIRST: usize = 32 + 16 + SEAL;
 /// Length in octets of the second message of a session: a key, a sealed key, and 63 octets sealed.
 pub const SESSION_SECOND: usize = 32 + 32 + SEAL + 63 + SEAL;
 
-/// A router, and how to go on to it from who gives the hint.
+/// A router, and the route to it from the sender of the hint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hint {
     /// The router.
@@ -84,7 +84,7 @@ fn emit_sequence(sequence: Sequence, out: &mut Vec<u8>) {
     out.extend(sequence.count.to_be_bytes());
 }
 
-/// CONNECT and its answer: who the sender is, and whom the receiver should know.
+/// CONNECT and its answer: the identity of the sender, and contacts for the receiver.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Connect {
     /// The sender's proof, unverified.

@@ -238,7 +238,7 @@ impl Labels {
         Some(slot)
     }
 
-    /// Returns a position in the labels, to change them in place.
+    /// Returns a position in the labels, which can be changed there.
     pub fn cursor(&mut self, at: u16, reverse: bool) -> Result<Cursor<'_>, Malformed> {
         Cursor::new(&mut self.bytes, self.nibbles, at, reverse)
     }
@@ -295,7 +295,7 @@ impl Route {
     }
 }
 
-/// The position of a packet in the labels it carries. They are changed in place.
+/// The position of a packet in the labels it carries. Each router overwrites its own.
 #[derive(Debug)]
 pub struct Cursor<'a> {
     bytes: &'a mut [u8],

@@ -80,7 +80,7 @@ impl Kind {
 struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// What a fault says was expected.
+    /// The expected value that an error names.
     expected: &'static str,
 }
 
