@@ -1,7 +1,8 @@
 //! Handshakes of links: from a stranger's INIT to a verified neighbour with keys.
 //!
-//! The table is bounded, and one address has one entry. When it is busy an INIT is answered by a COOKIE, before any
-//! Diffie-Hellman: who cannot receive at its address costs a hash. When both ends have sent an INIT, that of the lower
+//! The table is bounded, and one address has one entry. When it is busy, or when a handshake from that address has begun
+//! already, an INIT is answered by a COOKIE, before any Diffie-Hellman: who cannot receive at its address costs a hash and
+//! replaces nothing. When both ends have sent an INIT, that of the lower
 //! id goes on. RESP is repeated a few times until CONF comes, and CONF whenever RESP does, so either may be lost. If all
 //! are, one end believes in a link that the other has not: its probes find that out, and it begins again.
 
@@ -201,8 +202,13 @@ impl<C: Crypto> Handshakes<C> {
             return Err(Refused::OursGoesOn);
         }
         self.rotate(now, random);
+        // Only who receives at an address may replace the handshake that has begun from there.
+        let would_replace =
+            own.is_some_and(|at| !matches!(self.entries[at].state, State::Initiated { .. }));
         let is_busy = self.entries.len() >= self.limits.handshakes_busy;
-        if is_busy && !self.secrets.iter().any(|secret| cookie(secret, from) == init.cookie) {
+        if (is_busy || would_replace)
+            && !self.secrets.iter().any(|secret| cookie(secret, from) == init.cookie)
+        {
             self.counters.cookies += 1;
             let cookie = cookie(&self.secrets[0], from);
             Cookie { receiver: init.sender, cookie, code: code(bytes) }.emit(out);

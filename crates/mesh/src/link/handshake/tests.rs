@@ -243,6 +243,33 @@ fn a_forged_answer_leaves_the_handshake_with_stand_ins() {
     a_forged_answer_leaves_the_handshake::<StandIn>();
 }
 
+/// An INIT with another's source address replaces no handshake; a peer that has restarted proves its address first.
+#[test]
+fn a_forged_init_leaves_the_handshake() {
+    let mut pair = Pair::<StandIn>::new();
+    let hosts = pair.ends.each_ref().map(|end| end.host);
+    pair.initiate(START, 0);
+    let (_, _, init) = pair.wire.remove(0);
+    let resp = pair.ends[1].receive(START, hosts[0], &init);
+    let mut other = End::<StandIn>::new(3, Limits::default());
+    let forged = other.initiate(START, hosts[1], pair.ends[1].identity.id());
+    let cookie = pair.ends[1].receive(START, hosts[0], &forged);
+    assert_eq!(Kind::of(&cookie).unwrap(), Kind::Cookie);
+    let conf = pair.ends[0].receive(START, hosts[1], &resp);
+    pair.ends[1].receive(START, hosts[0], &conf);
+    pair.assert_up();
+
+    // The peer restarts between RESP and CONF.
+    let mut pair = Pair::<StandIn>::new();
+    pair.initiate(START, 0);
+    let (_, _, init) = pair.wire.remove(0);
+    pair.ends[1].receive(START, hosts[0], &init);
+    pair.ends[0].handshakes = Handshakes::new(START, Limits::default(), &mut SplitMix::new(9));
+    pair.initiate(at(10), 0);
+    pair.drive(at(200), |_| false);
+    pair.assert_up();
+}
+
 #[test]
 fn an_identity_without_extension_is_refused() {
     let mut pair = Pair::<StandIn>::new();
