@@ -13,6 +13,7 @@
 //! | [`forward`] | what happens to a packet at a router |
 //! | [`routes`] | contacts, and requests under way |
 //! | [`ring`] | how routers sort themselves |
+//! | [`router`] | all of it joined to one machine |
 
 #![forbid(unsafe_code)]
 
@@ -23,13 +24,18 @@ pub mod forward;
 pub mod id;
 pub mod identity;
 pub mod link;
+pub mod local;
 pub mod metric;
+pub mod output;
 pub mod ring;
+pub mod router;
 pub mod routes;
 pub mod wire;
 
-pub use config::Limits;
+pub use config::{Config, Limits};
 pub use id::{Instance, NodeId, Prefix, Sequence};
 pub use identity::{Identity, Proof};
+pub use local::LocalRouter;
 pub use metric::{Ring, Space, Xor};
 pub use ring::{Action, Overlay};
+pub use router::{Event, Router};

@@ -27,6 +27,11 @@ impl NetworkKey {
     /// The key of a network that everybody may join.
     pub const OPEN: NetworkKey = NetworkKey([0; KEY]);
 
+    /// Returns whether everybody may join.
+    pub fn is_open(&self) -> bool {
+        self.0 == [0; KEY]
+    }
+
     /// Derives the key from what an operator has written into a file.
     pub fn derive(secret: &[u8]) -> NetworkKey {
         NetworkKey(blake3::derive_key("ringway mesh 1 network key", secret))

@@ -3,7 +3,7 @@
 //! | type | body | octets without lists |
 //! |---|---|---|
 //! | CONNECT, CONNECT_ACK | proof (48), sequence (8), instance (4), flags (1), count (1), hints, signature (64) | 126 |
-//! | INTRODUCE | hint, code (8) | 20 |
+//! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 12 |
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
 //! | SPREAD | hops left (1), count (1), hints, code (8) | 10 |
@@ -162,7 +162,7 @@ pub enum Body<'a> {
 /// The end of a body, by which its sender is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seal {
-    /// Nothing: the contents are sealed by themselves.
+    /// Nothing: the contents are sealed by themselves, or only a hint.
     None,
     /// A code with the key that two contacts share.
     Code([u8; MAC]),
@@ -180,8 +180,8 @@ impl<'a> Body<'a> {
         let body = Body::contents(message, &mut reader)?;
         let covered = &bytes[..reader.at];
         let seal = match message {
-            Message::LookUp | Message::LookUpAck => Seal::None,
-            Message::Introduce | Message::Spread => Seal::Code(reader.array()?),
+            Message::LookUp | Message::LookUpAck | Message::Introduce => Seal::None,
+            Message::Spread => Seal::Code(reader.array()?),
             _ => Seal::Signature(reader.array()?),
         };
         reader.end()?;
@@ -315,8 +315,8 @@ mod tests {
 
     fn seal(message: Message) -> Seal {
         match message {
-            Message::LookUp | Message::LookUpAck => Seal::None,
-            Message::Introduce | Message::Spread => Seal::Code([8; MAC]),
+            Message::LookUp | Message::LookUpAck | Message::Introduce => Seal::None,
+            Message::Spread => Seal::Code([8; MAC]),
             _ => Seal::Signature([9; SIGNATURE]),
         }
     }
@@ -359,7 +359,7 @@ mod tests {
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 20, 68, 167, 10, 84, 114, 120, 120]);
+        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 10, 84, 114, 120, 120]);
     }
 
     #[test]

@@ -1,0 +1,144 @@
+//! A neighbour and the link to it.
+
+use ringway_sansio::Time;
+use ringway_sansio::time::Duration;
+
+use super::handshake::{LinkAddress, Verified};
+use super::interface::SLOW_INTERVAL;
+use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
+use crate::crypto::CodeKey;
+use crate::id::{Instance, NodeId};
+use crate::wire::hello::Report;
+use crate::wire::{Hello, Slot};
+
+/// Words of the window of CONTROL packets.
+const WINDOW: usize = 4;
+/// Time for which a new link is used before HELLOs show what it is worth: its handshake has just passed in both
+/// directions.
+const TRIAL: Duration = Duration::from_secs(5);
+/// Cost above which a link that was not usable stays so.
+const GOOD_AGAIN: u16 = 8 * cost::UNIT;
+/// Interval of HELLOs in a packet's units that is assumed before the first.
+const ASSUMED_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / 20) as u8;
+
+/// A verified neighbour.
+#[derive(Debug)]
+pub struct Neighbour<K> {
+    /// Who it is.
+    pub id: NodeId,
+    /// Its public key.
+    pub key: [u8; 32],
+    /// Its start.
+    pub instance: Instance,
+    /// Where it is.
+    pub address: LinkAddress,
+    /// Largest UDP payload in octets that passes in both directions.
+    pub mtu: u16,
+    /// Its slot for us, once it has sent it.
+    pub back: Option<Slot>,
+    /// Its quality.
+    pub quality: LinkQuality,
+    pub(super) index: u32,
+    pub(super) remote_index: u32,
+    pub(super) keys: K,
+    pub(super) sent: u64,
+    pub(super) window: ReplayWindow<WINDOW>,
+    pub(super) hello_key: CodeKey,
+    pub(super) liveness: Liveness,
+    /// The stamp of its newest HELLO, and when it came.
+    heard: Option<(u32, Time)>,
+    up_since: Time,
+    usable: bool,
+}
+
+impl<K> Neighbour<K> {
+    pub(super) fn new(now: Time, address: LinkAddress, mtu: u16, verified: Verified<K>) -> Self {
+        let Verified { id, payload, index, remote_index, keys } = verified;
+        Neighbour {
+            id,
+            key: payload.proof.key,
+            instance: payload.instance,
+            address,
+            mtu: mtu.min(payload.mtu),
+            back: None,
+            quality: LinkQuality::default(),
+            index,
+            remote_index,
+            keys,
+            sent: 0,
+            window: ReplayWindow::new(),
+            hello_key: CodeKey(payload.hello_key),
+            liveness: Liveness::new(now, ASSUMED_INTERVAL),
+            heard: None,
+            up_since: now,
+            usable: true,
+        }
+    }
+
+    /// Takes over the keys and the address of a new handshake.
+    pub(super) fn renew(&mut self, now: Time, address: LinkAddress, verified: Verified<K>) {
+        let Verified { payload, index, remote_index, keys, .. } = verified;
+        (self.address, self.index, self.remote_index, self.keys) =
+            (address, index, remote_index, keys);
+        (self.sent, self.window) = (0, ReplayWindow::new());
+        self.hello_key = CodeKey(payload.hello_key);
+        self.liveness = Liveness::new(now, ASSUMED_INTERVAL);
+    }
+
+    /// Returns whether the link carries packets.
+    pub fn is_usable(&self) -> bool {
+        self.usable
+    }
+
+    /// Returns when the link came up.
+    pub fn up_since(&self) -> Time {
+        self.up_since
+    }
+
+    /// Returns the cost of the link, or `None` if it is not usable.
+    pub fn cost(&self, now: Time) -> Cost {
+        let is_trial = now.since(self.up_since) < TRIAL;
+        self.quality.cost().or(is_trial.then_some(cost::UNIT))
+    }
+
+    /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs it can have heard.
+    pub(super) fn hear_hello(&mut self, now: Time, hello: &Hello, reporting: u16, sent: u64) {
+        if !self.quality.hello(hello.sequence) {
+            return;
+        }
+        self.heard = Some((hello.stamp, now));
+        self.liveness.hear(now, super::Sign::Hello(hello.interval));
+        for report in hello.reports.iter().filter(|report| report.tag == reporting) {
+            self.quality.report(micros(now), report, sent.min(16) as u16);
+        }
+    }
+
+    /// Returns what to report to the neighbour, or `None` before its first HELLO.
+    pub(super) fn report(&self, now: Time) -> Option<Report> {
+        let (stamp, at) = self.heard?;
+        // Both wrap, and so does their difference.
+        let held = (now.since(at).as_micros() / 64) as u16;
+        let received = self.quality.received();
+        Some(Report { tag: short_tag(self.id), received, echo: (stamp >> 4) as u16, held })
+    }
+
+    /// Decides whether the link is usable. Returns whether that has changed.
+    pub(super) fn judge(&mut self, now: Time) -> bool {
+        let cost = self.cost(now);
+        let usable = match self.usable {
+            true => cost.is_some(),
+            false => cost.is_some_and(|cost| cost <= GOOD_AGAIN),
+        };
+        core::mem::replace(&mut self.usable, usable) != usable
+    }
+}
+
+/// Returns a clock in microseconds that wraps.
+pub(super) fn micros(now: Time) -> u32 {
+    (now.as_nanos() / 1_000) as u32
+}
+
+/// Returns the short name of a router in the reports of a HELLO.
+pub(super) fn short_tag(id: NodeId) -> u16 {
+    id.tag(0).0 as u16
+}

@@ -1,0 +1,472 @@
+//! The router: links, the overlay and messages joined to one machine.
+//!
+//! Its caller passes packets and the time, and sends what [`Router::poll_transmit`] returns. Whatever a call causes is
+//! complete when the call returns.
+
+mod messenger;
+mod outbox;
+
+use std::collections::VecDeque;
+
+use ringway_sansio::time::sooner;
+use ringway_sansio::{Malformed, Random, Time};
+
+use crate::config::Config;
+use crate::crypto::{Crypto, Real};
+use crate::forward::message::{Here, Verdict, forward};
+use crate::forward::{Step, step};
+use crate::id::NodeId;
+use crate::link::{
+    DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, handshake::Refused,
+};
+use crate::local::LocalRouter;
+use crate::metric::{Ring, Space};
+use crate::output::{Output, Transmit};
+use crate::ring::{Action, Overlay};
+use crate::routes::{Contact, Marks};
+use crate::wire::control::{Code, ErrorReport};
+use crate::wire::{Body, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
+use messenger::{Desk, Messenger, Request, Way};
+use outbox::Outbox;
+
+pub use messenger::Counters as MessageCounters;
+
+/// Part of a link's cost that is a unit of a path's.
+pub const PATH_COST: u16 = 8;
+/// Maximum number of events that wait for the caller.
+const MAX_EVENTS: usize = 256;
+
+/// What has happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A neighbour's link can be used.
+    NeighbourUp(NodeId),
+    /// A neighbour's link cannot be used any more.
+    NeighbourDown(NodeId, DownReason),
+    /// A handshake of a link has failed.
+    Refused(LinkAddress, Refused),
+    /// Another router has this router's identity.
+    DuplicateIdentity(LinkAddress),
+}
+
+/// Counts of packets that were dropped, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets and items that are malformed.
+    pub malformed: u64,
+    /// CONTROL packets of no link, replayed, or forged.
+    pub refused: u64,
+    /// Messages between other routers that were forwarded.
+    pub forwarded: u64,
+    /// Messages that could not be forwarded.
+    pub undelivered: u64,
+    /// Events that found no room.
+    pub events: u64,
+}
+
+/// A router of the mesh.
+pub struct Router<C: Crypto = Real, S: Space = Ring> {
+    local: LocalRouter,
+    links: Links<C>,
+    overlay: Overlay<S>,
+    marks: Marks,
+    messenger: Messenger<C>,
+    outbox: Outbox,
+    output: Output,
+    actions: Vec<Action>,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl<C: Crypto, S: Space> Router<C, S> {
+    /// A router without interfaces.
+    pub fn new(config: &Config, local: LocalRouter, now: Time, random: &mut dyn Random) -> Self {
+        Router {
+            links: Links::new(now, config.limits, random),
+            overlay: Overlay::new(local.id(), config.limits),
+            marks: Marks::new(config.limits.marks),
+            messenger: Messenger::new(now, config),
+            local,
+            outbox: Outbox::default(),
+            output: Output::default(),
+            actions: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Returns the router's id.
+    pub fn id(&self) -> NodeId {
+        self.local.id()
+    }
+
+    /// Returns the links.
+    pub fn links(&self) -> &Links<C> {
+        &self.links
+    }
+
+    /// Returns the overlay.
+    pub fn overlay(&self) -> &Overlay<S> {
+        &self.overlay
+    }
+
+    /// Returns the counts of dropped packets.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Returns the counts of messages that were not sent.
+    pub fn message_counters(&self) -> MessageCounters {
+        self.messenger.counters
+    }
+
+    /// Adds an interface, and discovers routers by it.
+    pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
+        self.links.add_interface(now, config, random);
+    }
+
+    /// Removes an interface. Its links are down at once.
+    pub fn remove_interface(&mut self, now: Time, index: u32, random: &mut dyn Random) {
+        self.links.remove_interface(now, index);
+        self.settle(now, random);
+    }
+
+    /// The system has reported that it cannot send to an address.
+    pub fn send_failed(&mut self, now: Time, to: LinkAddress, random: &mut dyn Random) {
+        self.links.send_failed(now, to);
+        self.handle_timeout(now, random);
+    }
+
+    /// Handles a packet, which is decrypted in its buffer.
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        from: LinkAddress,
+        bytes: &mut [u8],
+        random: &mut dyn Random,
+    ) {
+        if self.receive(now, from, bytes, random).is_err() {
+            self.counters.malformed += 1;
+        }
+        self.settle(now, random);
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time, random: &mut dyn Random) {
+        self.links.timeout(now, &self.local, random, &mut self.output);
+        self.overlay.timeout(now, &mut self.actions);
+        let mut desk = Desk {
+            now,
+            local: &mut self.local,
+            overlay: &self.overlay,
+            outbox: &mut self.outbox,
+            random,
+        };
+        self.messenger.retry(&mut desk);
+        let mut expired = Vec::new();
+        while let Some(request) = self.messenger.expire(&mut desk) {
+            expired.push(request);
+        }
+        for request in expired {
+            self.give_up(&request);
+        }
+        self.settle(now, random);
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let overlay = sooner(self.overlay.poll_timeout(), self.messenger.poll_timeout());
+        sooner(self.links.poll_timeout(), overlay)
+    }
+
+    /// Removes and returns the next packet to send.
+    pub fn poll_transmit(&mut self) -> Option<Transmit<'_>> {
+        self.output.pop()
+    }
+
+    /// Removes and returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Leaves the network: neighbours are told at once. Nothing else should be called afterwards.
+    pub fn leave(&mut self, now: Time, random: &mut dyn Random) {
+        self.links.leave(now, &self.local, random, &mut self.output);
+    }
+
+    fn receive(
+        &mut self,
+        now: Time,
+        from: LinkAddress,
+        bytes: &mut [u8],
+        random: &mut dyn Random,
+    ) -> Result<(), Malformed> {
+        match Kind::of(bytes)? {
+            Kind::Control => match self.links.open(now, bytes) {
+                Ok((slot, items)) => {
+                    let items = bytes.get(items).unwrap_or_default();
+                    Items::new(items).try_for_each(|item| {
+                        self.item(now, slot, &item?, random);
+                        Ok(())
+                    })?;
+                }
+                Err(Dropped::Malformed(malformed)) => return Err(malformed),
+                Err(_) => self.counters.refused += 1,
+            },
+            Kind::Data => {}
+            kind => {
+                let (links, output) = (&mut self.links, &mut self.output);
+                links.handle(now, &self.local, from, kind, bytes, random, output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, random: &mut dyn Random) {
+        let mut answer = Vec::new();
+        if self.links.item(now, slot, item, &mut answer) {
+            self.outbox.push_written(slot, answer);
+            return;
+        }
+        match item {
+            Item::Routed(body) => match Routed::parse(body) {
+                Ok(message) => self.route(now, slot, message, random),
+                Err(_) => self.counters.malformed += 1,
+            },
+            Item::Error(report) => self.pass_error(now, slot, report.clone()),
+            Item::Broken { mark } => match self.marks.follow(*mark, slot) {
+                Some(out) => self.outbox.push(out, &Item::Broken { mark: *mark }),
+                None => self.overlay.broken(*mark, slot, &mut self.actions),
+            },
+            _ => {}
+        }
+    }
+
+    /// Forwards a message, or handles it here.
+    fn route(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        mut message: Routed<'_>,
+        random: &mut dyn Random,
+    ) {
+        let Some(neighbour) = self.links.neighbour(entered) else { return };
+        let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
+        message.path_cost = message.path_cost.saturating_add(cost);
+        message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        let here = Here { id: self.local.id(), neighbours: self.links.up(), closes: S::CLOSES };
+        let overlay = &self.overlay;
+        let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
+        match forward(&mut message, here, entered, onward) {
+            Verdict::Out(out) => {
+                self.counters.forwarded += 1;
+                if message.message == Message::ConnectAck {
+                    self.marks.note(message.id.mark(), entered, out);
+                }
+                let mut body = Vec::new();
+                message.emit(&mut body);
+                self.outbox.push(out, &Item::Routed(&body));
+            }
+            Verdict::Arrived { back } => self.arrive(now, entered, &message, back, random),
+            Verdict::Error(code) => {
+                self.counters.undelivered += 1;
+                self.report(entered, &message, code);
+            }
+        }
+    }
+
+    /// Handles a message that is at its end.
+    fn arrive(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        message: &Routed<'_>,
+        back: Option<Route>,
+        random: &mut dyn Random,
+    ) {
+        if message.target != self.local.id() && !message.flags.closest {
+            self.counters.undelivered += 1;
+            return self.report(entered, message, Code::NotHere);
+        }
+        match (message.message, back) {
+            (Message::Connect, Some(back)) => self.connect(now, message, back, random),
+            (Message::ConnectAck, _) => self.connect_ack(now, entered, message),
+            (Message::Introduce, Some(back)) => {
+                if let Ok((Body::Introduce(hint), ..)) = Body::parse(message.message, message.body)
+                {
+                    let cost = self.path_cost(message, &back);
+                    self.overlay.hear(&back, cost, &hint, &mut self.actions);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
+        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
+        let hints = self.overlay.hints(peer.id, back.first);
+        let cost = self.path_cost(message, &back);
+        let contact = Contact {
+            id: peer.id,
+            route: back.clone(),
+            cost,
+            key: peer.key,
+            mark: message.id.mark(),
+        };
+        if peer.connect.wrap {
+            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+        } else {
+            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+        }
+        let mut desk = Desk {
+            now,
+            local: &mut self.local,
+            overlay: &self.overlay,
+            outbox: &mut self.outbox,
+            random,
+        };
+        let wrap = peer.connect.wrap;
+        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, wrap);
+    }
+
+    fn connect_ack(&mut self, now: Time, entered: Slot, message: &Routed<'_>) {
+        let (Some(request), Some(route)) =
+            (self.messenger.request(message.id), message.route_there(entered))
+        else {
+            return;
+        };
+        if request.to != message.origin && request.way != Way::Close {
+            return;
+        }
+        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
+        let Some(request) = self.messenger.answered(now, message.id) else { return };
+        let contact = Contact {
+            id: peer.id,
+            route,
+            cost: message.path_cost.max(1),
+            key: peer.key,
+            mark: message.id.mark(),
+        };
+        if request.value.way == Way::Close {
+            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+        } else {
+            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+        }
+    }
+
+    /// Returns the cost of the way back of a message. Where the record was cut, it is shorter than the way it came.
+    fn path_cost(&self, message: &Routed<'_>, back: &Route) -> u16 {
+        let walked = u16::from(crate::config::HOP_LIMIT - message.hop_limit) + 1;
+        if message.flags.greedy || back.hops() >= walked {
+            return message.path_cost.max(1);
+        }
+        let share = u32::from(message.path_cost) * u32::from(back.hops()) / u32::from(walked);
+        (share as u16).max(1)
+    }
+
+    /// Reports to the sender of a message what was wrong with it.
+    fn report(&mut self, entered: Slot, message: &Routed<'_>, code: Code) {
+        let nibbles = message.labels.nibbles();
+        let (Ok(at), true) = (u8::try_from(message.at), nibbles <= 255) else { return };
+        let report = ErrorReport {
+            reverse: !message.flags.reverse,
+            at,
+            code,
+            value: 0,
+            quoted: message.id.0,
+            labels: message.labels.clone(),
+        };
+        self.outbox.push(entered, &Item::Error(report));
+    }
+
+    /// Forwards a report, or believes it as far as it is about something that was sent here.
+    fn pass_error(&mut self, now: Time, entered: Slot, mut report: ErrorReport) {
+        let Ok(mut cursor) = report.labels.cursor(report.at.into(), report.reverse) else {
+            return;
+        };
+        let up = self.links.up();
+        let is_up = |slot| up.iter().any(|neighbour| neighbour.slot == slot);
+        // Labels only become fewer, so a report needs no hop limit.
+        match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
+            Step::Out(out) => {
+                report.at = cursor.at() as u8;
+                self.outbox.push(out, &Item::Error(report));
+            }
+            Step::End => {
+                let id = MessageId(report.quoted);
+                if let Some(request) = self.messenger.request(id).cloned()
+                    && matches!(request.way, Way::Route(_))
+                {
+                    self.messenger.answered(now, id);
+                    self.give_up(&request);
+                }
+                let route = Route { first: entered, labels: report.labels };
+                self.overlay.route_failed(&route, &mut self.actions);
+            }
+            Step::Error(_) => {}
+        }
+    }
+
+    /// A request has had no answer.
+    fn give_up(&mut self, request: &Request) {
+        match &request.way {
+            Way::Route(route) => self.overlay.unreachable(request.to, route, &mut self.actions),
+            Way::Find | Way::Close => self.overlay.abandon(request.to),
+        }
+    }
+
+    /// Carries out what is to be done, until nothing is.
+    fn settle(&mut self, now: Time, random: &mut dyn Random) {
+        while let Some(event) = self.links.poll_event() {
+            self.link_event(now, event);
+        }
+        self.overlay.review(now);
+        // An action that is dropped causes no other.
+        for action in core::mem::take(&mut self.actions) {
+            let mut desk = Desk {
+                now,
+                local: &mut self.local,
+                overlay: &self.overlay,
+                outbox: &mut self.outbox,
+                random,
+            };
+            if let Some(subject) = self.messenger.act(&mut desk, action) {
+                self.overlay.abandon(subject);
+            }
+        }
+        self.outbox.flush(&mut self.links, &mut self.output);
+    }
+
+    fn link_event(&mut self, now: Time, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { slot, id } => {
+                let Some(neighbour) = self.links.neighbour(slot) else { return };
+                let Some(key) = C::shared_key(&self.local.identity, &neighbour.key) else { return };
+                let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
+                let contact = Contact { id, route: Route::direct(slot), cost, key, mark: 0 };
+                self.overlay.neighbour_up(contact, &mut self.actions);
+                self.notify(Event::NeighbourUp(id));
+            }
+            LinkEvent::Down { slot, id, reason } => {
+                for (mark, out) in self.marks.broken(slot) {
+                    self.outbox.push(out, &Item::Broken { mark });
+                }
+                self.overlay.neighbour_down(slot, &mut self.actions);
+                self.notify(Event::NeighbourDown(id, reason));
+            }
+            LinkEvent::Refused(address, Refused::OwnIdentity) => {
+                self.notify(Event::DuplicateIdentity(address));
+            }
+            LinkEvent::Refused(address, refused) => self.notify(Event::Refused(address, refused)),
+            LinkEvent::NoSlot(..) => {}
+        }
+    }
+
+    fn notify(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        } else {
+            self.counters.events += 1;
+        }
+    }
+}
