@@ -59,6 +59,12 @@ pub struct Limits {
     pub candidates: usize,
     /// Marks of the routes of others; at most half of them from one neighbour.
     pub marks: usize,
+    /// Sessions with the routers of other hosts.
+    pub sessions: usize,
+    /// Sessions that others have begun and not confirmed; at most half of them by one neighbour.
+    pub half_sessions: usize,
+    /// Packets that wait for one session.
+    pub queued_packets: usize,
     /// Own requests under way.
     pub pending: usize,
     /// Times that a request is sent again before it is given up.
@@ -78,6 +84,9 @@ impl Default for Limits {
             near: 2,
             candidates: 3,
             marks: 255,
+            sessions: 1_024,
+            half_sessions: 64,
+            queued_packets: 8,
             pending: 64,
             retransmissions: 2,
             min_wait: Duration::from_millis(200),

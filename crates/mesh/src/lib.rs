@@ -13,6 +13,7 @@
 //! | [`forward`] | what happens to a packet at a router |
 //! | [`routes`] | contacts, and requests under way |
 //! | [`ring`] | how routers sort themselves |
+//! | [`session`], [`icmp`] | packets of hosts: keys and routes from router to router, and errors |
 //! | [`router`] | all of it joined to one machine |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod budget;
 pub mod config;
 pub mod crypto;
 pub mod forward;
+pub mod icmp;
 pub mod id;
 pub mod identity;
 pub mod link;
@@ -30,6 +32,7 @@ pub mod output;
 pub mod ring;
 pub mod router;
 pub mod routes;
+pub mod session;
 pub mod wire;
 
 pub use config::{Config, Limits};

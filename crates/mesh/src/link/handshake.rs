@@ -74,6 +74,8 @@ pub struct Verified<K> {
     pub remote_index: u32,
     /// The keys.
     pub keys: K,
+    /// The keys of codes over the headers of data: what is sent, and what is received.
+    pub codes: [CodeKey; 2],
 }
 
 /// Why a packet of a handshake is dropped.
@@ -268,7 +270,14 @@ impl<C: Crypto> Handshakes<C> {
         let (index, remote_index) = (entry.index, resp.sender);
         let state = State::Finished { packet, remote: remote_index };
         self.entries.push(Entry { index, address: from, state, sent: 1, due: now + FINISHED });
-        Ok(Some(Verified { id, payload, index, remote_index, keys: established.keys }))
+        Ok(Some(Verified {
+            id,
+            payload,
+            index,
+            remote_index,
+            keys: established.keys,
+            codes: established.codes,
+        }))
     }
 
     /// Handles a CONF and returns the neighbour.
@@ -293,7 +302,14 @@ impl<C: Crypto> Handshakes<C> {
         let established = C::finish(handshake)?;
         let id = verify::<C>(&payload, &established, local)?;
         let (index, remote_index) = (entry.index, remote);
-        Ok(Verified { id, payload, index, remote_index, keys: established.keys })
+        Ok(Verified {
+            id,
+            payload,
+            index,
+            remote_index,
+            keys: established.keys,
+            codes: established.codes,
+        })
     }
 
     /// Handles a COOKIE and appends the INIT that carries it.

@@ -66,7 +66,7 @@ pub(super) struct Interface {
     last: Time,
     changed: Time,
     /// Where the reports of the next HELLO begin.
-    pub(super) turn: usize,
+    turn: usize,
     /// What strangers may cost.
     pub(super) handshakes: TokenBucket,
 }
@@ -104,6 +104,13 @@ impl Interface {
         self.last = now;
         self.due = now + (interval - part(interval / 10, random));
         interval.as_millis().div_ceil(UNIT.as_millis()).min(255) as u8
+    }
+
+    /// Returns which of `count` neighbours is the first to be reported of, when `at_once` of them are in each HELLO.
+    pub(super) fn take_turn(&mut self, count: usize, at_once: usize) -> usize {
+        let turn = self.turn.checked_rem(count).unwrap_or(0);
+        self.turn = turn + at_once;
+        turn
     }
 
     pub(super) fn is_fast(&self, now: Time) -> bool {

@@ -18,7 +18,7 @@ use crate::id::NodeId;
 use crate::local::LocalRouter;
 use crate::output::{Destination, Output};
 use crate::wire::hello::{HelloFlags, MAX_REPORTS};
-use crate::wire::{Control, Hello, HelloView, Item, Kind, Slot};
+use crate::wire::{Control, DataView, Hello, HelloView, Item, Kind, Slot};
 
 /// Time that the router with the higher id leaves the lower one to begin a handshake.
 const SECOND_WAIT: Duration = Duration::from_millis(150);
@@ -213,8 +213,7 @@ impl<C: Crypto> Links<C> {
     /// Seals items for a neighbour and appends the packet. Does nothing if there is no such neighbour.
     pub fn seal(&mut self, slot: Slot, items: &[u8], output: &mut Output) {
         let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
-        let (number, receiver) = (neighbour.sent, neighbour.remote_index);
-        neighbour.sent += 1;
+        let (number, receiver) = (neighbour.next_number(), neighbour.remote_index);
         let (interface, to) =
             (neighbour.address.interface, Destination::One(neighbour.address.remote));
         output.packet(interface, to, |out| {
@@ -224,6 +223,33 @@ impl<C: Crypto> Links<C> {
             let header: [u8; Control::HEADER] = core::array::from_fn(|at| out[start + at]);
             C::seal(&neighbour.keys, number, &header, out, items);
         });
+    }
+
+    /// Sends the data packet that `build` appends to a neighbour. Does nothing if there is no such neighbour.
+    pub fn send_data(
+        &mut self,
+        now: Time,
+        slot: Slot,
+        output: &mut Output,
+        build: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
+        let (interface, to) =
+            (neighbour.address.interface, Destination::One(neighbour.address.remote));
+        output.packet(interface, to, |out| {
+            let start = out.len();
+            build(out);
+            if let Ok(mut data) = DataView::parse(&mut out[start..]) {
+                neighbour.address_data(now, &mut data);
+            }
+        });
+    }
+
+    /// Returns the neighbour that a data packet is from, or `None` if nobody can be shown to have sent it.
+    pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
+        let slot = *self.by_index.get(&data.receiver())?;
+        let neighbour = self.neighbours.get_mut(slot)?;
+        neighbour.accept_data(now, data).then_some(slot)
     }
 
     /// Handles an item that concerns the link alone, and appends items that answer it. Returns whether it was one.
@@ -296,6 +322,15 @@ impl<C: Crypto> Links<C> {
             let to = Destination::One(address.remote);
             output.packet(address.interface, to, |out| out.append(&mut packet));
         }
+        for slot in
+            self.slots_where(|neighbour| neighbour.feedback_due().is_some_and(|due| due <= now))
+        {
+            let mut items = Vec::new();
+            if let Some(neighbour) = self.neighbours.get(slot) {
+                put(&neighbour.feedback(), &mut items);
+            }
+            self.seal(slot, &items, output);
+        }
         self.check_liveness(now, random, output);
     }
 
@@ -307,7 +342,9 @@ impl<C: Crypto> Links<C> {
         let silent = self
             .neighbours
             .iter()
-            .filter_map(|(_, _, neighbour)| neighbour.liveness.poll_timeout(count))
+            .filter_map(|(_, _, neighbour)| {
+                sooner(neighbour.liveness.poll_timeout(count), neighbour.feedback_due())
+            })
             .min();
         sooner(sooner(hello, stranger), sooner(silent, self.handshakes.poll_timeout()))
     }
@@ -512,11 +549,10 @@ impl<C: Crypto> Links<C> {
         let on_interface =
             self.neighbours.iter().filter(|(_, _, neighbour)| neighbour.address.interface == index);
         let count = on_interface.clone().count();
-        let turn = interface.turn.checked_rem(count).unwrap_or(0);
+        let turn = interface.take_turn(count, MAX_REPORTS);
         // The neighbours take turns.
         let reports = on_interface.clone().cycle().skip(turn).take(count.min(MAX_REPORTS));
         let reports = reports.filter_map(|(_, _, neighbour)| neighbour.report(now)).collect();
-        interface.turn = turn + MAX_REPORTS;
         let flags =
             HelloFlags { leaving, fast: interface.is_fast(now), keyed: !local.network.is_open() };
         let interval = interface.say_hello(now, random);

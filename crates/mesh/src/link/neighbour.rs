@@ -9,13 +9,15 @@ use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 use crate::wire::hello::Report;
-use crate::wire::{Hello, Slot};
+use crate::wire::{DataView, Hello, Item, Slot};
 
 /// Words of the window of CONTROL packets.
 const WINDOW: usize = 4;
 /// Time for which a new link is used before HELLOs show what it is worth: its handshake has just passed in both
 /// directions.
 const TRIAL: Duration = Duration::from_secs(5);
+/// Time after which data is acknowledged if nothing else goes to its sender.
+const FEEDBACK_WAIT: Duration = Duration::from_millis(40);
 /// Cost above which a link that was not usable stays so.
 const GOOD_AGAIN: u16 = 8 * cost::UNIT;
 /// Interval of HELLOs in a packet's units that is assumed before the first.
@@ -41,7 +43,12 @@ pub struct Neighbour<K> {
     pub(super) index: u32,
     pub(super) remote_index: u32,
     pub(super) keys: K,
-    pub(super) sent: u64,
+    codes: [CodeKey; 2],
+    sent: u64,
+    data_sent: u32,
+    /// Data packets that came since something sealed was sent, and when the first did.
+    unacknowledged: u32,
+    data_since: Option<Time>,
     pub(super) window: ReplayWindow<WINDOW>,
     pub(super) hello_key: CodeKey,
     pub(super) liveness: Liveness,
@@ -53,7 +60,7 @@ pub struct Neighbour<K> {
 
 impl<K> Neighbour<K> {
     pub(super) fn new(now: Time, address: LinkAddress, mtu: u16, verified: Verified<K>) -> Self {
-        let Verified { id, payload, index, remote_index, keys } = verified;
+        let Verified { id, payload, index, remote_index, keys, codes } = verified;
         Neighbour {
             id,
             key: payload.proof.key,
@@ -65,7 +72,11 @@ impl<K> Neighbour<K> {
             index,
             remote_index,
             keys,
+            codes,
             sent: 0,
+            data_sent: 0,
+            unacknowledged: 0,
+            data_since: None,
             window: ReplayWindow::new(),
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, ASSUMED_INTERVAL),
@@ -77,10 +88,11 @@ impl<K> Neighbour<K> {
 
     /// Takes over the keys and the address of a new handshake.
     pub(super) fn renew(&mut self, now: Time, address: LinkAddress, verified: Verified<K>) {
-        let Verified { payload, index, remote_index, keys, .. } = verified;
+        let Verified { payload, index, remote_index, keys, codes, .. } = verified;
         (self.address, self.index, self.remote_index, self.keys) =
             (address, index, remote_index, keys);
-        (self.sent, self.window) = (0, ReplayWindow::new());
+        self.codes = codes;
+        (self.sent, self.data_sent, self.window) = (0, 0, ReplayWindow::new());
         self.hello_key = CodeKey(payload.hello_key);
         self.liveness = Liveness::new(now, ASSUMED_INTERVAL);
     }
@@ -99,6 +111,44 @@ impl<K> Neighbour<K> {
     pub fn cost(&self, now: Time) -> Cost {
         let is_trial = now.since(self.up_since) < TRIAL;
         self.quality.cost().or(is_trial.then_some(cost::UNIT))
+    }
+
+    /// Returns the number of the next CONTROL packet.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.sent += 1;
+        (self.unacknowledged, self.data_since) = (0, None);
+        self.sent - 1
+    }
+
+    /// Addresses a data packet to the neighbour and completes its header.
+    pub(super) fn address_data(&mut self, now: Time, data: &mut DataView<'_>) {
+        data.set_link(self.remote_index, self.data_sent);
+        self.data_sent = self.data_sent.wrapping_add(1);
+        let code = data.code(&self.codes[0]);
+        data.set_code(code);
+        self.liveness.data_sent(now);
+        (self.unacknowledged, self.data_since) = (0, None);
+    }
+
+    /// Returns whether a data packet is from the neighbour, and notes that it is alive.
+    pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> bool {
+        let is_good = data.code(&self.codes[1]) == data.given_code();
+        if is_good {
+            self.liveness.hear(now, super::Sign::Sealed);
+            self.unacknowledged += 1;
+            self.data_since.get_or_insert(now);
+        }
+        is_good
+    }
+
+    /// Returns when the neighbour must be shown that its data has arrived.
+    pub(super) fn feedback_due(&self) -> Option<Time> {
+        self.data_since.map(|since| since + FEEDBACK_WAIT)
+    }
+
+    /// Returns the report of data that has arrived.
+    pub(super) fn feedback(&self) -> Item<'static> {
+        Item::Feedback { highest: 0, received: self.unacknowledged }
     }
 
     /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs it can have heard.

@@ -139,8 +139,7 @@ impl<S: Space> Overlay<S> {
         let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
         let id = self.contacts.iter().find(is_it).map(|contact| contact.id);
         if let Some(id) = id {
-            self.lose(id, out);
-            self.find(id, out);
+            self.seek(id, out);
         }
     }
 
@@ -154,7 +153,11 @@ impl<S: Space> Overlay<S> {
         self.lose(id, out);
     }
 
+    /// Removes a contact; not a neighbour, whose link alone decides.
     fn lose(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        if self.contacts.get(id).is_none_or(Contact::is_neighbour) {
+            return;
+        }
         let was_near = self.contacts.near().contains(&id);
         self.contacts.remove(id);
         if was_near {
@@ -198,8 +201,7 @@ impl<S: Space> Overlay<S> {
     pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
         let failed = self.contacts.iter().find(|contact| contact.route == *route);
         if let Some(id) = failed.map(|contact| contact.id) {
-            self.lose(id, out);
-            self.find(id, out);
+            self.seek(id, out);
         }
     }
 
@@ -250,6 +252,14 @@ impl<S: Space> Overlay<S> {
         }
     }
 
+    /// Removes a contact whose route is broken, and looks for it by another way.
+    fn seek(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        self.lose(id, out);
+        if self.contacts.get(id).is_none() {
+            self.find(id, out);
+        }
+    }
+
     /// Looks for a router by way of the ring, because the route to it is lost.
     fn find(&mut self, to: NodeId, out: &mut Vec<Action>) {
         if self.connecting.contains(&to) {
@@ -291,6 +301,19 @@ impl<S: Space> Overlay<S> {
         let below = S::distance(self.contacts.own(), key).min(best);
         let found = self.contacts.closest(key, below);
         found.map(|(contact, distance)| (contact.route.clone(), distance))
+    }
+
+    /// Returns how a message to `key` begins here: the route to the next contact, its distance, and whether the message is
+    /// wrapped. `None` if this router is responsible for the key.
+    pub fn first_step(&self, key: NodeId) -> Option<(Route, u64, bool)> {
+        if let Some((route, distance)) = self.next(key, u64::MAX) {
+            return Some((route, distance, false));
+        }
+        if !S::CLOSES || key >= self.contacts.own() {
+            return None;
+        }
+        let (route, distance) = self.next(NodeId::new(u64::MAX), u64::MAX)?;
+        Some((route, distance, true))
     }
 
     fn connect(&mut self, to: NodeId, route: Route, out: &mut Vec<Action>) {

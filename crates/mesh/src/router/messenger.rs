@@ -7,10 +7,11 @@ use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
-use crate::budget::{ByteHops, Share};
+use crate::budget::{ByteHops, Share, TokenBucket};
 use crate::config::Config;
 use crate::crypto::{CodeKey, Crypto, Domain};
-use crate::id::NodeId;
+use crate::id::{NodeId, Prefix};
+use crate::identity::Proof;
 use crate::local::LocalRouter;
 use crate::metric::Space;
 use crate::ring::{Action, Overlay};
@@ -31,6 +32,9 @@ pub(super) enum Way {
     /// By way of the line, to its other end.
     Close,
 }
+
+/// Statements about absent routers that are signed in a second.
+const STATEMENT_RATE: u32 = 25;
 
 /// A request that waits for its answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +84,7 @@ pub(super) struct Messenger<C> {
     max_deferred: usize,
     retry: Option<Time>,
     extension_bits: u8,
+    statements: TokenBucket,
     pub(super) counters: Counters,
     crypto: PhantomData<C>,
 }
@@ -93,6 +98,7 @@ impl<C: Crypto> Messenger<C> {
             max_deferred: config.limits.pending,
             retry: None,
             extension_bits: config.extension_bits,
+            statements: TokenBucket::new(STATEMENT_RATE, STATEMENT_RATE, now),
             counters: Counters::default(),
             crypto: PhantomData,
         }
@@ -166,6 +172,18 @@ impl<C: Crypto> Messenger<C> {
         introduction
     }
 
+    /// Returns whether a NOT_RESPONSIBLE is from who it says.
+    pub(super) fn verify_statement(&mut self, routed: &Routed<'_>) -> bool {
+        let Ok((Body::Statement { proof, .. }, covered, seal)) =
+            Body::parse(routed.message, routed.body)
+        else {
+            return false;
+        };
+        let checked = check::<C>(self.extension_bits, routed, &proof, covered, seal);
+        self.counters.forged += u64::from(checked.is_none());
+        checked.is_some()
+    }
+
     /// Answers a CONNECT along the way that it has recorded.
     pub(super) fn acknowledge<S: Space>(
         &mut self,
@@ -176,14 +194,73 @@ impl<C: Crypto> Messenger<C> {
         hints: &[Hint],
         wrap: bool,
     ) {
-        let own = desk.local.id();
-        let mut message = Routed::new(Message::ConnectAck, id, own, to, back, &[]);
+        // Whoever asks pays for the answer too: it is not longer than the question.
+        let body = Body::Connect(connect(desk.local, hints, wrap));
+        self.answer(desk, (Message::ConnectAck, id, to), back, &body);
+    }
+
+    /// Looks for the owner of a prefix. Returns whether it was sent; not if nobody is closer to it than this router.
+    pub(super) fn look_up<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        prefix: Prefix,
+        id: MessageId,
+        index: u32,
+        noise: &[u8],
+    ) -> bool {
+        let (own, key) = (desk.local.id(), prefix.key());
+        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return false };
+        let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
+        (message.flags.greedy, message.flags.closest) = (true, true);
+        (message.flags.wrapped, message.best) = (wrapped, best);
+        self.budget.spend(desk.now, Share::Triggered, cost(&route), 2 * route.hops());
+        self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
+        true
+    }
+
+    /// Sends a message back along the way that a request has recorded.
+    pub(super) fn answer<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        (message, id, to): (Message, MessageId, NodeId),
+        back: &Route,
+        body: &Body<'_>,
+    ) {
+        let mut message = Routed::new(message, id, desk.local.id(), to, back, &[]);
         message.labels = back.labels.reversed();
         (message.at, message.flags.reverse, message.record) =
             (message.labels.nibbles(), true, None);
-        let connect = connect(desk.local, hints, wrap);
-        // Whoever asks pays for the answer too: it is not longer than the question.
-        self.send::<S>(desk, message, &Body::Connect(connect), back);
+        self.send::<S>(desk, message, body, back);
+    }
+
+    /// States that this router is not whom a LOOKUP was for, at most [`STATEMENT_RATE`] times a second.
+    pub(super) fn deny<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        id: MessageId,
+        to: NodeId,
+        back: &Route,
+    ) {
+        if self.statements.spend(desk.now, 1) {
+            let proof = *desk.local.identity.proof();
+            let body = Body::Statement { proof, sequence: desk.local.next_sequence() };
+            self.answer(desk, (Message::NotResponsible, id, to), back, &body);
+        }
+    }
+
+    /// Ends the handshake of a session along its route.
+    pub(super) fn confirm<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        to: NodeId,
+        route: &Route,
+        receiver: u32,
+        noise: &[u8],
+    ) {
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let mut message = Routed::new(Message::Confirm, id, own, to, route, &[]);
+        message.record = None;
+        self.send::<S>(desk, message, &Body::Confirm { receiver, noise }, route);
     }
 
     /// Sends the action if it can be paid for and there is room for an answer. Returns whether it is done with.
@@ -195,7 +272,7 @@ impl<C: Crypto> Messenger<C> {
             Action::Find { to } | Action::Close { to } => {
                 let way =
                     if matches!(action, Action::Find { .. }) { Way::Find } else { Way::Close };
-                let Some((route, _)) = desk.overlay.next(*to, u64::MAX) else { return true };
+                let Some((route, ..)) = desk.overlay.first_step(*to) else { return true };
                 (Some((*to, way)), route)
             }
             Action::Introduce { route, .. } => (None, route.clone()),
@@ -234,9 +311,9 @@ impl<C: Crypto> Messenger<C> {
 
     fn send_connect<S: Space>(&mut self, desk: &mut Desk<'_, S>, id: MessageId, request: &Request) {
         let (own, to) = (desk.local.id(), request.to);
-        let (route, best) = match &request.way {
-            Way::Route(route) => (route.clone(), u64::MAX),
-            Way::Find | Way::Close => match desk.overlay.next(to, u64::MAX) {
+        let (route, best, wrapped) = match &request.way {
+            Way::Route(route) => (route.clone(), u64::MAX, false),
+            Way::Find | Way::Close => match desk.overlay.first_step(to) {
                 Some(found) => found,
                 None => return,
             },
@@ -244,7 +321,8 @@ impl<C: Crypto> Messenger<C> {
         let mut message = Routed::new(Message::Connect, id, own, to, &route, &[]);
         let is_close = request.way == Way::Close;
         message.flags.greedy = !matches!(request.way, Way::Route(_));
-        (message.flags.closest, message.flags.linear, message.best) = (is_close, is_close, best);
+        (message.flags.closest, message.flags.linear) = (is_close, is_close);
+        (message.flags.wrapped, message.best) = (wrapped, best);
         let hints = desk.overlay.hints(to, route.first);
         let connect = connect(desk.local, &hints, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
@@ -259,7 +337,7 @@ impl<C: Crypto> Messenger<C> {
     ) {
         let (mut written, mut item) = (Vec::new(), Vec::new());
         body.emit(&mut written);
-        if matches!(body, Body::Connect(_)) {
+        if matches!(body, Body::Connect(_) | Body::Statement { .. }) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
             let signature = C::sign(&desk.local.identity, Domain::Message, &signed);
@@ -290,19 +368,30 @@ fn connect(local: &mut LocalRouter, hints: &[Hint], wrap: bool) -> Connect {
     }
 }
 
+/// Verifies the proof and the signature of a CONNECT or its answer.
 fn verify<C: Crypto>(
     extension_bits: u8,
     local: &LocalRouter,
     routed: &Routed<'_>,
 ) -> Option<Introduction> {
     let (body, covered, seal) = Body::parse(routed.message, routed.body).ok()?;
-    let (Body::Connect(connect), Seal::Signature(signature)) = (body, seal) else { return None };
-    let id = connect.proof.verify(extension_bits).ok().filter(|&id| id == routed.origin)?;
-    let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
-    routed.put_signed(covered, &mut signed);
-    if !C::verify(&connect.proof.key, Domain::Message, &signed, &signature) {
-        return None;
-    }
+    let Body::Connect(connect) = body else { return None };
+    let id = check::<C>(extension_bits, routed, &connect.proof, covered, seal)?;
     let key = C::shared_key(&local.identity, &connect.proof.key)?;
     Some(Introduction { id, key, connect })
+}
+
+/// Returns the origin of a message if its proof and its signature are good.
+fn check<C: Crypto>(
+    extension_bits: u8,
+    routed: &Routed<'_>,
+    proof: &Proof,
+    covered: &[u8],
+    seal: Seal,
+) -> Option<NodeId> {
+    let Seal::Signature(signature) = seal else { return None };
+    let id = proof.verify(extension_bits).ok().filter(|&id| id == routed.origin)?;
+    let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
+    routed.put_signed(covered, &mut signed);
+    C::verify(&proof.key, Domain::Message, &signed, &signature).then_some(id)
 }

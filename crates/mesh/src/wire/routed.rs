@@ -59,13 +59,15 @@ pub enum Message {
     NotResponsible = 9,
     /// Two routers have one identity.
     Duplicate = 10,
+    /// Ends the handshake that LOOKUP began.
+    Confirm = 11,
 }
 
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
-            Payload, Spread,
+            Confirm, Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck,
+            NotResponsible, Payload, Spread,
         };
         let all = [
             Connect,
@@ -78,6 +80,7 @@ impl Message {
             Payload,
             NotResponsible,
             Duplicate,
+            Confirm,
         ];
         all.into_iter().find(|&message| message as u8 == octet)
     }
@@ -192,7 +195,7 @@ impl<'a> Routed<'a> {
         let mut reader = Reader::new("expected a whole message", bytes);
         let [flags, hop_limit, message] = reader.array()?;
         let Some(message) = Message::from_octet(message) else {
-            return Err(reader.fault("expected a type of message from 1 to 10"));
+            return Err(reader.fault("expected a type of message from 1 to 11"));
         };
         let (nibbles, at) = (reader.u16()?, reader.u16()?);
         if at > nibbles {
@@ -498,7 +501,7 @@ pub(crate) mod tests {
             bytes[at] = value;
             assert_eq!(Routed::parse(&bytes).unwrap_err().to_string(), fault);
         };
-        refused(2, 11, "expected a type of message from 1 to 10, got octet 0x0b at octet 2");
+        refused(2, 12, "expected a type of message from 1 to 11, got octet 0x0c at octet 2");
         refused(6, 1, "expected a position within the labels, got 1 at octet 5");
         refused(43, 0, "expected a tag for each router in the record, got 0 at octet 43");
         refused(0, 2, "expected no record without its flag, got 1 at octet 43");

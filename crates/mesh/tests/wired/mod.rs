@@ -13,7 +13,7 @@ use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::metric::Ring;
 use ringway_mesh::output::Destination;
 use ringway_mesh::router::Event;
-use ringway_mesh::{LocalRouter, NodeId, Router};
+use ringway_mesh::{LocalRouter, NodeId, Prefix, Router};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
 
@@ -25,6 +25,8 @@ const INTERFACE: u32 = 1;
 pub(crate) struct Node<C: Crypto> {
     pub(crate) router: Router<C, Ring>,
     pub(crate) events: Vec<(Time, Event)>,
+    /// Packets for hosts, and errors for them.
+    pub(crate) delivered: Vec<(Time, Vec<u8>)>,
     random: SplitMix,
     pub(crate) alive: bool,
 }
@@ -42,6 +44,8 @@ pub(crate) struct Wired<C: Crypto = StandIn> {
     pub(crate) loss: u64,
     /// Packets and octets that were sent.
     pub(crate) packets: u64,
+    /// Everything that was sent, if it is to be kept.
+    pub(crate) tap: Option<Vec<Vec<u8>>>,
     pub(crate) octets: u64,
 }
 
@@ -74,6 +78,7 @@ impl<C: Crypto> Wired<C> {
             random: SplitMix::new(seed ^ 0x5eed),
             loss: 0,
             packets: 0,
+            tap: None,
             octets: 0,
         };
         (0..wired.nodes.len()).for_each(|at| wired.after(at));
@@ -95,7 +100,9 @@ impl<C: Crypto> Wired<C> {
                 let node = &mut self.nodes[to];
                 if node.alive && self.links[to].contains(&from) {
                     let from = LinkAddress { interface: INTERFACE, remote: address(from) };
-                    node.router.handle_packet(next, from, &mut bytes, &mut node.random);
+                    let packet =
+                        node.router.handle_packet(next, from, &mut bytes, &mut node.random);
+                    node.delivered.extend(packet.map(|range| (next, bytes[range].to_vec())));
                     self.after(to);
                 }
             } else if let Some((_, at)) = self.timers.pop_first() {
@@ -114,9 +121,15 @@ impl<C: Crypto> Wired<C> {
         while let Some(event) = node.router.poll_event() {
             node.events.push((self.now, event));
         }
+        while let Some(error) = node.router.poll_error() {
+            node.delivered.push((self.now, error));
+        }
         let mut sent: Vec<(usize, Vec<u8>)> = Vec::new();
         while let Some(packet) = node.router.poll_transmit() {
             self.packets += 1;
+            if let Some(tap) = &mut self.tap {
+                tap.push(packet.bytes.to_vec());
+            }
             self.octets += packet.bytes.len() as u64 + 62;
             match packet.to {
                 Destination::All => {
@@ -152,6 +165,29 @@ impl<C: Crypto> Wired<C> {
         let node = &mut self.nodes[at];
         act(&mut node.router, self.now, &mut node.random);
         self.after(at);
+    }
+
+    /// A host at one router sends a packet with this payload to a host at another.
+    pub(crate) fn send(&mut self, from: usize, to: usize, payload: &[u8]) {
+        let packet = self.packet(from, self.id(to).prefix(), payload);
+        self.call(from, |router, now, random| router.handle_local(now, &packet, random));
+    }
+
+    /// Returns a UDP-like packet of a host at a router.
+    pub(crate) fn packet(&self, from: usize, to: Prefix, payload: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend((payload.len() as u16).to_be_bytes());
+        packet.extend([17, 64]);
+        packet.extend(self.id(from).prefix().router().octets());
+        packet.extend(to.router().octets());
+        packet.extend_from_slice(payload);
+        packet
+    }
+
+    /// Returns the payloads that have come to a router since the last call.
+    pub(crate) fn received(&mut self, at: usize) -> Vec<Vec<u8>> {
+        let delivered = core::mem::take(&mut self.nodes[at].delivered);
+        delivered.into_iter().map(|(_, packet)| packet[40..].to_vec()).collect()
     }
 
     /// A router stops without a word.
@@ -249,5 +285,5 @@ fn fresh<C: Crypto>(at: usize, seed: u64, now: Time, config: &Config) -> Node<C>
     let interface =
         InterfaceConfig { index: INTERFACE, discovery: Discovery::Multicast, mtu: 1_452 };
     router.add_interface(now, interface, &mut random);
-    Node { router, events: Vec::new(), random, alive: true }
+    Node { router, events: Vec::new(), delivered: Vec::new(), random, alive: true }
 }
