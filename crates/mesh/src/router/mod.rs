@@ -423,7 +423,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         data.set_position(at, hop_limit);
         match taken {
             Step::Out(out) => self.forward_data(now, entered, out, &data)?,
-            Step::End => return self.deliver(entered, &mut data),
+            Step::End => return self.deliver(now, entered, &mut data),
             Step::Error(code) => self.report_data(entered, &data, code, 0)?,
         }
         Ok(None)
@@ -449,12 +449,13 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Opens a data packet at its end. Returns where in its buffer a packet for a host is.
     fn deliver(
         &mut self,
+        now: Time,
         entered: Slot,
         data: &mut DataView<'_>,
     ) -> Result<Option<Range<usize>>, Malformed> {
         let (index, nonce) = (data.session(), data.nonce());
         let (header, sealed, start) = data.sealed();
-        match self.sessions.open(index, nonce, &header, sealed) {
+        match self.sessions.open(now, index, nonce, &header, sealed) {
             Some((prefix, Contents::Packet(packet))) => {
                 let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
                     Prefix::of(&header.source) == Some(prefix)

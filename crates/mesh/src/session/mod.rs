@@ -22,7 +22,7 @@ use crate::identity::KEY;
 use crate::local::LocalRouter;
 use crate::wire::bodies::{SESSION_FIRST, SESSION_PAYLOAD, SESSION_SECOND, SESSION_THIRD};
 use crate::wire::{MessageId, Route, Slot};
-use peer::{Search, Session};
+use peer::{Path, Search, Session};
 
 pub use peer::Contents;
 
@@ -99,10 +99,7 @@ struct Half<C: Crypto> {
     index: u32,
     remote: u32,
     handshake: C::Handshake,
-    back: Route,
-    mtu: u16,
-    mark: u32,
-    slot: Slot,
+    path: Path,
     due: Time,
 }
 
@@ -161,7 +158,7 @@ impl<C: Crypto> Sessions<C> {
 
     /// Returns the route of a session.
     pub fn route(&self, prefix: Prefix) -> Option<&Route> {
-        self.peers.get(&prefix)?.session.as_ref().map(|session| &session.route)
+        self.peers.get(&prefix)?.session.as_ref().map(|session| &session.path.route)
     }
 
     /// Decides what to do with a packet to a prefix.
@@ -208,7 +205,7 @@ impl<C: Crypto> Sessions<C> {
     ) -> Option<Slot> {
         let session = self.peers.get_mut(&prefix)?.session.as_mut()?;
         session.seal::<C>(prefix, contents, out);
-        Some(session.route.first)
+        Some(session.path.route.first)
     }
 
     /// Returns the first hop to a prefix with a session.
@@ -224,6 +221,7 @@ impl<C: Crypto> Sessions<C> {
     /// Opens what was sealed for the session `index`. Returns whose it is, and what it contains.
     pub fn open<'a>(
         &mut self,
+        now: Time,
         index: u32,
         nonce: u64,
         header: &[u8],
@@ -239,6 +237,9 @@ impl<C: Crypto> Sessions<C> {
         let session = sessions.find(|session| session.index == index)?;
         let contents = session.open::<C>(nonce, header, sealed);
         self.counters.forged += u64::from(contents.is_none());
+        if contents.is_some() {
+            peer.used = now;
+        }
         contents.map(|contents| (prefix, contents))
     }
 
@@ -256,7 +257,8 @@ impl<C: Crypto> Sessions<C> {
         random: &mut dyn Random,
     ) -> Option<(u32, Vec<u8>)> {
         let slot = back.first;
-        let of_slot = self.halves.iter().filter(|half| half.slot == slot).count();
+        let is_by_slot = |half: &&Half<C>| half.path.route.first == slot;
+        let of_slot = self.halves.iter().filter(is_by_slot).count();
         if self.halves.len() >= self.limits.half_sessions
             || of_slot >= self.limits.half_sessions.div_ceil(2)
         {
@@ -269,8 +271,8 @@ impl<C: Crypto> Sessions<C> {
             return None;
         };
         let index = self.new_index(random);
-        let (back, mark, due) = (back.clone(), id.mark(), now + HALF);
-        self.halves.push(Half { index, remote, handshake, back, mtu, mark, slot, due });
+        let path = Path { route: back.clone(), mtu, mark: id.mark() };
+        self.halves.push(Half { index, remote, handshake, path, due: now + HALF });
         Some((index, second))
     }
 
@@ -302,9 +304,9 @@ impl<C: Crypto> Sessions<C> {
         }
         let index = search.index;
         peer.search = None;
-        let mut session = Session::new(now, owner, index, remote, keys, route.clone(), mtu);
-        (session.mark, session.initiated) = (id.mark(), true);
-        session.confirm = Some((third.clone(), now + FIRST_WAIT, 1));
+        let path = Path { route: route.clone(), mtu, mark: id.mark() };
+        let session = Session::new(now, owner, (index, remote), keys, path);
+        let session = session.confirmed_by(now, third.clone());
         self.by_index.insert(index, prefix);
         self.install(prefix, session);
         out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
@@ -342,9 +344,8 @@ impl<C: Crypto> Sessions<C> {
             self.make_room();
             self.peers.insert(prefix, Peer::new(now));
         }
-        let mtu = mtu.min(half.mtu);
-        let mut session = Session::new(now, owner, index, half.remote, keys, half.back, mtu);
-        session.mark = half.mark;
+        let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
+        let session = Session::new(now, owner, (index, half.remote), keys, path);
         self.by_index.insert(index, prefix);
         self.install(prefix, session);
         out.push(SessionAction::KeepAlive { prefix, answer: true });
@@ -367,8 +368,9 @@ impl<C: Crypto> Sessions<C> {
         let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
         let mut broken = false;
         for session in sessions {
-            if session.mark == mark && session.route.first == entered {
-                (session.broken, broken) = (true, true);
+            if session.path.mark == mark && session.path.route.first == entered {
+                session.break_route();
+                broken = true;
             }
         }
         broken
@@ -377,15 +379,20 @@ impl<C: Crypto> Sessions<C> {
     /// A packet was not forwarded: `quoted` is from it.
     pub fn failed(&mut self, quoted: u64, entered: Slot) {
         for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            let is_it = u64::from(session.remote) == quoted >> 32 && session.route.first == entered;
-            session.broken |= is_it && session.has_sent((quoted & 0xffff_ffff) as u32);
+            let is_it =
+                u64::from(session.remote) == quoted >> 32 && session.path.route.first == entered;
+            if is_it && session.has_sent((quoted & 0xffff_ffff) as u32) {
+                session.break_route();
+            }
         }
     }
 
     /// A link is down: what went by it goes by another.
     pub fn link_down(&mut self, slot: Slot) {
         for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            session.broken |= session.route.first == slot;
+            if session.path.route.first == slot {
+                session.break_route();
+            }
         }
     }
 

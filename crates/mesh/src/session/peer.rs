@@ -53,9 +53,7 @@ pub(super) struct Session<K> {
     /// The owner's number for the session.
     pub(super) remote: u32,
     pub(super) owner: NodeId,
-    pub(super) route: Route,
-    /// The mark that routers on the way have of the route.
-    pub(super) mark: u32,
+    pub(super) path: Path,
     pub(super) since: Time,
     /// Whether we have looked the owner up, so that it is on us to renew.
     pub(super) initiated: bool,
@@ -64,30 +62,36 @@ pub(super) struct Session<K> {
     pub(super) waiting_since: Option<Time>,
     asked: bool,
     /// The CONFIRM, when it is due again, and how often it was sent, until something comes.
-    pub(super) confirm: Option<(Vec<u8>, Time, u32)>,
+    confirm: Option<(Vec<u8>, Time, u32)>,
     keys: K,
     sent: u64,
     window: ReplayWindow<WINDOW>,
+}
+
+/// The way to the owner of a prefix.
+#[derive(Clone)]
+pub(super) struct Path {
+    pub(super) route: Route,
     /// Smallest MTU of the links on the way.
-    path_mtu: u16,
+    pub(super) mtu: u16,
+    /// The mark that routers on the way have of the route.
+    pub(super) mark: u32,
 }
 
 impl<K> Session<K> {
+    /// A session with `owner`, whose number for it is `remote`.
     pub(super) fn new(
         now: Time,
         owner: NodeId,
-        index: u32,
-        remote: u32,
+        (index, remote): (u32, u32),
         keys: K,
-        route: Route,
-        path_mtu: u16,
+        path: Path,
     ) -> Self {
         Session {
             index,
             remote,
             owner,
-            route,
-            mark: 0,
+            path,
             since: now,
             initiated: false,
             broken: false,
@@ -97,14 +101,25 @@ impl<K> Session<K> {
             keys,
             sent: 0,
             window: ReplayWindow::new(),
-            path_mtu,
         }
+    }
+
+    /// Sends the third message of the handshake until something comes.
+    pub(super) fn confirmed_by(mut self, now: Time, third: Vec<u8>) -> Self {
+        self.initiated = true;
+        self.confirm = Some((third, now + FIRST_WAIT, 1));
+        self
     }
 
     /// Returns the length in octets of the longest packet that passes.
     pub(super) fn mtu(&self) -> u16 {
-        let overhead = DataView::overhead(self.route.labels.nibbles()) + TYPE;
-        self.path_mtu.saturating_sub(overhead as u16)
+        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + TYPE;
+        self.path.mtu.saturating_sub(overhead as u16)
+    }
+
+    /// The route cannot be used any more.
+    pub(super) fn break_route(&mut self) {
+        self.broken = true;
     }
 
     pub(super) fn has_sent(&self, low: u32) -> bool {
@@ -119,7 +134,7 @@ impl<K> Session<K> {
     ) {
         let nonce = self.sent;
         self.sent += 1;
-        DataView::begin(prefix, &self.route.labels, self.remote, nonce, out);
+        DataView::begin(prefix, &self.path.route.labels, self.remote, nonce, out);
         let start = out.len();
         let header: [u8; 12] = core::array::from_fn(|at| out[start - 12 + at]);
         out.push(contents.kind());
@@ -166,7 +181,7 @@ impl<K> Session<K> {
             self.confirm = None;
             return None;
         }
-        let (to, route, receiver) = (self.owner, self.route.clone(), self.remote);
+        let (to, route, receiver) = (self.owner, self.path.route.clone(), self.remote);
         Some(SessionAction::Confirm { to, route, receiver, noise })
     }
 
