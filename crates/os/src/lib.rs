@@ -11,6 +11,7 @@ mod clock;
 mod icmp;
 mod moderation;
 mod name;
+pub mod netlink;
 mod network;
 mod options;
 mod process;
