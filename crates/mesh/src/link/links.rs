@@ -44,6 +44,18 @@ pub enum DownReason {
     Interface,
 }
 
+impl core::fmt::Display for DownReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            DownReason::Silent => "it does not answer",
+            DownReason::Closed => "it has left",
+            DownReason::Lossy => "too many packets are lost",
+            DownReason::Restarted => "it has started again",
+            DownReason::Interface => "the interface is gone",
+        })
+    }
+}
+
 /// What has happened to the links.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LinkEvent {

@@ -146,6 +146,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
         &self.overlay
     }
 
+    /// Returns the number of sessions that are up.
+    pub fn sessions(&self) -> usize {
+        self.sessions.up()
+    }
+
     /// Returns the counts of dropped packets.
     pub fn counters(&self) -> Counters {
         self.counters
