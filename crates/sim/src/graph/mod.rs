@@ -7,10 +7,13 @@
 //! takes no more.
 //!
 //! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
-//! passing of time. [`flood`] is a protocol: flooding, with which others are compared.
+//! passing of time, in which nodes start and stop and links are cut. [`flood`] is a protocol: flooding, with which others are compared.
 
 pub mod adjacency;
+pub mod clock;
+mod engine;
 pub mod flood;
+mod links;
 pub mod node;
 mod queue;
 mod store;
@@ -18,8 +21,10 @@ pub mod topology;
 pub mod world;
 
 pub use adjacency::{Adjacency, LinkModel};
+pub use engine::{Counters, Totals};
 pub use flood::{Flood, Origin};
-pub use node::{Destination, GraphNode};
+pub use links::Links;
+pub use node::{Destination, GraphNode, node_random};
 pub use store::MAX_LEN;
 pub use topology::Topology;
-pub use world::{Graph, Memory, Totals};
+pub use world::{Graph, Memory};
