@@ -41,7 +41,7 @@ pub(super) struct Link {
     pub(super) peer: u32,
     delay_us: u32,
     /// Probability of loss, as a share of [`ALL`].
-    loss: u16,
+    pub(super) loss: u16,
     /// The index that the link back has among those of the peer.
     pub(super) back: u16,
 }
@@ -199,7 +199,18 @@ impl Adjacency {
 
     /// Sets the loss of one direction of a link.
     pub(super) fn set_loss(&mut self, link: u32, loss: Chance) {
-        self.links[link as usize].loss = share(loss);
+        self.set_share(link, share(loss));
+    }
+
+    /// Sets the loss of one direction of a link as a share of [`ALL`].
+    pub(super) fn set_share(&mut self, link: u32, loss: u16) {
+        self.links[link as usize].loss = loss;
+    }
+
+    /// Returns the node that a link leaves and the node at its end.
+    pub(super) fn ends(&self, link: u32) -> [u32; 2] {
+        let node = self.starts.partition_point(|start| *start <= link) as u32 - 1;
+        [node, self.link(link).peer]
     }
 
     /// Returns the positions of the first link of a node, and of the first of the next node.
@@ -264,6 +275,7 @@ mod tests {
                 let there = adjacency.position(node, index).unwrap();
                 let both = adjacency.between(node, link.peer).unwrap();
                 assert_eq!(both, [there, adjacency.back(there)]);
+                assert_eq!(adjacency.ends(there), [node, link.peer]);
                 assert_eq!(adjacency.between(link.peer, node).unwrap(), [both[1], both[0]]);
             }
         }

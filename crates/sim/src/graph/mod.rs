@@ -7,21 +7,24 @@
 //! takes no more.
 //!
 //! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
-//! passing of time, in which nodes start and stop and links are cut. [`flood`] is a protocol: flooding, with which others are compared.
+//! passing of time, in which nodes start and stop and links are cut. [`faults`] has schedules of such events. [`flood`] is a protocol: flooding, with which others are compared.
 
 pub mod adjacency;
 pub mod clock;
 mod engine;
+pub mod faults;
 pub mod flood;
 mod links;
 pub mod node;
 mod queue;
+mod random;
 mod store;
 pub mod topology;
 pub mod world;
 
 pub use adjacency::{Adjacency, LinkModel};
 pub use engine::{Counters, Totals};
+pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
 pub use links::Links;
 pub use node::{Destination, GraphNode, node_random};

@@ -1,5 +1,6 @@
 //! Graphs of nodes and links: regular ones, and random ones from a seeded generator.
 
+use super::random::{below, uniform};
 use ringway_sansio::Random;
 use std::f64::consts::PI;
 
@@ -204,16 +205,6 @@ fn even_bits(number: u64) -> u32 {
         bits = (bits | bits >> shift) & mask;
     }
     bits as u32
-}
-
-/// Returns a number from 0 up to and without 1.
-fn uniform(random: &mut impl Random) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// Returns a whole number from 0 up to and without `n`.
-fn below(random: &mut impl Random, n: u64) -> u64 {
-    ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
 #[cfg(test)]
