@@ -39,7 +39,7 @@ impl LinkModel {
 pub(super) struct Link {
     /// The node at its end.
     pub(super) peer: u32,
-    delay_us: u32,
+    pub(super) delay_us: u32,
     /// Probability of loss, as a share of [`ALL`].
     pub(super) loss: u16,
     /// The index that the link back has among those of the peer.
@@ -64,6 +64,11 @@ impl Link {
     pub(super) fn loses(&self, bits: u64) -> bool {
         let share = (u128::from(bits) * u128::from(ALL)) >> 64;
         share < u128::from(self.loss)
+    }
+
+    /// Returns whether every packet is lost.
+    pub(super) fn loses_all(&self) -> bool {
+        self.loss == ALL
     }
 
     /// Returns whether another link has the same delay.

@@ -7,7 +7,8 @@
 //! takes no more.
 //!
 //! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
-//! passing of time, in which nodes start and stop and links are cut. [`faults`] has schedules of such events. [`flood`] is a protocol: flooding, with which others are compared.
+//! passing of time, in which nodes start and stop and links are cut. [`faults`] has schedules of such events, and
+//! [`oracle`] knows what could be reached. [`flood`] is a protocol: flooding, with which others are compared.
 
 pub mod adjacency;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod faults;
 pub mod flood;
 mod links;
 pub mod node;
+pub mod oracle;
 mod queue;
 mod random;
 mod store;
@@ -28,6 +30,7 @@ pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
 pub use links::Links;
 pub use node::{Destination, GraphNode, node_random};
+pub use oracle::{Oracle, Pair, Parts};
 pub use store::MAX_LEN;
 pub use topology::Topology;
 pub use world::{Graph, Memory};
