@@ -6,7 +6,7 @@
 //! of 32 bytes, a record of 16 and a slot of its size; a broadcast to any number of neighbours with the same delay
 //! takes no more.
 //!
-//! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
+//! Read [`topology`] for graphs, [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
 //! passing of time, in which nodes start and stop and links are cut. [`faults`] has schedules of such events, and
 //! [`oracle`] knows what could be reached. [`flood`] is a protocol: flooding, with which others are compared.
 
@@ -18,6 +18,9 @@ pub mod flood;
 mod links;
 pub mod node;
 pub mod oracle;
+mod plan;
+mod planar;
+mod points;
 mod queue;
 mod random;
 mod store;
@@ -31,6 +34,7 @@ pub use flood::{Flood, Origin};
 pub use links::Links;
 pub use node::{Destination, GraphNode, node_random};
 pub use oracle::{Oracle, Pair, Parts};
+pub use plan::{Plan, PlanError, PlanLink, PlanNode};
 pub use store::MAX_LEN;
 pub use topology::Topology;
 pub use world::{Graph, Memory};
