@@ -16,6 +16,8 @@ const NONE: u32 = u32::MAX;
 struct Step {
     peer: u32,
     delay_us: u32,
+    /// The node's index of the peer.
+    index: u16,
 }
 
 /// The nodes that run and the links between them that work, at one moment. Links are taken to work in both
@@ -84,7 +86,8 @@ impl Oracle {
             for position in (start..end).filter(|_| runs[node as usize]) {
                 let link = adjacency.link(position);
                 if runs[link.peer as usize] && works(position) && !link.loses_all() {
-                    steps.push(Step { peer: link.peer, delay_us: link.delay_us });
+                    let index = (position - start) as u16;
+                    steps.push(Step { peer: link.peer, delay_us: link.delay_us, index });
                 }
             }
             starts.push(steps.len() as u32);
@@ -110,6 +113,12 @@ impl Oracle {
     /// Returns the neighbours that a node can reach by one link.
     pub fn neighbours(&self, node: u32) -> impl ExactSizeIterator<Item = u32> + '_ {
         self.row(node).iter().map(|step| step.peer)
+    }
+
+    /// Returns the index that a node has for a neighbour that it can reach by one link.
+    pub fn index_of(&self, node: u32, neighbour: u32) -> Option<u16> {
+        let step = self.row(node).iter().find(|step| step.peer == neighbour)?;
+        Some(step.index)
     }
 
     fn row(&self, node: u32) -> &[Step] {
@@ -165,7 +174,7 @@ impl Oracle {
             if delay > delays[node as usize] {
                 continue;
             }
-            for Step { peer, delay_us } in self.row(node) {
+            for Step { peer, delay_us, .. } in self.row(node) {
                 let there = delay + u64::from(*delay_us);
                 if there < delays[*peer as usize] {
                     delays[*peer as usize] = there;
