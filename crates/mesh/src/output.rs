@@ -68,6 +68,11 @@ impl Output {
         Some(Transmit { interface, to, bytes: &self.bytes[range] })
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.packets.capacity() * size_of::<Packet>()
+    }
+
     /// Returns whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()

@@ -379,6 +379,16 @@ impl<C: Crypto> Handshakes<C> {
         self.entries.retain(|entry| entry.address != address);
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        let packet = |entry: &Entry<C>| match &entry.state {
+            State::Initiated { noise, .. } => noise.capacity(),
+            State::Responded { packet, .. } | State::Finished { packet, .. } => packet.capacity(),
+        };
+        let packets: usize = self.entries.iter().map(packet).sum();
+        self.entries.capacity() * size_of::<Entry<C>>() + packets
+    }
+
     /// Returns the number of handshakes in the table.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -667,6 +667,19 @@ impl<C: Crypto> Links<C> {
         self.up = listed.collect();
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        // A tree of numbers is about half full.
+        let numbers = 2 * self.by_index.len() * size_of::<(u32, Slot)>();
+        self.neighbours.heap_bytes()
+            + self.handshakes.heap_bytes()
+            + numbers
+            + self.interfaces.capacity() * size_of::<Interface>()
+            + self.strangers.capacity() * size_of::<Stranger>()
+            + self.up.capacity() * size_of::<crate::wire::Neighbour>()
+            + self.events.capacity() * size_of::<LinkEvent>()
+    }
+
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -101,6 +101,11 @@ impl<T> Slots<T> {
         }
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry<T>>()
+    }
+
     /// Returns the neighbour in a slot.
     pub fn get(&self, slot: Slot) -> Option<&T> {
         match self.entries.get(usize::from(slot.0))? {

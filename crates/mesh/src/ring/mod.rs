@@ -108,6 +108,11 @@ impl<S: Space> Overlay<S> {
         }
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.contacts.heap_bytes()
+    }
+
     /// Returns the contacts.
     pub fn contacts(&self) -> &ContactTable<S> {
         &self.contacts

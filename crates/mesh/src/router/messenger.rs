@@ -151,6 +151,11 @@ impl<C: Crypto> Messenger<C> {
         sooner(self.retry, self.pending.poll_timeout())
     }
 
+    /// Returns the octets that are allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.pending.heap_bytes() + self.deferred.capacity() * size_of::<Action>()
+    }
+
     /// Returns the request with this number.
     pub(super) fn request(&self, id: MessageId) -> Option<&Request> {
         self.pending.get(id)

@@ -151,6 +151,23 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.sessions.up()
     }
 
+    /// Returns the octets that the router has allocated, without what allocators add.
+    pub fn heap_bytes(&self) -> usize {
+        let actions = self.actions.capacity() * size_of::<Action>()
+            + self.session_actions.capacity() * size_of::<SessionAction>();
+        let errors: usize = self.errors.iter().map(Vec::capacity).sum();
+        self.links.heap_bytes()
+            + self.overlay.heap_bytes()
+            + self.marks.heap_bytes()
+            + self.sessions.heap_bytes()
+            + self.messenger.heap_bytes()
+            + self.outbox.heap_bytes()
+            + self.output.heap_bytes()
+            + actions
+            + errors
+            + self.events.capacity() * size_of::<Event>()
+    }
+
     /// Returns the counts of dropped packets.
     pub fn counters(&self) -> Counters {
         self.counters

@@ -24,6 +24,12 @@ impl Outbox {
         }
     }
 
+    /// Returns the octets that are allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let spare: usize = self.spare.iter().map(Vec::capacity).sum();
+        self.packets.capacity() * size_of::<(Slot, Vec<u8>)>() + spare
+    }
+
     /// Appends items that are written already.
     pub(super) fn push_written(&mut self, slot: Slot, items: Vec<u8>) {
         if !items.is_empty() {

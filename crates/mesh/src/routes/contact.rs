@@ -74,6 +74,14 @@ impl<S: Space> ContactTable<S> {
         self.own
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        let routes: usize = self.contacts.iter().map(|contact| contact.route.heap_bytes()).sum();
+        self.ids.capacity() * size_of::<NodeId>()
+            + self.contacts.capacity() * size_of::<Contact>()
+            + routes
+    }
+
     /// Returns how often a contact has come or gone.
     pub fn changes(&self) -> u64 {
         self.changes
