@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 /// Octets that stay allocated between bursts.
-const KEPT: usize = 4_096;
+const KEPT: usize = 512;
 
 /// Where a packet goes on its interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

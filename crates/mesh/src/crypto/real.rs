@@ -12,7 +12,8 @@ use snow::resolvers::CryptoResolver;
 use snow::{Builder, Error, HandshakeState, types};
 
 use super::{CodeKey, Crypto, Domain, Established, HandshakeError, NetworkKey, Purpose, Role};
-use crate::identity::{Identity, KEY};
+use crate::id::NodeId;
+use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{SEAL, SIGNATURE};
 
 /// The protocol of all handshakes.
@@ -48,6 +49,10 @@ impl Crypto for Real {
         // Strict: one signature has one form, and keys of low order none (RFC 8032 section 8.9).
         VerifyingKey::from_bytes(key)
             .is_ok_and(|key| key.verify_strict(&message, &signature).is_ok())
+    }
+
+    fn verify_proof(proof: &Proof, bits: u8) -> Result<NodeId, IdentityError> {
+        proof.verify(bits)
     }
 
     fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]> {

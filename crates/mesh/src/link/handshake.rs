@@ -72,6 +72,8 @@ pub struct Verified<K> {
     pub index: u32,
     /// Its number for the link, which ours carry.
     pub remote_index: u32,
+    /// The key that both routers share, whichever link they use.
+    pub shared: CodeKey,
     /// The keys.
     pub keys: K,
     /// The keys of codes over the headers of data: what is sent, and what is received.
@@ -263,7 +265,7 @@ impl<C: Crypto> Handshakes<C> {
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
         let established = C::finish(handshake)?;
-        let id = verify::<C>(&payload, &established, local)?;
+        let (id, shared) = verify::<C>(&payload, &established, local)?;
         let mut packet = Vec::new();
         Conf { flags: 0, receiver: resp.sender, noise: &noise }.emit(&mut packet);
         out.extend_from_slice(&packet);
@@ -275,6 +277,7 @@ impl<C: Crypto> Handshakes<C> {
             payload,
             index,
             remote_index,
+            shared,
             keys: established.keys,
             codes: established.codes,
         }))
@@ -300,13 +303,14 @@ impl<C: Crypto> Handshakes<C> {
         };
         let payload = LinkPayload::parse(&payload)?;
         let established = C::finish(handshake)?;
-        let id = verify::<C>(&payload, &established, local)?;
+        let (id, shared) = verify::<C>(&payload, &established, local)?;
         let (index, remote_index) = (entry.index, remote);
         Ok(Verified {
             id,
             payload,
             index,
             remote_index,
+            shared,
             keys: established.keys,
             codes: established.codes,
         })
@@ -341,6 +345,9 @@ impl<C: Crypto> Handshakes<C> {
         random: &mut dyn Random,
         out: &mut Vec<u8>,
     ) -> Option<LinkAddress> {
+        if self.entries.is_empty() {
+            self.entries = Vec::new();
+        }
         while let Some(at) = self.entries.iter().position(|entry| entry.due <= now) {
             let entry = &mut self.entries[at];
             let ended = match &entry.state {
@@ -475,13 +482,14 @@ fn link_payload(local: &Local<'_>) -> LinkPayload {
     }
 }
 
-/// Checks that the proof is of the key that the handshake used, and of a router other than this one.
+/// Checks that the proof is of the key that the handshake used, and of a router other than this one. Returns its id, and
+/// the key that both share.
 fn verify<C: Crypto>(
     payload: &LinkPayload,
     established: &Established<C::Keys>,
     local: &Local<'_>,
-) -> Result<NodeId, Refused> {
-    let id = payload.proof.verify(local.extension_bits)?;
+) -> Result<(NodeId, CodeKey), Refused> {
+    let id = C::verify_proof(&payload.proof, local.extension_bits)?;
     let key: Option<[u8; KEY]> = C::static_key(&payload.proof.key);
     if key != Some(established.peer) {
         return Err(Refused::OtherKey);
@@ -489,7 +497,8 @@ fn verify<C: Crypto>(
     if id == local.identity.id() {
         return Err(Refused::OwnIdentity);
     }
-    Ok(id)
+    let shared = C::shared_key(local.identity, &payload.proof.key).ok_or(Refused::OtherKey)?;
+    Ok((id, shared))
 }
 
 /// Returns the time to wait after the `sent`th time, with up to a quarter more.

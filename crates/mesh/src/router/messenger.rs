@@ -395,7 +395,7 @@ fn check<C: Crypto>(
     seal: Seal,
 ) -> Option<NodeId> {
     let Seal::Signature(signature) = seal else { return None };
-    let id = proof.verify(extension_bits).ok().filter(|&id| id == routed.origin)?;
+    let id = C::verify_proof(proof, extension_bits).ok().filter(|&id| id == routed.origin)?;
     let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
     routed.put_signed(covered, &mut signed);
     C::verify(&proof.key, Domain::Message, &signed, &signature).then_some(id)

@@ -181,6 +181,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Adds an interface, and discovers routers by it.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
         self.links.add_interface(now, config, random);
+        self.links.review();
     }
 
     /// Removes an interface. Its links are down at once.
@@ -720,13 +721,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
             }
         }
         self.outbox.flush(&mut self.links, &mut self.output);
+        self.links.review();
     }
 
     fn link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { slot, id } => {
                 let Some(neighbour) = self.links.neighbour(slot) else { return };
-                let Some(key) = C::shared_key(&self.local.identity, &neighbour.key) else { return };
+                let key = neighbour.key;
                 let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
                 let contact = Contact { id, route: Route::direct(slot), cost, key, mark: 0 };
                 self.overlay.neighbour_up(contact, &mut self.actions);

@@ -139,6 +139,12 @@ impl<S: Space> ContactTable<S> {
             Err(at) if wanted || (contact.is_neighbour() && contact.id != self.own) => {
                 let before = self.near();
                 let id = contact.id;
+                // Growth by an eighth: a table stays, and very many are simulated.
+                if self.ids.len() == self.ids.capacity() {
+                    let more = 4 + self.ids.len() / 8;
+                    self.ids.reserve_exact(more);
+                    self.contacts.reserve_exact(more);
+                }
                 self.ids.insert(at, id);
                 self.contacts.insert(at, contact);
                 self.changes += 1;
