@@ -216,6 +216,11 @@ impl<S: Space> Overlay<S> {
             return;
         }
         self.reviewed = self.contacts.changes();
+        let own = self.contacts.own();
+        let has = |side: &dyn Fn(&NodeId) -> bool| self.contacts.ids().iter().any(side);
+        if has(&|&id| id < own) && has(&|&id| id > own) {
+            self.partner = None;
+        }
         let near = self.contacts.near();
         if near != self.near {
             self.near = near;

@@ -56,6 +56,17 @@ pub(super) struct Introduction {
     pub(super) connect: Connect,
 }
 
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    /// It is on its way.
+    Away,
+    /// This router is the one that it is for.
+    Here,
+    /// The budget does not allow it now.
+    Refused,
+}
+
 /// What the messenger borrows for one call.
 pub(super) struct Desk<'a, S> {
     pub(super) now: Time,
@@ -184,9 +195,22 @@ impl<C: Crypto> Messenger<C> {
         else {
             return false;
         };
-        let checked = check::<C>(self.extension_bits, routed, &proof, covered, seal);
+        let bits = self.extension_bits;
+        let checked = check::<C>(bits, routed, Domain::Message, &proof, covered, seal);
         self.counters.forged += u64::from(checked.is_none());
         checked.is_some()
+    }
+
+    /// Verifies a PAYLOAD. Returns the application and the octets.
+    pub(super) fn verify_payload<'a>(&mut self, routed: &Routed<'a>) -> Option<(u16, &'a [u8])> {
+        let parsed = Body::parse(routed.message, routed.body).ok()?;
+        let (Body::Payload { application, proof, octets }, covered, seal) = parsed else {
+            return None;
+        };
+        let bits = self.extension_bits;
+        let checked = check::<C>(bits, routed, Domain::Payload, &proof, covered, seal);
+        self.counters.forged += u64::from(checked.is_none());
+        checked.map(|_| (application, octets))
     }
 
     /// Answers a CONNECT along the way that it has recorded.
@@ -202,6 +226,29 @@ impl<C: Crypto> Messenger<C> {
         // Whoever asks pays for the answer too: it is not longer than the question.
         let body = Body::Connect(connect(desk.local, hints, wrap));
         self.answer(desk, (Message::ConnectAck, id, to), back, &body);
+    }
+
+    /// Sends octets of an application to whoever is responsible for a key. Returns whether it was sent: not if that is this
+    /// router, or if there is nobody else.
+    pub(super) fn payload<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        key: NodeId,
+        application: u16,
+        octets: &[u8],
+    ) -> Sent {
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return Sent::Here };
+        let cost = cost(&route) + octets.len() as u32;
+        if !self.budget.spend(desk.now, Share::Triggered, cost, 2 * route.hops()) {
+            return Sent::Refused;
+        }
+        let mut message = Routed::new(Message::Payload, id, own, key, &route, &[]);
+        (message.flags.greedy, message.flags.closest) = (true, true);
+        (message.flags.wrapped, message.best, message.record) = (wrapped, best, None);
+        let proof = *desk.local.identity.proof();
+        self.send::<S>(desk, message, &Body::Payload { application, proof, octets }, &route);
+        Sent::Away
     }
 
     /// Looks for the owner of a prefix. Returns whether it was sent; not if nobody is closer to it than this router.
@@ -342,14 +389,23 @@ impl<C: Crypto> Messenger<C> {
     ) {
         let (mut written, mut item) = (Vec::new(), Vec::new());
         body.emit(&mut written);
-        if matches!(body, Body::Connect(_) | Body::Statement { .. }) {
+        if let Some(domain) = domain(body) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
-            let signature = C::sign(&desk.local.identity, Domain::Message, &signed);
+            let signature = C::sign(&desk.local.identity, domain, &signed);
             Seal::Signature(signature).emit(&mut written);
         }
         Routed { body: &written, ..message }.emit(&mut item);
         desk.outbox.push(route.first, &Item::Routed(&item));
+    }
+}
+
+/// Returns what a body is signed for; `None` if it is not signed.
+fn domain(body: &Body<'_>) -> Option<Domain> {
+    match body {
+        Body::Connect(_) | Body::Statement { .. } => Some(Domain::Message),
+        Body::Payload { .. } => Some(Domain::Payload),
+        _ => None,
     }
 }
 
@@ -381,7 +437,7 @@ fn verify<C: Crypto>(
 ) -> Option<Introduction> {
     let (body, covered, seal) = Body::parse(routed.message, routed.body).ok()?;
     let Body::Connect(connect) = body else { return None };
-    let id = check::<C>(extension_bits, routed, &connect.proof, covered, seal)?;
+    let id = check::<C>(extension_bits, routed, Domain::Message, &connect.proof, covered, seal)?;
     let key = C::shared_key(&local.identity, &connect.proof.key)?;
     Some(Introduction { id, key, connect })
 }
@@ -390,6 +446,7 @@ fn verify<C: Crypto>(
 fn check<C: Crypto>(
     extension_bits: u8,
     routed: &Routed<'_>,
+    domain: Domain,
     proof: &Proof,
     covered: &[u8],
     seal: Seal,
@@ -398,5 +455,5 @@ fn check<C: Crypto>(
     let id = C::verify_proof(proof, extension_bits).ok().filter(|&id| id == routed.origin)?;
     let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
     routed.put_signed(covered, &mut signed);
-    C::verify(&proof.key, Domain::Message, &signed, &signature).then_some(id)
+    C::verify(&proof.key, domain, &signed, &signature).then_some(id)
 }
