@@ -4,7 +4,8 @@
 //!
 //! Descriptors are borrowed; the only state is buffers. Sockets are socket2's, and those that wait are registered
 //! with a tokio runtime by the functions whose names begin with `watch`. [`udp`] has the parts of a socket that sends
-//! and receives in batches, [`sctp`] the options and messages of the kernel's SCTP. A file with `unsafe` allows it
+//! and receives in batches, [`netlink`] the links, addresses and routes of the host, [`tun`] devices whose other end is
+//! a program, [`sctp`] the options and messages of the kernel's SCTP. A file with `unsafe` allows it
 //! in its first lines.
 
 mod clock;
@@ -37,4 +38,4 @@ pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub use route::{LocalAddresses, source_for};
 pub use send::{After, Datagram, SEND_BATCH, SendBatch};
 pub use tun::Tun;
-pub use watch::{Watched, watch_both, watch_reading, watch_tun};
+pub use watch::{Watched, watch_both, watch_reading, watch_tun, watch_tun_queue};
