@@ -16,6 +16,30 @@ pub const CONTROL_RATE: u32 = 98;
 /// Octets that they may cost at once, when a network forms or changes.
 pub const CONTROL_BURST: u32 = 256 * 1024;
 
+/// How a router is configured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Sizes of its tables.
+    pub limits: Limits,
+    /// Octets a second that its control messages may cost, counted at every hop.
+    pub control_rate: u32,
+    /// Octets that they may cost at once.
+    pub control_burst: u32,
+    /// Zero bits that hash extensions of identities must have.
+    pub extension_bits: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            limits: Limits::default(),
+            control_rate: CONTROL_RATE,
+            control_burst: CONTROL_BURST,
+            extension_bits: crate::identity::HASH_EXTENSION_BITS,
+        }
+    }
+}
+
 /// Sizes of a router's tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -33,6 +57,14 @@ pub struct Limits {
     pub near: usize,
     /// Contacts at about the same distance, of which the cheapest are kept.
     pub candidates: usize,
+    /// Marks of the routes of others; at most half of them from one neighbour.
+    pub marks: usize,
+    /// Sessions with the routers of other hosts.
+    pub sessions: usize,
+    /// Sessions that others have begun and not confirmed; at most half of them by one neighbour.
+    pub half_sessions: usize,
+    /// Packets that wait for one session.
+    pub queued_packets: usize,
     /// Own requests under way.
     pub pending: usize,
     /// Times that a request is sent again before it is given up.
@@ -51,6 +83,10 @@ impl Default for Limits {
             contacts: 255,
             near: 2,
             candidates: 3,
+            marks: 255,
+            sessions: 1_024,
+            half_sessions: 64,
+            queued_packets: 8,
             pending: 64,
             retransmissions: 2,
             min_wait: Duration::from_millis(200),

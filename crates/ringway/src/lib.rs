@@ -11,6 +11,7 @@ mod lab;
 #[path = "lab_absent.rs"]
 mod lab;
 mod live;
+mod mesh;
 mod out;
 mod perf;
 
@@ -53,6 +54,9 @@ enum Command {
     Backup(Backup),
     /// Creates a store from a backup; no server may run on it
     Restore(Backup),
+    /// Joins the host to a mesh of routers
+    #[command(subcommand)]
+    Mesh(mesh::Mesh),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
@@ -182,6 +186,7 @@ pub fn run() -> ExitCode {
         Command::Calls(args) => live::calls(&args),
         Command::Backup(args) => backup(&args),
         Command::Restore(args) => restore(&args),
+        Command::Mesh(command) => mesh::mesh(command),
         Command::Lab(command) => return lab::lab(command),
         Command::Perf(command) => return perf::perf(command),
     };

@@ -14,6 +14,8 @@ pub mod stand_in;
 pub use real::Real;
 pub use stand_in::StandIn;
 
+use core::hash::Hasher;
+
 use siphasher::sip::SipHasher24;
 
 use crate::identity::{Identity, KEY};
@@ -26,6 +28,11 @@ pub struct NetworkKey([u8; KEY]);
 impl NetworkKey {
     /// The key of a network that everybody may join.
     pub const OPEN: NetworkKey = NetworkKey([0; KEY]);
+
+    /// Returns whether everybody may join.
+    pub fn is_open(&self) -> bool {
+        self.0 == [0; KEY]
+    }
 
     /// Derives the key from what an operator has written into a file.
     pub fn derive(secret: &[u8]) -> NetworkKey {
@@ -46,7 +53,14 @@ pub struct CodeKey(pub [u8; 16]);
 impl CodeKey {
     /// Returns the code over `bytes` (SipHash-2-4).
     pub fn code(&self, bytes: &[u8]) -> [u8; MAC] {
-        SipHasher24::new_with_key(&self.0).hash(bytes).to_be_bytes()
+        self.code_parts(&[bytes])
+    }
+
+    /// Returns the code over all `parts` in order.
+    pub fn code_parts(&self, parts: &[&[u8]]) -> [u8; MAC] {
+        let mut hasher = SipHasher24::new_with_key(&self.0);
+        parts.iter().for_each(|part| hasher.write(part));
+        hasher.finish().to_be_bytes()
     }
 }
 
@@ -118,6 +132,8 @@ pub enum HandshakeError {
 pub struct Established<K> {
     /// The keys of both directions.
     pub keys: K,
+    /// The keys of short codes over the headers of data: what is sent, and what is received.
+    pub codes: [CodeKey; 2],
     /// The peer's static key. It is the peer's identity only if [`Crypto::static_key`] of the key in its proof equals it.
     pub peer: [u8; KEY],
 }

@@ -126,7 +126,8 @@ impl Crypto for Real {
         } else {
             (from_responder, from_initiator)
         };
-        Ok(Established { keys: Keys { send: aead(&send), receive: aead(&receive) }, peer })
+        let codes = [&send, &receive].map(code_key);
+        Ok(Established { keys: Keys { send: aead(&send), receive: aead(&receive) }, codes, peer })
     }
 
     fn seal(keys: &Keys, counter: u64, header: &[u8], out: &mut Vec<u8>, start: usize) {
@@ -142,6 +143,12 @@ impl Crypto for Real {
     ) -> Option<&'a mut [u8]> {
         keys.receive.open_in_place(nonce(counter), Aad::from(header), sealed).ok()
     }
+}
+
+/// Derives the key of the codes over headers from the key of a direction.
+fn code_key(key: &[u8; KEY]) -> CodeKey {
+    let derived = blake3::derive_key("ringway mesh 1 header code", key);
+    CodeKey(core::array::from_fn(|at| derived[at]))
 }
 
 /// A builder with the cryptography below.

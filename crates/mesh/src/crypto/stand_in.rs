@@ -154,7 +154,12 @@ impl Crypto for StandIn {
             Role::Initiator => Keys { send: first, receive: second },
             Role::Responder => Keys { send: second, receive: first },
         };
-        Ok(Established { keys, peer: handshake.peer })
+        let codes = [keys.send, keys.receive].map(|key| {
+            let mut code = [0; 16];
+            code[..8].copy_from_slice(&key.to_le_bytes());
+            CodeKey(code)
+        });
+        Ok(Established { keys, codes, peer: handshake.peer })
     }
 
     fn seal(keys: &Keys, counter: u64, header: &[u8], out: &mut Vec<u8>, start: usize) {

@@ -13,6 +13,8 @@ pub struct Here<'a> {
     pub id: NodeId,
     /// Its neighbours whose links are up.
     pub neighbours: &'a [Neighbour],
+    /// Whether keys before the first router belong to the last ([`Space::CLOSES`](crate::metric::Space::CLOSES)).
+    pub closes: bool,
 }
 
 impl Here<'_> {
@@ -36,12 +38,12 @@ pub enum Verdict {
 }
 
 /// Forwards a message that came by `entered`. `onward` is asked when a greedy message is at the end of its labels: it
-/// returns the route to a contact whose distance to the target is below [`Routed::best`], and that distance.
+/// returns the route to a contact whose distance to [`Routed::key`] is below [`Routed::best`], and that distance.
 pub fn forward(
     message: &mut Routed<'_>,
     here: Here<'_>,
     entered: Slot,
-    onward: impl FnOnce(&Routed<'_>) -> Option<(Route, u64)>,
+    mut onward: impl FnMut(&Routed<'_>) -> Option<(Route, u64)>,
 ) -> Verdict {
     let reverse = message.flags.reverse;
     let Ok(mut cursor) = message.labels.cursor(message.at, reverse) else {
@@ -52,7 +54,7 @@ pub fn forward(
     let out = match taken {
         Step::Out(out) => out,
         Step::Error(code) => return Verdict::Error(code),
-        Step::End => match go_on(message, here, entered, onward) {
+        Step::End => match go_on(message, here, &mut onward) {
             Some(out) => out,
             None => {
                 let id = message.id;
@@ -74,18 +76,24 @@ pub fn forward(
 fn go_on(
     message: &mut Routed<'_>,
     here: Here<'_>,
-    entered: Slot,
-    onward: impl FnOnce(&Routed<'_>) -> Option<(Route, u64)>,
+    onward: &mut impl FnMut(&Routed<'_>) -> Option<(Route, u64)>,
 ) -> Option<Slot> {
     if !message.flags.greedy || message.flags.reverse || message.target == here.id {
         return None;
     }
-    let (route, distance) = onward(message)?;
+    let mut found = onward(message);
+    let may_wrap = here.closes && !message.flags.linear && !message.flags.wrapped;
+    if found.is_none() && may_wrap && message.target < here.id {
+        // Nobody is before us: the last router is responsible. It happens once, so the distance may begin anew.
+        (message.flags.wrapped, message.best) = (true, u64::MAX);
+        found = onward(message);
+    }
+    let (route, distance) = found?;
     if distance >= message.best || !here.is_up(route.first) {
         return None;
     }
     message.best = distance;
     message.hop_limit = HOP_LIMIT;
-    message.go_on(entered, &route);
+    message.go_on(&route);
     Some(route.first)
 }

@@ -35,7 +35,7 @@ impl Net {
         let neighbour = |&(peer, slot): &(usize, Slot)| Neighbour {
             id: NodeId::new(peer as u64),
             slot,
-            back: self.slot(peer, router),
+            back: Some(self.slot(peer, router)),
         };
         self.0[router].iter().map(neighbour).collect()
     }
@@ -64,7 +64,8 @@ impl Net {
             let entered = self.slot(next, at);
             path.push(next);
             let neighbours = self.neighbours(next);
-            let here = Here { id: NodeId::new(next as u64), neighbours: &neighbours };
+            let here =
+                Here { id: NodeId::new(next as u64), neighbours: &neighbours, closes: false };
             match forward(message, here, entered, |_| onward(next)) {
                 Verdict::Out(slot) => (at, out) = (next, slot),
                 verdict => return (path, entered, verdict),
@@ -132,7 +133,7 @@ fn a_slot_that_does_not_fit_the_label_is_refused() {
     assert_eq!((verdict, message.labels), (Verdict::Error(Code::BadRoute), labels));
 }
 
-/// 0 - 1 - 2 - 3 - 4: the route to 2 ends there, 2 goes on to 4. The record has the whole way, and so have the labels.
+/// 0 - 1 - 2 - 3 - 4: the route to 2 ends there, 2 goes on to 4. The record has the whole way, the labels the part behind 2.
 #[test]
 fn a_greedy_message_goes_on_from_the_end_of_its_labels() {
     let net = Net::line(5);
@@ -143,7 +144,8 @@ fn a_greedy_message_goes_on_from_the_end_of_its_labels() {
     let (path, _, verdict) = net.send(&mut message, 0, Slot(3), onward);
     assert_eq!(path, [0, 1, 2, 3, 4]);
     assert_eq!(verdict, Verdict::Arrived { back: Some(net.route(&[4, 3, 2, 1, 0])) });
-    assert_eq!(message.labels.reversed(), net.route(&[4, 3, 2, 1, 0]).labels);
+    // An error from there would end at 2, whose contact it is about.
+    assert_eq!(message.labels.reversed(), net.route(&[4, 3, 2]).labels);
     assert_eq!((message.best, message.hop_limit), (5, HOP_LIMIT - 1));
 
     // No progress, no step.

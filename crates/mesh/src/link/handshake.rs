@@ -16,12 +16,14 @@ use crate::crypto::{CodeKey, Crypto, Established, HandshakeError, NetworkKey, Pu
 use crate::id::{Instance, NodeId};
 use crate::identity::{Identity, IdentityError, KEY};
 use crate::wire::handshake::{COOKIE, InitPayload, LinkPayload};
-use crate::wire::{Conf, Cookie, Init, Resp, Slot};
+use crate::wire::{Conf, Cookie, Init, Resp};
 
 /// First wait for an answer; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 /// Longest wait for an answer.
 const MAX_WAIT: Duration = Duration::from_secs(30);
+/// Times that an INIT is repeated before its handshake ends; the next HELLO may begin another.
+const INIT_REPEATS: u32 = 6;
 /// Times that a RESP is repeated before its handshake ends.
 const RESP_REPEATS: u32 = 4;
 /// Time for which a lost CONF can be sent again.
@@ -55,8 +57,6 @@ pub struct Local<'a> {
     pub hello_key: CodeKey,
     /// Largest packet that it receives over the interface.
     pub mtu: u16,
-    /// Its slot for the neighbour.
-    pub slot: Slot,
     /// Number of its receiving ports.
     pub lanes: u8,
 }
@@ -74,6 +74,8 @@ pub struct Verified<K> {
     pub remote_index: u32,
     /// The keys.
     pub keys: K,
+    /// The keys of codes over the headers of data: what is sent, and what is received.
+    pub codes: [CodeKey; 2],
 }
 
 /// Why a packet of a handshake is dropped.
@@ -108,7 +110,7 @@ pub enum Refused {
 
 enum State<C: Crypto> {
     /// We have sent this INIT.
-    Initiated { handshake: C::Handshake, noise: Vec<u8>, cookie: [u8; COOKIE], hint: NodeId },
+    Initiated { handshake: C::Handshake, noise: Vec<u8>, cookie: [u8; COOKIE] },
     /// We have sent this RESP.
     Responded { handshake: C::Handshake, packet: Vec<u8>, remote: u32 },
     /// We have sent this CONF, which may be lost.
@@ -130,6 +132,8 @@ pub struct Counters {
     pub full: u64,
     /// INITs that were answered by a COOKIE.
     pub cookies: u64,
+    /// INITs that nobody answered.
+    pub unanswered: u64,
     /// Answered INITs of which the CONF never came.
     pub unconfirmed: u64,
 }
@@ -159,12 +163,11 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Begins a handshake and appends its INIT. `hint` is who sent the HELLO from there. One that is under way goes on.
+    /// Begins a handshake and appends its INIT. One that is under way goes on.
     pub fn initiate(
         &mut self,
         now: Time,
         to: LinkAddress,
-        hint: NodeId,
         local: &Local<'_>,
         random: &mut dyn Random,
         out: &mut Vec<u8>,
@@ -174,10 +177,11 @@ impl<C: Crypto> Handshakes<C> {
         }
         self.check_room()?;
         let mut handshake = begin::<C>(Role::Initiator, local, random)?;
-        let payload = InitPayload { instance: local.instance, hello: local.hello };
+        let payload =
+            InitPayload { id: local.identity.id(), instance: local.instance, hello: local.hello };
         let mut noise = Vec::new();
         C::write(&mut handshake, &payload.to_bytes(), &mut noise)?;
-        let state = State::Initiated { handshake, noise, cookie: [0; COOKIE], hint };
+        let state = State::Initiated { handshake, noise, cookie: [0; COOKIE] };
         let index = self.insert(now, to, state, random);
         self.put_init(index, out);
         Ok(())
@@ -195,18 +199,10 @@ impl<C: Crypto> Handshakes<C> {
     ) -> Result<InitOutcome, Refused> {
         let init = Init::parse(bytes)?;
         let own = self.entries.iter().position(|entry| entry.address == from);
-        if let Some(at) = own
-            && let State::Initiated { hint, .. } = &self.entries[at].state
-            && local.identity.id() < *hint
-        {
-            return Err(Refused::OursGoesOn);
-        }
         self.rotate(now, random);
-        // Only who receives at an address may replace the handshake that has begun from there.
-        let would_replace =
-            own.is_some_and(|at| !matches!(self.entries[at].state, State::Initiated { .. }));
+        // Only who receives at an address may replace the handshake that has begun with it.
         let is_busy = self.entries.len() >= self.limits.handshakes_busy;
-        if (is_busy || would_replace)
+        if (is_busy || own.is_some())
             && !self.secrets.iter().any(|secret| cookie(secret, from) == init.cookie)
         {
             self.counters.cookies += 1;
@@ -217,7 +213,11 @@ impl<C: Crypto> Handshakes<C> {
         let mut handshake = begin::<C>(Role::Responder, local, random)?;
         let mut payload = Vec::new();
         C::read(&mut handshake, init.noise, &mut payload)?;
-        InitPayload::parse(&payload)?;
+        let asker = InitPayload::parse(&payload)?;
+        let is_ours = |at: usize| matches!(self.entries[at].state, State::Initiated { .. });
+        if own.is_some_and(is_ours) && local.identity.id() < asker.id {
+            return Err(Refused::OursGoesOn);
+        }
         // The newest INIT of an address replaces what was there.
         self.entries.retain(|entry| entry.address != from);
         self.check_room()?;
@@ -270,7 +270,14 @@ impl<C: Crypto> Handshakes<C> {
         let (index, remote_index) = (entry.index, resp.sender);
         let state = State::Finished { packet, remote: remote_index };
         self.entries.push(Entry { index, address: from, state, sent: 1, due: now + FINISHED });
-        Ok(Some(Verified { id, payload, index, remote_index, keys: established.keys }))
+        Ok(Some(Verified {
+            id,
+            payload,
+            index,
+            remote_index,
+            keys: established.keys,
+            codes: established.codes,
+        }))
     }
 
     /// Handles a CONF and returns the neighbour.
@@ -295,7 +302,14 @@ impl<C: Crypto> Handshakes<C> {
         let established = C::finish(handshake)?;
         let id = verify::<C>(&payload, &established, local)?;
         let (index, remote_index) = (entry.index, remote);
-        Ok(Verified { id, payload, index, remote_index, keys: established.keys })
+        Ok(Verified {
+            id,
+            payload,
+            index,
+            remote_index,
+            keys: established.keys,
+            codes: established.codes,
+        })
     }
 
     /// Handles a COOKIE and appends the INIT that carries it.
@@ -330,13 +344,16 @@ impl<C: Crypto> Handshakes<C> {
         while let Some(at) = self.entries.iter().position(|entry| entry.due <= now) {
             let entry = &mut self.entries[at];
             let ended = match &entry.state {
-                State::Initiated { .. } => false,
+                State::Initiated { .. } => entry.sent > INIT_REPEATS,
                 State::Responded { .. } => entry.sent > RESP_REPEATS,
                 State::Finished { .. } => true,
             };
             if ended {
-                let is_unconfirmed = matches!(entry.state, State::Responded { .. });
-                self.counters.unconfirmed += u64::from(is_unconfirmed);
+                match &entry.state {
+                    State::Initiated { .. } => self.counters.unanswered += 1,
+                    State::Responded { .. } => self.counters.unconfirmed += 1,
+                    State::Finished { .. } => {}
+                }
                 self.entries.swap_remove(at);
                 continue;
             }
@@ -444,7 +461,6 @@ fn link_payload(local: &Local<'_>) -> LinkPayload {
         instance: local.instance,
         hello_key: local.hello_key.0,
         mtu: local.mtu,
-        slot: local.slot,
         lanes: local.lanes,
     }
 }

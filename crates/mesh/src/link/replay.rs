@@ -3,26 +3,24 @@
 //! Packets of a link are numbered with 64 bits, of which 32 are on the wire; the rest follows from the highest number so
 //! far (RFC 4303 appendix A2). The window is a ring of bits as in RFC 6479, so that it moves without shifting.
 
-/// Words of 64 bits in a window.
-const WORDS: u64 = 32;
 /// Bits of a word.
 const BITS: u64 = 64;
 
-/// The numbers of the packets that have come lately.
+/// The numbers of the packets that have come lately, in `WORDS` words of 64 bits.
 #[derive(Clone, Debug)]
-pub struct ReplayWindow {
+pub struct ReplayWindow<const WORDS: usize> {
     /// One above the highest number so far.
     next: u64,
-    words: [u64; WORDS as usize],
+    words: [u64; WORDS],
 }
 
-impl ReplayWindow {
+impl<const WORDS: usize> ReplayWindow<WORDS> {
     /// How far a packet may be behind the newest: one word of the ring is being refilled.
-    pub const SIZE: u64 = (WORDS - 1) * BITS;
+    pub const SIZE: u64 = (WORDS as u64 - 1) * BITS;
 
     /// The window before the first packet, number 0.
     pub const fn new() -> Self {
-        ReplayWindow { next: 0, words: [0; WORDS as usize] }
+        ReplayWindow { next: 0, words: [0; WORDS] }
     }
 
     /// Returns the number with these low 32 bits that is closest to the newest.
@@ -38,7 +36,7 @@ impl ReplayWindow {
         if number >= self.next {
             return true;
         }
-        self.next - number <= ReplayWindow::SIZE && self.words[word(number)] & bit(number) == 0
+        self.next - number <= Self::SIZE && self.words[Self::word(number)] & bit(number) == 0
     }
 
     /// Notes a packet that has been opened. Only then, or a forged one could move the window.
@@ -46,22 +44,22 @@ impl ReplayWindow {
         if number >= self.next {
             // Words that are passed are of numbers too old now.
             let (from, to) = (self.next.wrapping_sub(1) / BITS, number / BITS);
-            let passed = if self.next == 0 { WORDS } else { (to - from).min(WORDS) };
-            (0..passed).for_each(|back| self.words[word((to - back.min(to)) * BITS)] = 0);
+            let passed = if self.next == 0 { WORDS as u64 } else { (to - from).min(WORDS as u64) };
+            (0..passed).for_each(|back| self.words[Self::word((to - back.min(to)) * BITS)] = 0);
             self.next = number.saturating_add(1);
         }
-        self.words[word(number)] |= bit(number);
+        self.words[Self::word(number)] |= bit(number);
+    }
+
+    fn word(number: u64) -> usize {
+        (number / BITS % WORDS as u64) as usize
     }
 }
 
-impl Default for ReplayWindow {
+impl<const WORDS: usize> Default for ReplayWindow<WORDS> {
     fn default() -> Self {
         ReplayWindow::new()
     }
-}
-
-fn word(number: u64) -> usize {
-    (number / BITS % WORDS) as usize
 }
 
 fn bit(number: u64) -> u64 {
@@ -74,9 +72,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
+    type Window = ReplayWindow<32>;
+
     #[test]
     fn numbers_are_expanded_around_the_newest() {
-        let mut window = ReplayWindow::new();
+        let mut window = ReplayWindow::<4>::new();
         assert_eq!(window.expand(5), 5);
         assert_eq!(window.expand(u32::MAX), u64::from(u32::MAX));
         window.note(0x1_0000_0002);
@@ -93,12 +93,12 @@ mod tests {
             steps in proptest::collection::vec(prop_oneof![-3_000i64..200, -100i64..3_000], 1..400),
             start in 0u64..5_000,
         ) {
-            let (mut window, mut seen, mut at) = (ReplayWindow::new(), BTreeSet::new(), start);
+            let (mut window, mut seen, mut at) = (Window::new(), BTreeSet::new(), start);
             for step in steps {
                 at = at.saturating_add_signed(step);
                 let newest = seen.last().copied().unwrap_or(0);
                 let is_new = !seen.contains(&at);
-                let is_old = at + ReplayWindow::SIZE <= newest;
+                let is_old = at + Window::SIZE <= newest;
                 prop_assert_eq!(window.expand(at as u32), at);
                 prop_assert_eq!(window.is_fresh(at), is_new && !is_old, "{} after {}", at, newest);
                 if window.is_fresh(at) {

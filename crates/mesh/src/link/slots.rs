@@ -21,6 +21,7 @@ enum Entry<T> {
     /// Kept for the neighbour that had it.
     Reserved {
         id: NodeId,
+        interface: u32,
         until: Time,
     },
 }
@@ -68,8 +69,7 @@ impl<T> Slots<T> {
             self.refused += 1;
             return Err(NoSlot::Interface(half));
         }
-        let own =
-            |entry: &Entry<T>| matches!(entry, Entry::Reserved { id: other, .. } if *other == id);
+        let own = |entry: &Entry<T>| matches!(entry, Entry::Reserved { id: other, interface: on, .. } if (*other, *on) == (id, interface));
         let free =
             |entry: &Entry<T>| matches!(entry, Entry::Reserved { until, .. } if *until <= now);
         let at = self.entries.iter().position(own).or_else(|| self.entries.iter().position(free));
@@ -93,9 +93,9 @@ impl<T> Slots<T> {
     /// Frees a slot.
     pub fn remove(&mut self, now: Time, slot: Slot) -> Option<T> {
         let entry = self.entries.get_mut(usize::from(slot.0))?;
-        let Entry::Used { id, .. } = *entry else { return None };
+        let Entry::Used { id, interface, .. } = *entry else { return None };
         let until = now + self.limits.slot_quarantine;
-        match core::mem::replace(entry, Entry::Reserved { id, until }) {
+        match core::mem::replace(entry, Entry::Reserved { id, interface, until }) {
             Entry::Used { value, .. } => Some(value),
             Entry::Reserved { .. } => None,
         }
@@ -118,7 +118,7 @@ impl<T> Slots<T> {
     }
 
     /// Returns all neighbours in the order of their slots.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, NodeId, &T)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Slot, NodeId, &T)> + Clone {
         self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
             Entry::Used { id, value, .. } => Some((Slot(at as u16), *id, value)),
             Entry::Reserved { .. } => None,

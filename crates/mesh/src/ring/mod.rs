@@ -7,17 +7,21 @@
 //!    those it wants.
 //! 2. A contact that a new one displaces is introduced to the contact between ([`introduce`]).
 //!
-//! On the ring all this is done on a line; its ends are joined by a step of its own.
+//! On the ring all this is done on a line from the lowest id to the highest. Its first router looks for the last, so
+//! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated ([`upkeep`]).
 
 pub mod introduce;
+mod upkeep;
 
+use ringway_sansio::Time;
 use smallvec::SmallVec;
 
 use crate::config::Limits;
 use crate::id::NodeId;
-use crate::metric::Space;
+use crate::metric::{Ids, Space};
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::{Hint, Hints, Route, Slot};
+use upkeep::Upkeep;
 
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,6 +33,16 @@ pub enum Action {
         /// The way to it.
         route: Route,
     },
+    /// A CONNECT to a router to which no route is known, by way of the ring.
+    Find {
+        /// The router.
+        to: NodeId,
+    },
+    /// A CONNECT to whoever is responsible for a key at the other end of the line.
+    Close {
+        /// The key.
+        to: NodeId,
+    },
     /// An INTRODUCE.
     Introduce {
         /// The receiver of the hint.
@@ -38,6 +52,18 @@ pub enum Action {
         /// Who is introduced.
         hint: Hint,
     },
+}
+
+impl Action {
+    /// Returns the router that it is sent to.
+    pub fn subject(&self) -> NodeId {
+        match *self {
+            Action::Connect { to, .. }
+            | Action::Find { to }
+            | Action::Close { to }
+            | Action::Introduce { to, .. } => to,
+        }
+    }
 }
 
 /// How often something was left undone.
@@ -56,6 +82,12 @@ pub struct Overlay<S> {
     limits: Limits,
     /// Routers to which a CONNECT is under way.
     connecting: SmallVec<[NodeId; 8]>,
+    /// The near contacts at the last review, and the number of changes of the table then.
+    near: Ids,
+    reviewed: u64,
+    upkeep: Upkeep,
+    /// The other end of the line, at an end of it.
+    partner: Option<NodeId>,
     /// How often something was left undone.
     pub counters: Counters,
 }
@@ -64,7 +96,16 @@ impl<S: Space> Overlay<S> {
     /// The overlay of the router `own`, which knows nobody.
     pub fn new(own: NodeId, limits: Limits) -> Self {
         let contacts = ContactTable::new(own, limits);
-        Overlay { contacts, limits, connecting: SmallVec::new(), counters: Counters::default() }
+        Overlay {
+            contacts,
+            limits,
+            connecting: SmallVec::new(),
+            near: Ids::new(),
+            reviewed: 0,
+            upkeep: Upkeep::default(),
+            partner: None,
+            counters: Counters::default(),
+        }
     }
 
     /// Returns the contacts.
@@ -73,20 +114,32 @@ impl<S: Space> Overlay<S> {
     }
 
     /// A link to a neighbour is up. The router with the lower id connects.
-    pub fn neighbour_up(&mut self, id: NodeId, slot: Slot, cost: u16, out: &mut Vec<Action>) {
-        let route = Route::direct(slot);
-        self.adopt(Contact { id, route: route.clone(), cost }, out);
+    pub fn neighbour_up(&mut self, neighbour: Contact, out: &mut Vec<Action>) {
+        let (id, route) = (neighbour.id, neighbour.route.clone());
+        self.adopt(neighbour, out);
         if self.contacts.own() < id {
             self.connect(id, route, out);
         }
     }
 
-    /// A link is down: every contact behind it is lost.
+    /// A link is down: every contact behind it is lost, and looked for by another way.
     pub fn neighbour_down(&mut self, slot: Slot, out: &mut Vec<Action>) {
         let near = self.contacts.near();
         let gone = self.contacts.invalidate(slot);
         if gone.iter().any(|contact| near.contains(&contact.id)) {
             self.refresh(out);
+        }
+        for contact in gone {
+            self.find(contact.id, out);
+        }
+    }
+
+    /// A route with this mark is broken: the news came by `entered`.
+    pub fn broken(&mut self, mark: u32, entered: Slot, out: &mut Vec<Action>) {
+        let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
+        let id = self.contacts.iter().find(is_it).map(|contact| contact.id);
+        if let Some(id) = id {
+            self.seek(id, out);
         }
     }
 
@@ -95,6 +148,14 @@ impl<S: Space> Overlay<S> {
     pub fn unreachable(&mut self, id: NodeId, route: &Route, out: &mut Vec<Action>) {
         self.connecting.retain(|&mut other| other != id);
         if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
+            return;
+        }
+        self.lose(id, out);
+    }
+
+    /// Removes a contact; not a neighbour, whose link alone decides.
+    fn lose(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        if self.contacts.get(id).is_none_or(Contact::is_neighbour) {
             return;
         }
         let was_near = self.contacts.near().contains(&id);
@@ -119,6 +180,97 @@ impl<S: Space> Overlay<S> {
         for hint in hints {
             self.hear(&route, cost, hint, out);
         }
+    }
+
+    /// The other end of the line has been found, or has found this router. It may be an end no longer, so it is also
+    /// offered as any other contact: a line that winds twice is sorted by that.
+    pub fn closed(&mut self, peer: Contact, hints: &[Hint], out: &mut Vec<Action>) {
+        let own = self.contacts.own();
+        let beyond = |id: &NodeId| if peer.id > own { *id < own } else { *id > own };
+        self.partner = (!self.contacts.ids().iter().any(beyond)).then_some(peer.id);
+        self.abandon(NodeId::new(u64::MAX));
+        self.connected(peer, hints, out);
+    }
+
+    /// A CONNECT was not sent.
+    pub fn abandon(&mut self, id: NodeId) {
+        self.connecting.retain(|&mut other| other != id);
+    }
+
+    /// A message was not forwarded along a route that begins here. The router is looked for by another.
+    pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
+        let failed = self.contacts.iter().find(|contact| contact.route == *route);
+        if let Some(id) = failed.map(|contact| contact.id) {
+            self.seek(id, out);
+        }
+    }
+
+    /// Notes whether the near contacts have changed. To be called after whatever may have changed them.
+    pub fn review(&mut self, now: Time) {
+        if self.contacts.changes() == self.reviewed {
+            return;
+        }
+        self.reviewed = self.contacts.changes();
+        let near = self.contacts.near();
+        if near != self.near {
+            self.near = near;
+            self.upkeep.change(now);
+        }
+    }
+
+    /// Does what is due.
+    pub fn timeout(&mut self, now: Time, out: &mut Vec<Action>) {
+        if self.upkeep.is_due(now) {
+            self.refresh(out);
+            self.close(out);
+        }
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.upkeep.due()
+    }
+
+    /// Returns the other end of the line, at an end of it.
+    pub fn partner(&self) -> Option<NodeId> {
+        self.partner
+    }
+
+    /// Returns whether the near contacts have not changed for some time.
+    pub fn is_settled(&self, now: Time) -> bool {
+        self.upkeep.is_settled(now)
+    }
+
+    /// The first router of the line looks for the last.
+    fn close(&mut self, out: &mut Vec<Action>) {
+        let own = self.contacts.own();
+        let is_first = self.contacts.ids().first().is_some_and(|&id| id > own);
+        let last = NodeId::new(u64::MAX);
+        if S::CLOSES && is_first && !self.connecting.contains(&last) {
+            self.connecting.push(last);
+            out.push(Action::Close { to: last });
+        }
+    }
+
+    /// Removes a contact whose route is broken, and looks for it by another way.
+    fn seek(&mut self, id: NodeId, out: &mut Vec<Action>) {
+        self.lose(id, out);
+        if self.contacts.get(id).is_none() {
+            self.find(id, out);
+        }
+    }
+
+    /// Looks for a router by way of the ring, because the route to it is lost.
+    fn find(&mut self, to: NodeId, out: &mut Vec<Action>) {
+        if self.connecting.contains(&to) {
+            return;
+        }
+        if self.connecting.len() >= self.limits.pending {
+            self.counters.connecting += 1;
+            return;
+        }
+        self.connecting.push(to);
+        out.push(Action::Find { to });
     }
 
     /// Handles a hint from the router at the end of `route`.
@@ -151,6 +303,19 @@ impl<S: Space> Overlay<S> {
         found.map(|(contact, distance)| (contact.route.clone(), distance))
     }
 
+    /// Returns how a message to `key` begins here: the route to the next contact, its distance, and whether the message is
+    /// wrapped. `None` if this router is responsible for the key.
+    pub fn first_step(&self, key: NodeId) -> Option<(Route, u64, bool)> {
+        if let Some((route, distance)) = self.next(key, u64::MAX) {
+            return Some((route, distance, false));
+        }
+        if !S::CLOSES || key >= self.contacts.own() {
+            return None;
+        }
+        let (route, distance) = self.next(NodeId::new(u64::MAX), u64::MAX)?;
+        Some((route, distance, true))
+    }
+
     fn connect(&mut self, to: NodeId, route: Route, out: &mut Vec<Action>) {
         if self.connecting.contains(&to) {
             return;
@@ -173,6 +338,7 @@ impl<S: Space> Overlay<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crypto::CodeKey;
     use crate::metric::Ring;
     use crate::wire::Labels;
 
@@ -182,8 +348,14 @@ mod tests {
         Route { first: Slot(first), labels }
     }
 
+    const KEY: CodeKey = CodeKey([0; 16]);
+
+    fn neighbour(id: u64) -> Contact {
+        Contact { id: NodeId::new(id), route: Route::direct(Slot(3)), cost: 1, key: KEY, mark: 0 }
+    }
+
     fn contact(id: u64, first: u16) -> Contact {
-        Contact { id: NodeId::new(id), route: far(first), cost: 2 }
+        Contact { id: NodeId::new(id), route: far(first), cost: 2, key: KEY, mark: 0 }
     }
 
     fn overlay(own: u64, limits: Limits) -> Overlay<Ring> {
@@ -194,13 +366,13 @@ mod tests {
     fn the_lower_of_two_neighbours_connects_and_only_once() {
         let mut out = Vec::new();
         let mut low = overlay(1, Limits::default());
-        low.neighbour_up(NodeId::new(5), Slot(3), 1, &mut out);
+        low.neighbour_up(neighbour(5), &mut out);
         let connect = Action::Connect { to: NodeId::new(5), route: Route::direct(Slot(3)) };
         assert_eq!(out, [connect]);
         low.refresh(&mut out);
         assert_eq!(out.len(), 1);
         let mut high = overlay(5, Limits::default());
-        high.neighbour_up(NodeId::new(1), Slot(3), 1, &mut out);
+        high.neighbour_up(neighbour(1), &mut out);
         assert_eq!(out.len(), 1);
     }
 
@@ -240,12 +412,7 @@ mod tests {
         one.unreachable(NodeId::new(45), &far(9), &mut out);
         assert!(out.is_empty() && one.contacts().get(NodeId::new(45)).is_some());
         one.unreachable(NodeId::new(45), &far(2), &mut out);
-        let asked: Vec<u64> = out
-            .iter()
-            .map(|action| match action {
-                Action::Connect { to, .. } | Action::Introduce { to, .. } => to.raw(),
-            })
-            .collect();
+        let asked: Vec<u64> = out.iter().map(|action| action.subject().raw()).collect();
         assert_eq!(asked, [40, 55]);
         out.clear();
         one.connected(contact(40, 1), &[], &mut out);

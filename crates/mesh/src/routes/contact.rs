@@ -10,6 +10,7 @@ use core::marker::PhantomData;
 use smallvec::SmallVec;
 
 use crate::config::Limits;
+use crate::crypto::CodeKey;
 use crate::id::NodeId;
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
@@ -21,8 +22,12 @@ pub struct Contact {
     pub id: NodeId,
     /// The way to it.
     pub route: Route,
-    /// Cost of the route.
+    /// Cost of the route in units of an eighth of a link's.
     pub cost: u16,
+    /// The key that both share, for the codes of probes.
+    pub key: CodeKey,
+    /// The mark that routers on the way have of the route ([`Marks`](super::Marks)).
+    pub mark: u32,
 }
 
 impl Contact {
@@ -52,6 +57,7 @@ pub struct ContactTable<S> {
     ids: Vec<NodeId>,
     contacts: Vec<Contact>,
     space: PhantomData<S>,
+    changes: u64,
     /// Contacts that had to go because the table was full.
     pub full: u64,
 }
@@ -60,12 +66,17 @@ impl<S: Space> ContactTable<S> {
     /// The empty table of the router `own`.
     pub fn new(own: NodeId, limits: Limits) -> Self {
         let (ids, contacts, space) = (Vec::new(), Vec::new(), PhantomData);
-        ContactTable { own, limits, ids, contacts, space, full: 0 }
+        ContactTable { own, limits, ids, contacts, space, changes: 0, full: 0 }
     }
 
     /// Returns the router that the table belongs to.
     pub fn own(&self) -> NodeId {
         self.own
+    }
+
+    /// Returns how often a contact has come or gone.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Returns the ids of all contacts in order.
@@ -122,6 +133,7 @@ impl<S: Space> ContactTable<S> {
                 let id = contact.id;
                 self.ids.insert(at, id);
                 self.contacts.insert(at, contact);
+                self.changes += 1;
                 Adopted::Added(self.evict(id, &before))
             }
             _ => Adopted::Refused,
@@ -132,6 +144,7 @@ impl<S: Space> ContactTable<S> {
     pub fn remove(&mut self, id: NodeId) -> Option<Contact> {
         let at = self.ids.binary_search(&id).ok()?;
         self.ids.remove(at);
+        self.changes += 1;
         Some(self.contacts.remove(at))
     }
 
@@ -142,6 +155,7 @@ impl<S: Space> ContactTable<S> {
             .partition(|contact| contact.route.first == slot);
         self.contacts = kept;
         self.ids = self.contacts.iter().map(|contact| contact.id).collect();
+        self.changes += 1;
         gone
     }
 
@@ -211,10 +225,18 @@ mod tests {
     use crate::wire::Labels;
     use proptest::prelude::*;
 
+    const KEY: CodeKey = CodeKey([0; 16]);
+
     fn contact(id: u64, cost: u16) -> Contact {
         let mut labels = Labels::default();
         labels.push(Slot(1), Slot(1)).unwrap();
-        Contact { id: NodeId::new(id), route: Route { first: Slot(cost % 4), labels }, cost }
+        Contact {
+            id: NodeId::new(id),
+            route: Route { first: Slot(cost % 4), labels },
+            cost,
+            key: KEY,
+            mark: 0,
+        }
     }
 
     fn table(own: u64, near: usize, candidates: usize, contacts: usize) -> ContactTable<Ring> {
@@ -252,7 +274,7 @@ mod tests {
         assert_eq!(table.adopt(contact(5, 75)), Adopted::Refused);
         assert_eq!(table.adopt(contact(5, 74)), Adopted::Known);
         let route = Route::direct(Slot(9));
-        let neighbour = Contact { id: NodeId::new(5), route, cost: 200 };
+        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, key: KEY, mark: 0 };
         assert_eq!(table.adopt(neighbour), Adopted::Known);
         assert!(table.get(NodeId::new(5)).unwrap().is_neighbour());
     }

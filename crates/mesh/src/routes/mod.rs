@@ -1,7 +1,9 @@
-//! What a router knows of ways to others: contacts, and requests under way.
+//! What a router knows of ways to others: contacts, marks of the routes of others, and requests under way.
 
 pub mod contact;
+pub mod marks;
 pub mod pending;
 
 pub use contact::{Adopted, Contact, ContactTable};
+pub use marks::Marks;
 pub use pending::Pending;

@@ -99,6 +99,11 @@ impl<T: Clone> Pending<T> {
         Some(Answered { value: request.value, round_trip })
     }
 
+    /// Returns a request that waits for an answer.
+    pub fn get(&self, id: MessageId) -> Option<&T> {
+        self.requests.iter().find(|request| request.id == id).map(|request| &request.value)
+    }
+
     /// Returns the first request that is due; all others follow in later calls.
     pub fn due(&mut self, now: Time) -> Option<Due<T>> {
         let first = (0..self.requests.len()).min_by_key(|&at| self.requests[at].due)?;

@@ -3,9 +3,10 @@
 //! | type | body | octets without lists |
 //! |---|---|---|
 //! | CONNECT, CONNECT_ACK | proof (48), sequence (8), instance (4), flags (1), count (1), hints, signature (64) | 126 |
-//! | INTRODUCE | hint, code (8) | 20 |
+//! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 12 |
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
+//! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
 //! | SPREAD | hops left (1), count (1), hints, code (8) | 10 |
 //! | LEAVE | sequence (8), hint, signature (64) | 84 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
@@ -27,10 +28,16 @@ use crate::identity::Proof;
 pub const MAX_HINTS: usize = 16;
 /// Maximum number of octets of a PAYLOAD.
 pub const MAX_PAYLOAD: usize = 1_000;
-/// Length in octets of the first message of a session: a key and 16 octets sealed.
-pub const SESSION_FIRST: usize = 32 + 16 + SEAL;
-/// Length in octets of the second message of a session: a key, a sealed key, and 63 octets sealed.
-pub const SESSION_SECOND: usize = 32 + 32 + SEAL + 63 + SEAL;
+/// Length in octets of what the first message of a session contains, zeros.
+pub const SESSION_FIRST_PAYLOAD: usize = 16;
+/// Length in octets of what the second and the third message of a session contain.
+pub const SESSION_PAYLOAD: usize = 63;
+/// Length in octets of the first message of a session: a key, and the payload sealed.
+pub const SESSION_FIRST: usize = 32 + SESSION_FIRST_PAYLOAD + SEAL;
+/// Length in octets of the second message of a session: a key, a sealed key, and the payload sealed.
+pub const SESSION_SECOND: usize = 32 + 32 + SEAL + SESSION_PAYLOAD + SEAL;
+/// Length in octets of the third message of a session: a sealed key, and the payload sealed.
+pub const SESSION_THIRD: usize = 32 + SEAL + SESSION_PAYLOAD + SEAL;
 
 /// A router, and the route to it from the sender of the hint.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -127,6 +134,13 @@ pub enum Body<'a> {
         /// The second message of the session.
         noise: &'a [u8],
     },
+    /// CONFIRM.
+    Confirm {
+        /// The receiver's number for the session, from its LOOKUP_ACK.
+        receiver: u32,
+        /// The third message of the session.
+        noise: &'a [u8],
+    },
     /// SPREAD: the receiver should find the closest to the target in its network, who connects to the target.
     Spread {
         /// Greedy steps that it may still take.
@@ -162,7 +176,7 @@ pub enum Body<'a> {
 /// The end of a body, by which its sender is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seal {
-    /// Nothing: the contents are sealed by themselves.
+    /// Nothing: the contents are sealed by themselves, or only a hint.
     None,
     /// A code with the key that two contacts share.
     Code([u8; MAC]),
@@ -180,8 +194,10 @@ impl<'a> Body<'a> {
         let body = Body::contents(message, &mut reader)?;
         let covered = &bytes[..reader.at];
         let seal = match message {
-            Message::LookUp | Message::LookUpAck => Seal::None,
-            Message::Introduce | Message::Spread => Seal::Code(reader.array()?),
+            Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
+                Seal::None
+            }
+            Message::Spread => Seal::Code(reader.array()?),
             _ => Seal::Signature(reader.array()?),
         };
         reader.end()?;
@@ -212,6 +228,9 @@ impl<'a> Body<'a> {
             Message::LookUpAck => {
                 let (index, receiver) = (reader.u32()?, reader.u32()?);
                 Body::LookUpAck { index, receiver, noise: reader.take(SESSION_SECOND)? }
+            }
+            Message::Confirm => {
+                Body::Confirm { receiver: reader.u32()?, noise: reader.take(SESSION_THIRD)? }
             }
             Message::Spread => {
                 Body::Spread { hops_left: reader.u8()?, hints: parse_hints(reader)? }
@@ -256,6 +275,10 @@ impl<'a> Body<'a> {
                 out.extend(receiver.to_be_bytes());
                 out.extend_from_slice(noise);
             }
+            Body::Confirm { receiver, noise } => {
+                out.extend(receiver.to_be_bytes());
+                out.extend_from_slice(noise);
+            }
             Body::Spread { hops_left, hints } => {
                 out.push(*hops_left);
                 emit_hints(hints, out);
@@ -295,7 +318,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Message; 10] = [
+    const ALL: [Message; 11] = [
         Message::Connect,
         Message::ConnectAck,
         Message::Introduce,
@@ -306,6 +329,7 @@ mod tests {
         Message::Payload,
         Message::NotResponsible,
         Message::Duplicate,
+        Message::Confirm,
     ];
 
     fn hint() -> Hint {
@@ -315,8 +339,10 @@ mod tests {
 
     fn seal(message: Message) -> Seal {
         match message {
-            Message::LookUp | Message::LookUpAck => Seal::None,
-            Message::Introduce | Message::Spread => Seal::Code([8; MAC]),
+            Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
+                Seal::None
+            }
+            Message::Spread => Seal::Code([8; MAC]),
             _ => Seal::Signature([9; SIGNATURE]),
         }
     }
@@ -335,6 +361,7 @@ mod tests {
             Message::LookUpAck => {
                 Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
             }
+            Message::Confirm => Body::Confirm { receiver: 2, noise: &[3; SESSION_THIRD] },
             Message::Spread => Body::Spread { hops_left: 9, hints },
             Message::Leave => Body::Leave { sequence, heir: hint() },
             Message::Payload => Body::Payload { application: 10, proof, octets },
@@ -359,7 +386,7 @@ mod tests {
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 20, 68, 167, 10, 84, 114, 120, 120]);
+        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 10, 84, 114, 120, 120, 131]);
     }
 
     #[test]

@@ -58,6 +58,7 @@ mod kind {
     pub(super) const MTU_ACK: u8 = 0x05;
     pub(super) const VICINITY: u8 = 0x06;
     pub(super) const FEEDBACK: u8 = 0x07;
+    pub(super) const SLOT: u8 = 0x08;
     pub(super) const ROUTED: u8 = 0x10;
     pub(super) const EDGE: u8 = 0x11;
     pub(super) const ERROR: u8 = 0x12;
@@ -108,6 +109,8 @@ pub enum Item<'a> {
         /// Data packets received over the link.
         received: u32,
     },
+    /// The sender's slot for the receiver, so that the receiver can shorten the records of routes.
+    Slot(Slot),
     /// A message that travels by a route ([`routed`](super::routed)).
     Routed(&'a [u8]),
     /// A probe of a contact.
@@ -118,8 +121,6 @@ pub enum Item<'a> {
     Broken {
         /// The mark.
         mark: u32,
-        /// Whether the news goes to the end that the mark came from.
-        to_origin: bool,
     },
 }
 
@@ -143,13 +144,11 @@ impl Item<'_> {
             Item::Feedback { highest, received } => {
                 [highest, received].iter().for_each(|part| out.extend(part.to_be_bytes()));
             }
+            Item::Slot(slot) => out.extend(slot.0.to_be_bytes()),
             Item::Routed(body) => out.extend_from_slice(body),
             Item::Edge(edge) => edge.emit(out),
             Item::Error(error) => error.emit(out),
-            Item::Broken { mark, to_origin } => {
-                out.extend(mark.to_be_bytes());
-                out.push(u8::from(*to_origin));
-            }
+            Item::Broken { mark } => out.extend(mark.to_be_bytes()),
         }
         let length = out.len() - start - Items::HEADER;
         let Ok(field) = u16::try_from(length) else {
@@ -170,6 +169,7 @@ impl Item<'_> {
             Item::MtuAck { .. } => kind::MTU_ACK,
             Item::Vicinity(_) => kind::VICINITY,
             Item::Feedback { .. } => kind::FEEDBACK,
+            Item::Slot(_) => kind::SLOT,
             Item::Routed(_) => kind::ROUTED,
             Item::Edge(_) => kind::EDGE,
             Item::Error(_) => kind::ERROR,
@@ -240,10 +240,11 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
         kind::MTU_ACK => Item::MtuAck { size: reader.u16()? },
         kind::VICINITY => Item::Vicinity(Vicinity::parse(reader.rest())?),
         kind::FEEDBACK => Item::Feedback { highest: reader.u32()?, received: reader.u32()? },
+        kind::SLOT => Item::Slot(Slot(reader.u16()?)),
         kind::ROUTED => Item::Routed(reader.rest()),
         kind::EDGE => Item::Edge(Edge::parse(&mut reader)?),
         kind::ERROR => Item::Error(ErrorReport::parse(&mut reader)?),
-        kind::BROKEN => Item::Broken { mark: reader.u32()?, to_origin: reader.u8()? != 0 },
+        kind::BROKEN => Item::Broken { mark: reader.u32()? },
         _ => return Ok(None),
     };
     reader.end()?;
@@ -464,7 +465,7 @@ mod tests {
             Item::Feedback { highest: 5, received: 6 },
             Item::Routed(b"anything"),
             Item::Edge(edge(Labels::default())),
-            Item::Broken { mark: 9, to_origin: true },
+            Item::Broken { mark: 9 },
         ];
         let out = items(&all);
         assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);

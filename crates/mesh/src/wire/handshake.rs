@@ -12,8 +12,8 @@
 
 use ringway_sansio::Malformed;
 
-use super::{Kind, Reader, SEAL, Slot};
-use crate::id::Instance;
+use super::{Kind, Reader, SEAL};
+use crate::id::{Instance, NodeId};
 use crate::identity::Proof;
 
 /// Length in octets of a public key of Diffie-Hellman.
@@ -179,6 +179,8 @@ impl Cookie {
 /// What the first message contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InitPayload {
+    /// The sender, unverified: of two that ask each other at once, the lower one's handshake goes on.
+    pub id: NodeId,
     /// The sender's start.
     pub instance: Instance,
     /// Number of its newest HELLO.
@@ -189,8 +191,12 @@ impl InitPayload {
     /// Parses the opened octets; the padding is not looked at.
     pub fn parse(bytes: &[u8]) -> Result<InitPayload, Malformed> {
         let mut reader = Reader::new("expected the contents of an INIT", bytes);
-        let payload = InitPayload { instance: Instance(reader.u32()?), hello: reader.u16()? };
-        reader.take(INIT_PAYLOAD - 6)?;
+        let payload = InitPayload {
+            id: NodeId::new(reader.u64()?),
+            instance: Instance(reader.u32()?),
+            hello: reader.u16()?,
+        };
+        reader.take(INIT_PAYLOAD - 14)?;
         reader.end()?;
         Ok(payload)
     }
@@ -198,8 +204,9 @@ impl InitPayload {
     /// Returns the octets to seal, with their padding.
     pub fn to_bytes(self) -> [u8; INIT_PAYLOAD] {
         let mut bytes = [0; INIT_PAYLOAD];
-        bytes[..4].copy_from_slice(&self.instance.0.to_be_bytes());
-        bytes[4..6].copy_from_slice(&self.hello.to_be_bytes());
+        bytes[..8].copy_from_slice(&self.id.to_bytes());
+        bytes[8..12].copy_from_slice(&self.instance.0.to_be_bytes());
+        bytes[12..14].copy_from_slice(&self.hello.to_be_bytes());
         bytes
     }
 }
@@ -215,8 +222,6 @@ pub struct LinkPayload {
     pub hello_key: [u8; HELLO_KEY],
     /// Largest packet that it receives over this link.
     pub mtu: u16,
-    /// Its slot for the receiver, so that a neighbour can shorten routes.
-    pub slot: Slot,
     /// Number of its receiving ports.
     pub lanes: u8,
 }
@@ -230,10 +235,9 @@ impl LinkPayload {
             instance: Instance(reader.u32()?),
             hello_key: reader.array()?,
             mtu: reader.u16()?,
-            slot: Slot(reader.u16()?),
             lanes: reader.u8()?,
         };
-        reader.take(2)?;
+        reader.take(4)?;
         reader.end()?;
         Ok(payload)
     }
@@ -246,8 +250,7 @@ impl LinkPayload {
         rest[..4].copy_from_slice(&self.instance.0.to_be_bytes());
         rest[4..20].copy_from_slice(&self.hello_key);
         rest[20..22].copy_from_slice(&self.mtu.to_be_bytes());
-        rest[22..24].copy_from_slice(&self.slot.0.to_be_bytes());
-        rest[24] = self.lanes;
+        rest[22] = self.lanes;
         bytes
     }
 }
@@ -306,16 +309,15 @@ mod tests {
         }
 
         #[test]
-        fn contents_are_parsed_back(instance: u32, hello: u16, key: [u8; 32], rest: ([u8; 16], u16, u16, u8)) {
-            let payload = InitPayload { instance: Instance(instance), hello };
+        fn contents_are_parsed_back(id: u64, instance: u32, hello: u16, key: [u8; 32], rest: ([u8; 16], u16, u8)) {
+            let payload = InitPayload { id: NodeId::new(id), instance: Instance(instance), hello };
             prop_assert_eq!(InitPayload::parse(&payload.to_bytes()), Ok(payload));
             let payload = LinkPayload {
                 proof: Proof { key, modifier: rest.0 },
                 instance: Instance(instance),
                 hello_key: rest.0,
                 mtu: rest.1,
-                slot: Slot(rest.2),
-                lanes: rest.3,
+                lanes: rest.2,
             };
             prop_assert_eq!(LinkPayload::parse(&payload.to_bytes()), Ok(payload));
             prop_assert!(LinkPayload::parse(&payload.to_bytes()[1..]).is_err());

@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use crate::config::MAX_CONTROL_NIBBLES;
 
 /// A router's number for a neighbour.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Slot(pub u16);
 
 /// The nibble that begins and ends the codes of more than one nibble.

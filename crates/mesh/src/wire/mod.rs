@@ -9,6 +9,7 @@
 
 pub mod bodies;
 pub mod control;
+pub mod data;
 pub mod handshake;
 pub mod hello;
 pub mod labels;
@@ -16,6 +17,7 @@ pub mod routed;
 
 pub use bodies::{Body, Hint, Hints};
 pub use control::{Control, Item, Items};
+pub use data::DataView;
 pub use handshake::{Conf, Cookie, Init, Resp};
 pub use hello::{Hello, HelloView};
 pub use labels::{Class, Cursor, Labels, Route, RouteTooLong, Slot};
@@ -47,7 +49,7 @@ pub enum Kind {
     Cookie = 5,
     /// [`Control`].
     Control = 6,
-    /// A packet between hosts.
+    /// [`DataView`].
     Data = 7,
 }
 

@@ -5,7 +5,7 @@
 //! needs no route to be sent.
 //!
 //! ```text
-//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 marks, 40 no way back
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 marks, 40 wrapped
 //!  1 hop limit  2 type  3 nibbles (2)  5 position (2)  7 target (8)  15 origin (8)  23 best distance so far (8)
 //! 31 message id (8)  39 path MTU (2)  41 path cost (2)  43 tags (1)  44 recorded nibbles (2)
 //! 46 labels, tags of 4 octets, recorded labels, body
@@ -28,6 +28,13 @@ use crate::id::{NodeId, Tag};
 /// A random number that joins a request and its answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MessageId(pub u64);
+
+impl MessageId {
+    /// Returns the mark that the answer leaves on its way.
+    pub const fn mark(self) -> u32 {
+        self.0 as u32
+    }
+}
 
 /// Types of messages; [`bodies`](super::bodies) has what they contain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,13 +59,15 @@ pub enum Message {
     NotResponsible = 9,
     /// Two routers have one identity.
     Duplicate = 10,
+    /// Ends the handshake that LOOKUP began.
+    Confirm = 11,
 }
 
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
-            Payload, Spread,
+            Confirm, Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck,
+            NotResponsible, Payload, Spread,
         };
         let all = [
             Connect,
@@ -71,6 +80,7 @@ impl Message {
             Payload,
             NotResponsible,
             Duplicate,
+            Confirm,
         ];
         all.into_iter().find(|&message| message as u8 == octet)
     }
@@ -89,8 +99,8 @@ pub struct RoutedFlags {
     pub linear: bool,
     /// Routers on the way note the edge.
     pub marks: bool,
-    /// The labels do not lead back to the origin.
-    pub no_way_back: bool,
+    /// The target is before the first router of the ring, so the message goes on to the last one.
+    pub wrapped: bool,
 }
 
 const RECORD: u8 = 8;
@@ -104,7 +114,7 @@ impl RoutedFlags {
             closest: is(4),
             linear: is(0x10),
             marks: is(0x20),
-            no_way_back: is(0x40),
+            wrapped: is(0x40),
         }
     }
 
@@ -115,7 +125,7 @@ impl RoutedFlags {
             | bit(self.closest, 4)
             | bit(self.linear, 0x10)
             | bit(self.marks, 0x20)
-            | bit(self.no_way_back, 0x40)
+            | bit(self.wrapped, 0x40)
     }
 }
 
@@ -185,7 +195,7 @@ impl<'a> Routed<'a> {
         let mut reader = Reader::new("expected a whole message", bytes);
         let [flags, hop_limit, message] = reader.array()?;
         let Some(message) = Message::from_octet(message) else {
-            return Err(reader.fault("expected a type of message from 1 to 10"));
+            return Err(reader.fault("expected a type of message from 1 to 11"));
         };
         let (nibbles, at) = (reader.u16()?, reader.u16()?);
         if at > nibbles {
@@ -255,18 +265,16 @@ impl<'a> Routed<'a> {
         out.extend_from_slice(unsigned_body);
     }
 
-    /// Goes on by `route` at a router that is the end of the labels. The labels that are used stay in front, as the way
-    /// back; where both do not fit, the way back is lost.
-    pub fn go_on(&mut self, entered: Slot, route: &Route) {
-        let mut labels = self.labels.clone();
-        let joined = labels.push(entered, route.first).map(|()| labels.nibbles());
-        match joined.and_then(|at| labels.extend(&route.labels).map(|()| at)) {
-            Ok(at) => (self.labels, self.at) = (labels, at),
-            Err(RouteTooLong) => {
-                (self.labels, self.at) = (route.labels.clone(), 0);
-                self.flags.no_way_back = true;
-            }
-        }
+    /// Goes on by `route` at a router that is the end of the labels. The labels so far are dropped: an error on the
+    /// way returns to the router whose contact was out of date, and the answer goes by the record.
+    pub fn go_on(&mut self, route: &Route) {
+        (self.labels, self.at) = (route.labels.clone(), 0);
+    }
+
+    /// Returns the key that greedy steps approach: the target, or the end of the line for a wrapped message, because
+    /// keys before the first router belong to the last.
+    pub fn key(&self) -> NodeId {
+        if self.flags.wrapped { NodeId::new(u64::MAX) } else { self.target }
     }
 
     /// Returns the route that the labels of an answer have become on their way to the requester, who received it by
@@ -284,8 +292,8 @@ pub struct Neighbour {
     pub id: NodeId,
     /// Our slot for it.
     pub slot: Slot,
-    /// Its slot for us.
-    pub back: Slot,
+    /// Its slot for us, if it is known.
+    pub back: Option<Slot>,
 }
 
 /// The way back to the origin of a request.
@@ -383,14 +391,15 @@ impl Record {
             if at == before {
                 break;
             }
-            if let Some(neighbour) = tags.iter().position(|&other| other == tag) {
-                let neighbour = neighbours[neighbour];
+            if let Some(neighbour) = tags.iter().position(|&other| other == tag)
+                && let Neighbour { slot: entered, back: Some(back), .. } = neighbours[neighbour]
+            {
                 self.truncate(at + 1);
                 // Its label must fit the slot that it has for us now. What was longer has been removed.
                 if let Some(slot) = self.labels.pop() {
-                    self.labels.push(slot, neighbour.back).ok()?;
+                    self.labels.push(slot, back).ok()?;
                 }
-                return Some(neighbour.slot);
+                return Some(entered);
             }
         }
         Some(entered)
@@ -431,7 +440,7 @@ pub(crate) mod tests {
 
     /// A neighbour with the same slot at both ends.
     fn neighbour(id: u64, slot: u16) -> Neighbour {
-        Neighbour { id: NodeId::new(id), slot: Slot(slot), back: Slot(slot) }
+        Neighbour { id: NodeId::new(id), slot: Slot(slot), back: Some(Slot(slot)) }
     }
 
     fn recorded(record: &Record) -> Vec<u16> {
@@ -449,7 +458,7 @@ pub(crate) mod tests {
             .pass(ID, NodeId::new(3), &[neighbour(2, 7), neighbour(4, 8)], Slot(7), Slot(8))
             .unwrap();
         assert_eq!((recorded(&record), record.hops()), (vec![5, 7], 3));
-        let two = Neighbour { id: NodeId::new(2), slot: Slot(300), back: Slot(400) };
+        let two = Neighbour { id: NodeId::new(2), slot: Slot(300), back: Some(Slot(400)) };
         let back = record.finish(ID, NodeId::new(4), &[neighbour(3, 9), two], Slot(9)).unwrap();
         assert_eq!((back.first, back.hops()), (Slot(300), 2));
         // Two's label was short; it must hold 400 on the way back.
@@ -484,22 +493,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_message_that_goes_on_keeps_the_way_back_while_there_is_room() {
-        let mut labels = Labels::default();
-        labels.push(Slot(3), Slot(3)).unwrap();
-        let mut message = routed(labels, None, &[]);
-        let mut there = Labels::default();
-        (0..1_019).for_each(|_| there.push(Slot(1), Slot(1)).unwrap());
-        let route = Route { first: Slot(2), labels: there };
-        message.go_on(Slot(4), &route);
-        assert_eq!((message.at, message.labels.nibbles()), (2, 1_021));
-        message.at = 1_021;
-        message.go_on(Slot(4), &route);
-        assert_eq!((message.at, message.flags.no_way_back), (0, true));
-        assert_eq!(message.labels, route.labels);
-    }
-
-    #[test]
     fn a_faulty_message_is_refused() {
         let mut out = Vec::new();
         routed(Labels::default(), Some(Record::new(Tag(1))), &[]).emit(&mut out);
@@ -508,7 +501,7 @@ pub(crate) mod tests {
             bytes[at] = value;
             assert_eq!(Routed::parse(&bytes).unwrap_err().to_string(), fault);
         };
-        refused(2, 11, "expected a type of message from 1 to 10, got octet 0x0b at octet 2");
+        refused(2, 12, "expected a type of message from 1 to 11, got octet 0x0c at octet 2");
         refused(6, 1, "expected a position within the labels, got 1 at octet 5");
         refused(43, 0, "expected a tag for each router in the record, got 0 at octet 43");
         refused(0, 2, "expected no record without its flag, got 1 at octet 43");

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringway_mesh::config::Limits;
+use ringway_mesh::crypto::CodeKey;
 use ringway_mesh::forward::message::{Here, Verdict, forward};
 use ringway_mesh::metric::{Ring, Space};
 use ringway_mesh::routes::Contact;
@@ -16,6 +17,7 @@ use ringway_sansio::{Random, SplitMix};
 
 /// Units of time in a hop; messages are spread within one, so that their order is not that of sending.
 const HOP: u64 = 1_000;
+const KEY: CodeKey = CodeKey([0; 16]);
 
 struct Node<S> {
     id: NodeId,
@@ -85,7 +87,7 @@ impl<S: Space> Net<S> {
                 .map(|&peer| Neighbour {
                     id: ids[peer],
                     slot: slot(at, peer),
-                    back: slot(peer, at),
+                    back: Some(slot(peer, at)),
                 })
                 .collect(),
             peers: links[at].iter().copied().collect(),
@@ -106,7 +108,9 @@ impl<S: Space> Net<S> {
         for (_, at, slot) in order {
             let node = &mut self.nodes[at];
             let neighbour = node.neighbours[slot];
-            node.overlay.neighbour_up(neighbour.id, neighbour.slot, 1, &mut out);
+            let route = Route::direct(neighbour.slot);
+            let contact = Contact { id: neighbour.id, route, cost: 1, key: KEY, mark: 0 };
+            node.overlay.neighbour_up(contact, &mut out);
             self.act(at, &mut out);
         }
     }
@@ -138,13 +142,18 @@ impl<S: Space> Net<S> {
         match event {
             Event::Connect { from, back, hints } => {
                 let ours = overlay.hints(from, back.first);
-                let contact = Contact { id: from, route: back.clone(), cost: back.hops() };
+                let contact =
+                    Contact { id: from, route: back.clone(), cost: back.hops(), key: KEY, mark: 0 };
                 overlay.connected(contact, &hints, out);
                 self.answer(to, from, &back, ours);
             }
             Event::ConnectAck { from, route, hints } => {
                 let cost = route.hops();
-                overlay.connected(Contact { id: from, route, cost }, &hints, out);
+                overlay.connected(
+                    Contact { id: from, route, cost, key: KEY, mark: 0 },
+                    &hints,
+                    out,
+                );
             }
             Event::Introduce { back, hint } => overlay.hear(&back, back.hops(), &hint, out),
             Event::Unreachable { id, route } => overlay.unreachable(id, &route, out),
@@ -158,6 +167,8 @@ impl<S: Space> Net<S> {
             let (to, route, message) = match &action {
                 Action::Connect { to, route } => (*to, route.clone(), Message::Connect),
                 Action::Introduce { to, route, .. } => (*to, route.clone(), Message::Introduce),
+                // The first needs time, which does not pass for overlays here; the second is a repair.
+                Action::Close { .. } | Action::Find { .. } => continue,
             };
             let hints = node.overlay.hints(to, route.first);
             let id = MessageId(self.random.next_u64());
@@ -169,6 +180,7 @@ impl<S: Space> Net<S> {
                     match action {
                         Action::Connect { .. } => Event::Connect { from: own, back, hints },
                         Action::Introduce { hint, .. } => Event::Introduce { back, hint },
+                        Action::Close { .. } | Action::Find { .. } => continue,
                     }
                 }
                 _ => {
@@ -222,10 +234,11 @@ impl<S: Space> Net<S> {
                     hops,
                 );
             };
-            let (entered, next) = (neighbour.back, self.nodes[at].peers[usize::from(slot.0)]);
+            let (entered, next) =
+                (neighbour.back.unwrap_or_default(), self.nodes[at].peers[usize::from(slot.0)]);
             hops += 1;
             let node = &self.nodes[next];
-            let here = Here { id: node.id, neighbours: &node.neighbours };
+            let here = Here { id: node.id, neighbours: &node.neighbours, closes: false };
             let verdict = forward(message, here, entered, |message| {
                 node.overlay.next(message.target, message.best)
             });

@@ -40,16 +40,13 @@ impl<C: Crypto> End<C> {
             hello: 7,
             hello_key: CodeKey([self.host; 16]),
             mtu: 1_452,
-            slot: Slot(self.host.into()),
             lanes: 1,
         }
     }
 
-    fn initiate(&mut self, now: Time, to: u8, hint: NodeId) -> Vec<u8> {
+    fn initiate(&mut self, now: Time, to: u8) -> Vec<u8> {
         let (local, mut out) = (self.local(), Vec::new());
-        self.handshakes
-            .initiate(now, address(to), hint, &local, &mut self.random, &mut out)
-            .unwrap();
+        self.handshakes.initiate(now, address(to), &local, &mut self.random, &mut out).unwrap();
         out
     }
 
@@ -88,8 +85,8 @@ impl<C: Crypto> Pair<C> {
 
     /// The end `from` begins.
     fn initiate(&mut self, now: Time, from: usize) {
-        let (to, hint) = (self.ends[1 - from].host, self.ends[1 - from].identity.id());
-        let packet = self.ends[from].initiate(now, to, hint);
+        let to = self.ends[1 - from].host;
+        let packet = self.ends[from].initiate(now, to);
         self.send(now, from, packet);
     }
 
@@ -139,10 +136,7 @@ impl<C: Crypto> Pair<C> {
         };
         assert_eq!((a.id, b.id), (other.identity.id(), one.identity.id()));
         assert_eq!((a.index, a.remote_index), (b.remote_index, b.index));
-        assert_eq!(
-            (a.payload.slot, b.payload.hello_key),
-            (Slot(other.host.into()), [one.host; 16])
-        );
+        assert_eq!((a.payload.hello_key, b.payload.hello_key), ([other.host; 16], [one.host; 16]));
         for (from, to) in [(a, b), (b, a)] {
             let mut out = b"octets".to_vec();
             C::seal(&from.keys, 0, &[], &mut out, 0);
@@ -252,7 +246,7 @@ fn a_forged_init_leaves_the_handshake() {
     let (_, _, init) = pair.wire.remove(0);
     let resp = pair.ends[1].receive(START, hosts[0], &init);
     let mut other = End::<StandIn>::new(3, Limits::default());
-    let forged = other.initiate(START, hosts[1], pair.ends[1].identity.id());
+    let forged = other.initiate(START, hosts[1]);
     let cookie = pair.ends[1].receive(START, hosts[0], &forged);
     assert_eq!(Kind::of(&cookie).unwrap(), Kind::Cookie);
     let conf = pair.ends[0].receive(START, hosts[1], &resp);
@@ -291,9 +285,8 @@ fn an_identity_without_extension_is_refused() {
 fn a_flood_of_handshakes_lets_neighbours_in() {
     let limits = Limits { handshakes: 6, handshakes_busy: 3, ..Limits::default() };
     let mut server = End::<StandIn>::new(100, limits);
-    let hint = NodeId::new(u64::MAX);
     for host in 1..=50 {
-        let init = End::<StandIn>::new(host, Limits::default()).initiate(START, 100, hint);
+        let init = End::<StandIn>::new(host, Limits::default()).initiate(START, 100);
         let answer = server.receive(START, host, &init);
         assert!(answer.len() <= init.len());
         let expected = if host <= 3 { Kind::Resp } else { Kind::Cookie };
@@ -301,7 +294,7 @@ fn a_flood_of_handshakes_lets_neighbours_in() {
     }
     assert_eq!((server.handshakes.len(), server.handshakes.counters.cookies), (3, 47));
     let mut neighbour = End::<StandIn>::new(60, Limits::default());
-    let init = neighbour.initiate(START, 100, hint);
+    let init = neighbour.initiate(START, 100);
     let cookie = server.receive(START, 60, &init);
     // A cookie from elsewhere, or for another INIT, is not used.
     assert!(neighbour.receive(START, 61, &cookie).is_empty());
@@ -328,10 +321,8 @@ fn the_table_is_bounded() {
     let limits = Limits { handshakes: 2, ..Limits::default() };
     let mut end = End::<StandIn>::new(1, limits);
     let (local, mut out) = (end.local(), Vec::new());
-    let hint = NodeId::new(5);
-    let mut initiate = |host| {
-        end.handshakes.initiate(START, address(host), hint, &local, &mut end.random, &mut out)
-    };
+    let mut initiate =
+        |host| end.handshakes.initiate(START, address(host), &local, &mut end.random, &mut out);
     // The second to one address is the same handshake.
     assert_eq!([2, 2, 3].map(&mut initiate), [Ok(()); 3]);
     assert_eq!(initiate(4), Err(Refused::Full(2)));

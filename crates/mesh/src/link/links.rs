@@ -1,0 +1,699 @@
+//! The neighbours of a router, and everything that makes and ends a link.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use core::ops::Range;
+
+use ringway_sansio::time::{Duration, sooner};
+use ringway_sansio::{Malformed, Random, Time};
+
+use super::handshake::{Handshakes, LinkAddress, Local, Refused, Verified};
+use super::interface::{Discovery, Interface, InterfaceConfig};
+use super::neighbour::{Neighbour, micros, short_tag};
+use super::slots::{NoSlot, Slots};
+use super::{Sign, Task};
+use crate::config::Limits;
+use crate::crypto::{CodeKey, Crypto};
+use crate::id::NodeId;
+use crate::local::LocalRouter;
+use crate::output::{Destination, Output};
+use crate::wire::hello::{HelloFlags, MAX_REPORTS};
+use crate::wire::{Control, DataView, Hello, HelloView, Item, Kind, Slot};
+
+/// Time that the router with the higher id leaves the lower one to begin a handshake.
+const SECOND_WAIT: Duration = Duration::from_millis(150);
+/// Longest time before the first does.
+const FIRST_WAIT: Duration = Duration::from_millis(10);
+/// Strangers that are waited for.
+const MAX_STRANGERS: usize = 64;
+/// Number of receiving ports.
+const LANES: u8 = 1;
+
+/// Why a link has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DownReason {
+    /// The neighbour was silent, also when probed.
+    Silent,
+    /// The neighbour has left, or has closed the link.
+    Closed,
+    /// Too many HELLOs are lost. The link is kept and may become usable again.
+    Lossy,
+    /// The neighbour has started again.
+    Restarted,
+    /// The interface has gone.
+    Interface,
+}
+
+impl core::fmt::Display for DownReason {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            DownReason::Silent => "it does not answer",
+            DownReason::Closed => "it has left",
+            DownReason::Lossy => "too many packets are lost",
+            DownReason::Restarted => "it has started again",
+            DownReason::Interface => "the interface is gone",
+        })
+    }
+}
+
+/// What has happened to the links.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LinkEvent {
+    /// A link can be used.
+    Up {
+        /// The neighbour's slot.
+        slot: Slot,
+        /// The neighbour.
+        id: NodeId,
+    },
+    /// A link cannot be used any more.
+    Down {
+        /// The neighbour's slot.
+        slot: Slot,
+        /// The neighbour.
+        id: NodeId,
+        /// Why.
+        reason: DownReason,
+    },
+    /// A handshake has failed.
+    Refused(LinkAddress, Refused),
+    /// There is no slot for a neighbour.
+    NoSlot(NodeId, NoSlot),
+}
+
+/// Why a CONTROL packet is dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Dropped {
+    /// It is malformed.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// No link has this number.
+    #[error("expected the number of a link, got {0}")]
+    UnknownLink(u32),
+    /// It came before, or is too old to know.
+    #[error("expected a packet that has not come yet, got number {0} again")]
+    Replayed(u64),
+    /// It cannot be opened.
+    #[error("expected a packet sealed with the keys of its link, got another")]
+    Forged,
+}
+
+struct Stranger {
+    address: LinkAddress,
+    due: Time,
+}
+
+/// The links of a router.
+pub struct Links<C: Crypto> {
+    limits: Limits,
+    interfaces: Vec<Interface>,
+    neighbours: Slots<Neighbour<C::Keys>>,
+    /// Which link has a number.
+    by_index: BTreeMap<u32, Slot>,
+    handshakes: Handshakes<C>,
+    strangers: Vec<Stranger>,
+    hello_key: CodeKey,
+    /// The links that are up, as forwarding needs them.
+    up: Vec<crate::wire::Neighbour>,
+    events: VecDeque<LinkEvent>,
+    /// HELLOs of neighbours with a bad code.
+    pub forged_hellos: u64,
+    /// Strangers that found no room, or came too fast.
+    pub ignored_strangers: u64,
+}
+
+impl<C: Crypto> Links<C> {
+    /// No links.
+    pub fn new(now: Time, limits: Limits, random: &mut dyn Random) -> Self {
+        let mut hello_key = [0; 16];
+        random.fill(&mut hello_key);
+        Links {
+            limits,
+            interfaces: Vec::new(),
+            neighbours: Slots::new(limits),
+            by_index: BTreeMap::new(),
+            handshakes: Handshakes::new(now, limits, random),
+            strangers: Vec::new(),
+            hello_key: CodeKey(hello_key),
+            up: Vec::new(),
+            events: VecDeque::new(),
+            forged_hellos: 0,
+            ignored_strangers: 0,
+        }
+    }
+
+    /// Adds an interface; one with the same number is replaced, and its links go on.
+    pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
+        self.interfaces.retain(|interface| interface.config.index != config.index);
+        self.interfaces.push(Interface::new(now, config, random));
+    }
+
+    /// Removes an interface; its links are down at once.
+    pub fn remove_interface(&mut self, now: Time, index: u32) {
+        self.interfaces.retain(|interface| interface.config.index != index);
+        self.strangers.retain(|stranger| stranger.address.interface != index);
+        for slot in self.slots_where(|neighbour| neighbour.address.interface == index) {
+            self.down(now, slot, DownReason::Interface);
+        }
+    }
+
+    /// Returns the links that are up.
+    pub fn up(&self) -> &[crate::wire::Neighbour] {
+        &self.up
+    }
+
+    /// Returns a neighbour.
+    pub fn neighbour(&self, slot: Slot) -> Option<&Neighbour<C::Keys>> {
+        self.neighbours.get(slot)
+    }
+
+    /// Returns all neighbours.
+    pub fn neighbours(&self) -> impl Iterator<Item = (Slot, &Neighbour<C::Keys>)> {
+        self.neighbours.iter().map(|(slot, _, neighbour)| (slot, neighbour))
+    }
+
+    /// Returns the first event that has not been handled.
+    pub fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front()
+    }
+
+    /// Handles a packet that is not CONTROL or data.
+    pub fn handle(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        from: LinkAddress,
+        kind: Kind,
+        bytes: &[u8],
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) -> Result<(), Malformed> {
+        if kind == Kind::Hello {
+            let hello = HelloView::parse(bytes)?;
+            self.hear(now, local, from, &hello, random);
+            return Ok(());
+        }
+        if let Err(refused) = self.shake(now, local, from, kind, bytes, random, output) {
+            match refused {
+                Refused::Malformed(malformed) => return Err(malformed),
+                // Both are of every day: packets that cross or come late.
+                Refused::OursGoesOn | Refused::Unknown(_) => {}
+                refused => self.events.push_back(LinkEvent::Refused(from, refused)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a CONTROL packet in its buffer. Returns who sent it, and the range of its items.
+    pub fn open(&mut self, now: Time, bytes: &mut [u8]) -> Result<(Slot, Range<usize>), Dropped> {
+        let Control { receiver, counter, .. } = Control::parse(bytes)?;
+        let unknown = Dropped::UnknownLink(receiver);
+        let slot = *self.by_index.get(&receiver).ok_or(unknown)?;
+        let neighbour = self.neighbours.get_mut(slot).ok_or(unknown)?;
+        let number = neighbour.window.expand(counter);
+        if !neighbour.window.is_fresh(number) {
+            return Err(Dropped::Replayed(number));
+        }
+        let (header, sealed) = bytes.split_at_mut(Control::HEADER);
+        let items = C::open(&neighbour.keys, number, header, sealed).ok_or(Dropped::Forged)?;
+        let range = Control::HEADER..Control::HEADER + items.len();
+        neighbour.window.note(number);
+        neighbour.liveness.hear(now, Sign::Sealed);
+        Ok((slot, range))
+    }
+
+    /// Seals items for a neighbour and appends the packet. Does nothing if there is no such neighbour.
+    pub fn seal(&mut self, slot: Slot, items: &[u8], output: &mut Output) {
+        let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
+        let (number, receiver) = (neighbour.next_number(), neighbour.remote_index);
+        let (interface, to) =
+            (neighbour.address.interface, Destination::One(neighbour.address.remote));
+        output.packet(interface, to, |out| {
+            let start = out.len();
+            Control { flags: 0, receiver, counter: number as u32, sealed: items }.emit(out);
+            let items = start + Control::HEADER;
+            let header: [u8; Control::HEADER] = core::array::from_fn(|at| out[start + at]);
+            C::seal(&neighbour.keys, number, &header, out, items);
+        });
+    }
+
+    /// Sends the data packet that `build` appends to a neighbour. Does nothing if there is no such neighbour.
+    pub fn send_data(
+        &mut self,
+        now: Time,
+        slot: Slot,
+        output: &mut Output,
+        build: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
+        let (interface, to) =
+            (neighbour.address.interface, Destination::One(neighbour.address.remote));
+        output.packet(interface, to, |out| {
+            let start = out.len();
+            build(out);
+            if let Ok(mut data) = DataView::parse(&mut out[start..]) {
+                neighbour.address_data(now, &mut data);
+            }
+        });
+    }
+
+    /// Returns the neighbour that a data packet is from, or `None` if nobody can be shown to have sent it.
+    pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
+        let slot = *self.by_index.get(&data.receiver())?;
+        let neighbour = self.neighbours.get_mut(slot)?;
+        neighbour.accept_data(now, data).then_some(slot)
+    }
+
+    /// Handles an item that concerns the link alone, and appends items that answer it. Returns whether it was one.
+    pub fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, answer: &mut Vec<u8>) -> bool {
+        match *item {
+            Item::Probe { nonce, .. } => {
+                put(&Item::ProbeAck { nonce, received: 0, highest: 0 }, answer);
+                put(&Item::Slot(slot), answer);
+            }
+            Item::ProbeAck { .. } => {}
+            Item::Slot(back) => {
+                if let Some(neighbour) = self.neighbours.get_mut(slot) {
+                    neighbour.back = Some(back);
+                    self.list_up();
+                }
+            }
+            Item::LinkClose { .. } => self.down(now, slot, DownReason::Closed),
+            Item::MtuProbe { padding } => {
+                let size = Control::HEADER + 3 + padding.len() + crate::wire::SEAL;
+                put(&Item::MtuAck { size: size.min(usize::from(u16::MAX)) as u16 }, answer);
+            }
+            Item::MtuAck { .. } | Item::Feedback { .. } => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// The system has reported that it cannot send to an address.
+    pub fn send_failed(&mut self, now: Time, to: LinkAddress) {
+        for slot in self.slots_where(|neighbour| neighbour.address == to) {
+            if let Some(neighbour) = self.neighbours.get_mut(slot) {
+                neighbour.liveness.send_failed(now);
+            }
+        }
+    }
+
+    /// Sends a last HELLO by every interface.
+    pub fn leave(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        for at in 0..self.interfaces.len() {
+            self.say_hello(now, local, at, true, random, output);
+        }
+    }
+
+    /// Does what is due.
+    pub fn timeout(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        for at in 0..self.interfaces.len() {
+            if self.interfaces[at].due <= now {
+                self.call_named(now, local, at, random, output);
+                self.say_hello(now, local, at, false, random, output);
+            }
+        }
+        while let Some(at) = self.strangers.iter().position(|stranger| stranger.due <= now) {
+            let address = self.strangers.swap_remove(at).address;
+            self.initiate(now, local, address, random, output);
+        }
+        let mut packet = Vec::new();
+        while let Some(address) = self.handshakes.timeout(now, random, &mut packet) {
+            let to = Destination::One(address.remote);
+            output.packet(address.interface, to, |out| out.append(&mut packet));
+        }
+        for slot in
+            self.slots_where(|neighbour| neighbour.feedback_due().is_some_and(|due| due <= now))
+        {
+            let mut items = Vec::new();
+            if let Some(neighbour) = self.neighbours.get(slot) {
+                put(&neighbour.feedback(), &mut items);
+            }
+            self.seal(slot, &items, output);
+        }
+        self.check_liveness(now, random, output);
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let hello = self.interfaces.iter().map(|interface| interface.due).min();
+        let stranger = self.strangers.iter().map(|stranger| stranger.due).min();
+        let count = self.by_index.len();
+        let silent = self
+            .neighbours
+            .iter()
+            .filter_map(|(_, _, neighbour)| {
+                sooner(neighbour.liveness.poll_timeout(count), neighbour.feedback_due())
+            })
+            .min();
+        sooner(sooner(hello, stranger), sooner(silent, self.handshakes.poll_timeout()))
+    }
+
+    fn hear(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        from: LinkAddress,
+        view: &HelloView<'_>,
+        random: &mut dyn Random,
+    ) {
+        let hello = view.value();
+        if hello.id == local.id() && hello.instance == local.instance {
+            return; // Our own, which a hub has sent back.
+        }
+        let Some(at) =
+            self.interfaces.iter().position(|entry| entry.config.index == from.interface)
+        else {
+            return;
+        };
+        let sent = self.interfaces[at].sent;
+        let known = self.find(from.interface, hello.id);
+        if let Some(slot) = known
+            && let Some(neighbour) = self.neighbours.get_mut(slot)
+            && neighbour.instance == hello.instance
+        {
+            if neighbour.hello_key.code(view.signed()) != view.code() {
+                self.forged_hellos += 1;
+            } else if hello.flags.leaving {
+                self.down(now, slot, DownReason::Closed);
+            } else {
+                neighbour.hear_hello(now, &hello, short_tag(local.id()), sent);
+                self.judge(now, slot);
+            }
+            return;
+        }
+        if !hello.flags.leaving {
+            self.meet(now, local, at, from, hello.id, random);
+        }
+    }
+
+    /// Somebody who is no neighbour has been heard.
+    fn meet(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        at: usize,
+        from: LinkAddress,
+        id: NodeId,
+        random: &mut dyn Random,
+    ) {
+        let interface = &mut self.interfaces[at];
+        let is_named = interface.config.discovery != Discovery::Multicast;
+        if is_named || self.strangers.iter().any(|stranger| stranger.address == from) {
+            return; // Who is named is called without it; anybody else must begin a handshake.
+        }
+        interface.hurry(now, random);
+        if self.strangers.len() >= MAX_STRANGERS || !interface.handshakes.spend(now, 1) {
+            self.ignored_strangers += 1;
+            return;
+        }
+        let jitter = FIRST_WAIT.mul_f64((random.next_u64() >> 56) as f64 / 256.0);
+        let wait = if local.id() < id { jitter } else { SECOND_WAIT + jitter };
+        self.strangers.push(Stranger { address: from, due: now + wait });
+    }
+
+    /// Begins handshakes with the named routers that are no neighbours.
+    fn call_named(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        at: usize,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        let InterfaceConfig { index, discovery, .. } = self.interfaces[at].config.clone();
+        let Discovery::Named(named) = discovery else { return };
+        for remote in named {
+            let address = LinkAddress { interface: index, remote };
+            if self.slots_where(|neighbour| neighbour.address == address).is_empty() {
+                self.initiate(now, local, address, random, output);
+            }
+        }
+    }
+
+    fn initiate(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        to: LinkAddress,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        let Some(description) = describe(&self.interfaces, self.hello_key, local, to.interface)
+        else {
+            return;
+        };
+        let handshakes = &mut self.handshakes;
+        let result = output.packet(to.interface, Destination::One(to.remote), |out| {
+            handshakes.initiate(now, to, &description, random, out)
+        });
+        if let Err(refused) = result {
+            self.events.push_back(LinkEvent::Refused(to, refused));
+        }
+    }
+
+    /// Handles a packet of a handshake.
+    fn shake(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        from: LinkAddress,
+        kind: Kind,
+        bytes: &[u8],
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) -> Result<(), Refused> {
+        let Some(description) = describe(&self.interfaces, self.hello_key, local, from.interface)
+        else {
+            return Ok(());
+        };
+        let handshakes = &mut self.handshakes;
+        let verified =
+            output.packet(from.interface, Destination::One(from.remote), |out| match kind {
+                Kind::Init => {
+                    handshakes.init(now, from, bytes, &description, random, out).map(|_| None)
+                }
+                Kind::Resp => handshakes.resp(now, from, bytes, &description, out),
+                Kind::Conf => handshakes.conf(from, bytes, &description).map(Some),
+                Kind::Cookie => handshakes.cookie(from, bytes, out).map(|()| None),
+                Kind::Hello | Kind::Control | Kind::Data => Ok(None),
+            })?;
+        if let Some(verified) = verified {
+            self.link(now, from, verified, random, output);
+        }
+        Ok(())
+    }
+
+    /// Makes a neighbour of who has ended a handshake, or renews its keys.
+    fn link(
+        &mut self,
+        now: Time,
+        from: LinkAddress,
+        verified: Verified<C::Keys>,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        let (id, index, instance) = (verified.id, verified.index, verified.payload.instance);
+        let Some(interface) =
+            self.interfaces.iter_mut().find(|entry| entry.config.index == from.interface)
+        else {
+            return;
+        };
+        interface.change(now);
+        interface.hurry(now, random);
+        let mtu = interface.config.mtu;
+        let known = self.find(from.interface, id);
+        if let Some(slot) = known
+            && let Some(neighbour) = self.neighbours.get_mut(slot)
+            && neighbour.instance == instance
+        {
+            self.by_index.remove(&neighbour.index);
+            self.by_index.insert(index, slot);
+            neighbour.renew(now, from, verified);
+            return self.greet(slot, random, output);
+        }
+        // What the neighbour knew of us before its start is lost.
+        if let Some(slot) = known {
+            self.down(now, slot, DownReason::Restarted);
+        }
+        let neighbour = Neighbour::new(now, from, mtu, verified);
+        let slot = match self.neighbours.insert(now, id, from.interface, neighbour) {
+            Ok(slot) => slot,
+            Err(no_slot) => return self.events.push_back(LinkEvent::NoSlot(id, no_slot)),
+        };
+        self.by_index.insert(index, slot);
+        self.list_up();
+        self.greet(slot, random, output);
+        self.events.push_back(LinkEvent::Up { slot, id });
+    }
+
+    /// Sends the first packet with new keys, which proves to the neighbour that they are in use.
+    fn greet(&mut self, slot: Slot, random: &mut dyn Random, output: &mut Output) {
+        let mut items = Vec::new();
+        put(&Item::Slot(slot), &mut items);
+        put(&Item::Probe { nonce: random.next_u64() as u32, padding: &[] }, &mut items);
+        self.seal(slot, &items, output);
+    }
+
+    fn say_hello(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        at: usize,
+        leaving: bool,
+        random: &mut dyn Random,
+        output: &mut Output,
+    ) {
+        let interface = &mut self.interfaces[at];
+        let index = interface.config.index;
+        let on_interface =
+            self.neighbours.iter().filter(|(_, _, neighbour)| neighbour.address.interface == index);
+        let count = on_interface.clone().count();
+        let turn = interface.take_turn(count, MAX_REPORTS);
+        // The neighbours take turns.
+        let reports = on_interface.clone().cycle().skip(turn).take(count.min(MAX_REPORTS));
+        let reports = reports.filter_map(|(_, _, neighbour)| neighbour.report(now)).collect();
+        let flags =
+            HelloFlags { leaving, fast: interface.is_fast(now), keyed: !local.network.is_open() };
+        let interval = interface.say_hello(now, random);
+        let hello = Hello {
+            flags,
+            interval,
+            id: local.id(),
+            instance: local.instance,
+            sequence: interface.sequence,
+            stamp: micros(now),
+            reports,
+        };
+        let mut bytes = Vec::new();
+        hello.emit(&mut bytes, |signed| self.hello_key.code(signed));
+        match &interface.config.discovery {
+            Discovery::Multicast => {
+                output.packet(index, Destination::All, |out| out.extend_from_slice(&bytes));
+            }
+            Discovery::Named(_) => {
+                for (_, _, neighbour) in on_interface {
+                    let to = Destination::One(neighbour.address.remote);
+                    output.packet(index, to, |out| out.extend_from_slice(&bytes));
+                }
+            }
+        }
+    }
+
+    fn check_liveness(&mut self, now: Time, random: &mut dyn Random, output: &mut Output) {
+        let count = self.by_index.len();
+        for slot in self.slots_where(|neighbour| {
+            neighbour.liveness.poll_timeout(count).is_some_and(|due| due <= now)
+        }) {
+            self.judge(now, slot);
+            while let Some(neighbour) = self.neighbours.get_mut(slot)
+                && let Some(task) = neighbour.liveness.timeout(now, count)
+            {
+                match task {
+                    Task::Probe => {
+                        let nonce = random.next_u64() as u32;
+                        let mut items = Vec::new();
+                        put(&Item::Probe { nonce, padding: &[] }, &mut items);
+                        self.seal(slot, &items, output);
+                    }
+                    Task::Dead => self.down(now, slot, DownReason::Silent),
+                }
+            }
+        }
+    }
+
+    /// Decides whether a link is usable, and reports a change.
+    fn judge(&mut self, now: Time, slot: Slot) {
+        let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
+        if !neighbour.judge(now) {
+            return;
+        }
+        let id = neighbour.id;
+        let event = match neighbour.is_usable() {
+            true => LinkEvent::Up { slot, id },
+            false => LinkEvent::Down { slot, id, reason: DownReason::Lossy },
+        };
+        self.list_up();
+        self.events.push_back(event);
+    }
+
+    fn down(&mut self, now: Time, slot: Slot, reason: DownReason) {
+        let Some(neighbour) = self.neighbours.remove(now, slot) else { return };
+        self.by_index.remove(&neighbour.index);
+        self.handshakes.cancel(neighbour.address);
+        self.list_up();
+        for interface in &mut self.interfaces {
+            if interface.config.index == neighbour.address.interface {
+                interface.change(now);
+            }
+        }
+        self.events.push_back(LinkEvent::Down { slot, id: neighbour.id, reason });
+    }
+
+    fn find(&self, interface: u32, id: NodeId) -> Option<Slot> {
+        let mut all = self.neighbours.iter();
+        let is_it = |(_, other, neighbour): &(Slot, NodeId, &Neighbour<C::Keys>)| {
+            *other == id && neighbour.address.interface == interface
+        };
+        all.find(is_it).map(|(slot, ..)| slot)
+    }
+
+    fn slots_where(&self, is_it: impl Fn(&Neighbour<C::Keys>) -> bool) -> Vec<Slot> {
+        let all = self.neighbours.iter();
+        all.filter(|(_, _, neighbour)| is_it(neighbour)).map(|(slot, ..)| slot).collect()
+    }
+
+    /// Lists the links that are up anew.
+    fn list_up(&mut self) {
+        let all = self.neighbours.iter();
+        let usable = all.filter(|(_, _, neighbour)| neighbour.is_usable());
+        let listed = usable.map(|(slot, id, neighbour)| crate::wire::Neighbour {
+            id,
+            slot,
+            back: neighbour.back,
+        });
+        self.up = listed.collect();
+    }
+
+    /// Returns the limits.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+/// Returns the description of this router in handshakes on an interface, or `None` if there is no such interface.
+fn describe<'a>(
+    interfaces: &[Interface],
+    hello_key: CodeKey,
+    local: &'a LocalRouter,
+    index: u32,
+) -> Option<Local<'a>> {
+    let interface = interfaces.iter().find(|interface| interface.config.index == index)?;
+    Some(Local {
+        identity: &local.identity,
+        network: &local.network,
+        extension_bits: local.extension_bits,
+        instance: local.instance,
+        hello: interface.sequence,
+        hello_key,
+        mtu: interface.config.mtu,
+        lanes: LANES,
+    })
+}
+
+/// Appends an item that is short by construction.
+fn put(item: &Item<'_>, out: &mut Vec<u8>) {
+    let _ = item.emit(out);
+}

@@ -1,0 +1,397 @@
+//! Messages of the overlay: written, signed and paid for; verified when they come.
+
+use core::marker::PhantomData;
+use std::collections::VecDeque;
+
+use ringway_sansio::time::{Duration, sooner};
+use ringway_sansio::{Random, Time};
+
+use super::outbox::Outbox;
+use crate::budget::{ByteHops, Share, TokenBucket};
+use crate::config::Config;
+use crate::crypto::{CodeKey, Crypto, Domain};
+use crate::id::{NodeId, Prefix};
+use crate::identity::Proof;
+use crate::local::LocalRouter;
+use crate::metric::Space;
+use crate::ring::{Action, Overlay};
+use crate::routes::pending::{Answered, Due, Pending};
+use crate::wire::bodies::{Connect, Seal};
+use crate::wire::{Body, Hint, Item, Message, MessageId, Route, Routed, SIGNATURE};
+
+/// Octets of a packet around an item: Ethernet, IPv6, UDP, and the CONTROL packet with the head of the item.
+const OVERHEAD: u32 = 14 + 40 + 8 + 12 + 16 + 3;
+
+/// How a request travels.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// Along a route.
+    Route(Route),
+    /// By way of the ring, to a router.
+    Find,
+    /// By way of the line, to its other end.
+    Close,
+}
+
+/// Statements about absent routers that are signed in a second.
+const STATEMENT_RATE: u32 = 25;
+
+/// A request that waits for its answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Request {
+    /// The router, or the key that its owner is looked for.
+    pub(super) to: NodeId,
+    /// How it travels.
+    pub(super) way: Way,
+}
+
+/// A verified CONNECT or CONNECT_ACK.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Introduction {
+    /// The sender.
+    pub(super) id: NodeId,
+    /// The key shared with it.
+    pub(super) key: CodeKey,
+    /// What it has sent.
+    pub(super) connect: Connect,
+}
+
+/// What the messenger borrows for one call.
+pub(super) struct Desk<'a, S> {
+    pub(super) now: Time,
+    pub(super) local: &'a mut LocalRouter,
+    pub(super) overlay: &'a Overlay<S>,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) random: &'a mut dyn Random,
+}
+
+/// Counts of what was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Actions that had to wait for the budget.
+    pub deferred: u64,
+    /// Actions that found no room to wait.
+    pub dropped: u64,
+    /// Messages with a bad proof or signature.
+    pub forged: u64,
+}
+
+/// Requests under way, and the budget.
+pub(super) struct Messenger<C> {
+    pending: Pending<Request>,
+    budget: ByteHops,
+    deferred: VecDeque<Action>,
+    max_deferred: usize,
+    retry: Option<Time>,
+    extension_bits: u8,
+    statements: TokenBucket,
+    pub(super) counters: Counters,
+    crypto: PhantomData<C>,
+}
+
+impl<C: Crypto> Messenger<C> {
+    pub(super) fn new(now: Time, config: &Config) -> Self {
+        Messenger {
+            pending: Pending::new(config.limits),
+            budget: ByteHops::new(config.control_rate, config.control_burst, now),
+            deferred: VecDeque::new(),
+            max_deferred: config.limits.pending,
+            retry: None,
+            extension_bits: config.extension_bits,
+            statements: TokenBucket::new(STATEMENT_RATE, STATEMENT_RATE, now),
+            counters: Counters::default(),
+            crypto: PhantomData,
+        }
+    }
+
+    /// Sends what an action asks for, now or when the budget allows it. Returns the router that a dropped action was
+    /// about.
+    pub(super) fn act<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        action: Action,
+    ) -> Option<NodeId> {
+        if self.deferred.is_empty() && self.try_act(desk, &action) {
+            return None;
+        }
+        if self.deferred.len() >= self.max_deferred {
+            self.counters.dropped += 1;
+            return Some(action.subject());
+        }
+        self.counters.deferred += 1;
+        self.deferred.push_back(action);
+        None
+    }
+
+    /// Sends deferred actions that can be paid for now.
+    pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) {
+        if self.retry.is_none_or(|at| at > desk.now) {
+            return;
+        }
+        self.retry = None;
+        while let Some(action) = self.deferred.pop_front() {
+            if !self.try_act(desk, &action) {
+                self.deferred.push_front(action);
+                break;
+            }
+        }
+    }
+
+    /// Returns a request that is due: sent again, or expired and returned.
+    pub(super) fn expire<S: Space>(&mut self, desk: &mut Desk<'_, S>) -> Option<Request> {
+        loop {
+            match self.pending.due(desk.now)? {
+                Due::Again(id, request) => self.send_connect(desk, id, &request),
+                Due::Expired(request) => return Some(request),
+            }
+        }
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        sooner(self.retry, self.pending.poll_timeout())
+    }
+
+    /// Returns the request with this number.
+    pub(super) fn request(&self, id: MessageId) -> Option<&Request> {
+        self.pending.get(id)
+    }
+
+    /// Removes the request with this number.
+    pub(super) fn answered(&mut self, now: Time, id: MessageId) -> Option<Answered<Request>> {
+        self.pending.answer(now, id)
+    }
+
+    /// Verifies who has sent a CONNECT or its answer.
+    pub(super) fn verify(
+        &mut self,
+        local: &LocalRouter,
+        routed: &Routed<'_>,
+    ) -> Option<Introduction> {
+        let introduction = verify::<C>(self.extension_bits, local, routed);
+        self.counters.forged += u64::from(introduction.is_none());
+        introduction
+    }
+
+    /// Returns whether a NOT_RESPONSIBLE is from who it says.
+    pub(super) fn verify_statement(&mut self, routed: &Routed<'_>) -> bool {
+        let Ok((Body::Statement { proof, .. }, covered, seal)) =
+            Body::parse(routed.message, routed.body)
+        else {
+            return false;
+        };
+        let checked = check::<C>(self.extension_bits, routed, &proof, covered, seal);
+        self.counters.forged += u64::from(checked.is_none());
+        checked.is_some()
+    }
+
+    /// Answers a CONNECT along the way that it has recorded.
+    pub(super) fn acknowledge<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        id: MessageId,
+        to: NodeId,
+        back: &Route,
+        hints: &[Hint],
+        wrap: bool,
+    ) {
+        // Whoever asks pays for the answer too: it is not longer than the question.
+        let body = Body::Connect(connect(desk.local, hints, wrap));
+        self.answer(desk, (Message::ConnectAck, id, to), back, &body);
+    }
+
+    /// Looks for the owner of a prefix. Returns whether it was sent; not if nobody is closer to it than this router.
+    pub(super) fn look_up<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        prefix: Prefix,
+        id: MessageId,
+        index: u32,
+        noise: &[u8],
+    ) -> bool {
+        let (own, key) = (desk.local.id(), prefix.key());
+        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return false };
+        let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
+        (message.flags.greedy, message.flags.closest) = (true, true);
+        (message.flags.wrapped, message.best) = (wrapped, best);
+        self.budget.spend(desk.now, Share::Triggered, cost(&route), 2 * route.hops());
+        self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
+        true
+    }
+
+    /// Sends a message back along the way that a request has recorded.
+    pub(super) fn answer<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        (message, id, to): (Message, MessageId, NodeId),
+        back: &Route,
+        body: &Body<'_>,
+    ) {
+        let mut message = Routed::new(message, id, desk.local.id(), to, back, &[]);
+        message.labels = back.labels.reversed();
+        (message.at, message.flags.reverse, message.record) =
+            (message.labels.nibbles(), true, None);
+        self.send::<S>(desk, message, body, back);
+    }
+
+    /// States that this router is not whom a LOOKUP was for, at most [`STATEMENT_RATE`] times a second.
+    pub(super) fn deny<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        id: MessageId,
+        to: NodeId,
+        back: &Route,
+    ) {
+        if self.statements.spend(desk.now, 1) {
+            let proof = *desk.local.identity.proof();
+            let body = Body::Statement { proof, sequence: desk.local.next_sequence() };
+            self.answer(desk, (Message::NotResponsible, id, to), back, &body);
+        }
+    }
+
+    /// Ends the handshake of a session along its route.
+    pub(super) fn confirm<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        to: NodeId,
+        route: &Route,
+        receiver: u32,
+        noise: &[u8],
+    ) {
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let mut message = Routed::new(Message::Confirm, id, own, to, route, &[]);
+        message.record = None;
+        self.send::<S>(desk, message, &Body::Confirm { receiver, noise }, route);
+    }
+
+    /// Sends the action if it can be paid for and there is room for an answer. Returns whether it is done with.
+    fn try_act<S: Space>(&mut self, desk: &mut Desk<'_, S>, action: &Action) -> bool {
+        let (request, route) = match action {
+            Action::Connect { to, route } => {
+                (Some((*to, Way::Route(route.clone()))), route.clone())
+            }
+            Action::Find { to } | Action::Close { to } => {
+                let way =
+                    if matches!(action, Action::Find { .. }) { Way::Find } else { Way::Close };
+                let Some((route, ..)) = desk.overlay.first_step(*to) else { return true };
+                (Some((*to, way)), route)
+            }
+            Action::Introduce { route, .. } => (None, route.clone()),
+        };
+        let cost = cost(&route);
+        if !self.budget.spend(desk.now, Share::Triggered, cost, route.hops()) {
+            let ready = self.budget.ready_at(Share::Triggered, cost, route.hops());
+            self.retry = Some(ready.max(desk.now + Duration::from_millis(10)));
+            return false;
+        }
+        if let Some((to, way)) = request {
+            return self.ask(desk, Request { to, way }, route.hops());
+        }
+        if let Action::Introduce { to, route, hint } = action {
+            let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+            let message = Routed::new(Message::Introduce, id, own, *to, route, &[]);
+            self.send::<S>(desk, message, &Body::Introduce(hint.clone()), route);
+        }
+        true
+    }
+
+    fn ask<S: Space>(&mut self, desk: &mut Desk<'_, S>, request: Request, hops: u16) -> bool {
+        // The ring goes on where the first contact ends.
+        let hops = if matches!(request.way, Way::Route(_)) { hops } else { 2 * hops };
+        match self.pending.insert(desk.now, request.clone(), hops, None, desk.random) {
+            Ok(id) => {
+                self.send_connect(desk, id, &request);
+                true
+            }
+            Err(_) => {
+                self.retry = Some(desk.now + Duration::from_millis(50));
+                false
+            }
+        }
+    }
+
+    fn send_connect<S: Space>(&mut self, desk: &mut Desk<'_, S>, id: MessageId, request: &Request) {
+        let (own, to) = (desk.local.id(), request.to);
+        let (route, best, wrapped) = match &request.way {
+            Way::Route(route) => (route.clone(), u64::MAX, false),
+            Way::Find | Way::Close => match desk.overlay.first_step(to) {
+                Some(found) => found,
+                None => return,
+            },
+        };
+        let mut message = Routed::new(Message::Connect, id, own, to, &route, &[]);
+        let is_close = request.way == Way::Close;
+        message.flags.greedy = !matches!(request.way, Way::Route(_));
+        (message.flags.closest, message.flags.linear) = (is_close, is_close);
+        (message.flags.wrapped, message.best) = (wrapped, best);
+        let hints = desk.overlay.hints(to, route.first);
+        let connect = connect(desk.local, &hints, is_close);
+        self.send::<S>(desk, message, &Body::Connect(connect), &route);
+    }
+
+    fn send<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        message: Routed<'_>,
+        body: &Body<'_>,
+        route: &Route,
+    ) {
+        let (mut written, mut item) = (Vec::new(), Vec::new());
+        body.emit(&mut written);
+        if matches!(body, Body::Connect(_) | Body::Statement { .. }) {
+            let mut signed = Vec::new();
+            message.put_signed(&written, &mut signed);
+            let signature = C::sign(&desk.local.identity, Domain::Message, &signed);
+            Seal::Signature(signature).emit(&mut written);
+        }
+        Routed { body: &written, ..message }.emit(&mut item);
+        desk.outbox.push(route.first, &Item::Routed(&item));
+    }
+}
+
+/// Returns what a CONNECT over a route costs, in octets at each hop.
+fn cost(route: &Route) -> u32 {
+    let labels = u32::from(route.labels.nibbles()).div_ceil(2);
+    // The record grows on the way: half of its end length in the mean.
+    let record = 5 * u32::from(route.hops()) / 2;
+    OVERHEAD + Routed::HEADER as u32 + labels + record + 126
+}
+
+fn connect(local: &mut LocalRouter, hints: &[Hint], wrap: bool) -> Connect {
+    Connect {
+        proof: *local.identity.proof(),
+        sequence: local.next_sequence(),
+        instance: local.instance,
+        settled: false,
+        wrap,
+        spread: false,
+        hints: hints.iter().cloned().collect(),
+    }
+}
+
+/// Verifies the proof and the signature of a CONNECT or its answer.
+fn verify<C: Crypto>(
+    extension_bits: u8,
+    local: &LocalRouter,
+    routed: &Routed<'_>,
+) -> Option<Introduction> {
+    let (body, covered, seal) = Body::parse(routed.message, routed.body).ok()?;
+    let Body::Connect(connect) = body else { return None };
+    let id = check::<C>(extension_bits, routed, &connect.proof, covered, seal)?;
+    let key = C::shared_key(&local.identity, &connect.proof.key)?;
+    Some(Introduction { id, key, connect })
+}
+
+/// Returns the origin of a message if its proof and its signature are good.
+fn check<C: Crypto>(
+    extension_bits: u8,
+    routed: &Routed<'_>,
+    proof: &Proof,
+    covered: &[u8],
+    seal: Seal,
+) -> Option<NodeId> {
+    let Seal::Signature(signature) = seal else { return None };
+    let id = proof.verify(extension_bits).ok().filter(|&id| id == routed.origin)?;
+    let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
+    routed.put_signed(covered, &mut signed);
+    C::verify(&proof.key, Domain::Message, &signed, &signature).then_some(id)
+}

@@ -1,0 +1,59 @@
+//! Items that wait for the end of a call, so that those to one neighbour share a packet.
+
+use crate::crypto::Crypto;
+use crate::link::Links;
+use crate::output::Output;
+use crate::wire::{Control, Item, SEAL, Slot};
+
+/// Items for neighbours.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outbox {
+    packets: Vec<(Slot, Vec<u8>)>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// Buffers that are kept.
+const MAX_SPARE: usize = 4;
+
+impl Outbox {
+    /// Appends an item. One that is too long to be written is dropped.
+    pub(super) fn push(&mut self, slot: Slot, item: &Item<'_>) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        if item.emit(&mut bytes).is_ok() {
+            self.packets.push((slot, bytes));
+        }
+    }
+
+    /// Appends items that are written already.
+    pub(super) fn push_written(&mut self, slot: Slot, items: Vec<u8>) {
+        if !items.is_empty() {
+            self.packets.push((slot, items));
+        }
+    }
+
+    /// Seals everything, with as many items in a packet as fit.
+    pub(super) fn flush<C: Crypto>(&mut self, links: &mut Links<C>, output: &mut Output) {
+        // In the order of neighbours, and of items for each.
+        self.packets.sort_by_key(|&(slot, _)| slot);
+        let mut packets = core::mem::take(&mut self.packets).into_iter().peekable();
+        while let Some((slot, mut items)) = packets.next() {
+            let mtu = links.neighbour(slot).map_or(0, |neighbour| usize::from(neighbour.mtu));
+            let room = mtu.saturating_sub(Control::HEADER + SEAL);
+            while let Some((_, more)) =
+                packets.next_if(|(other, more)| *other == slot && items.len() + more.len() <= room)
+            {
+                items.extend_from_slice(&more);
+                self.keep(more);
+            }
+            links.seal(slot, &items, output);
+            self.keep(items);
+        }
+    }
+
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if self.spare.len() < MAX_SPARE {
+            buffer.clear();
+            self.spare.push(buffer);
+        }
+    }
+}

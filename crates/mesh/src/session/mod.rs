@@ -1,0 +1,563 @@
+//! Sessions: keys, and a route, between the routers of two hosts.
+//!
+//! The first packet to a prefix is a question: LOOKUP travels by the ring to the router that owns the prefix and carries
+//! the first message of a handshake; the answer brings the second back over the way that was recorded, and with it the
+//! route. CONFIRM is the third. No packet of a host leaves before, so none is ever sent in the clear, and only the holder
+//! of the key behind the prefix can answer.
+//!
+//! A session is renewed by the same question: when it is old, when its route is broken, or when what is sent is not
+//! answered. Until the new one is there the old one is used, unless its route is known to be broken.
+
+mod peer;
+
+use std::collections::BTreeMap;
+
+use ringway_sansio::time::{Duration, sooner};
+use ringway_sansio::{Random, Time};
+
+use crate::config::Limits;
+use crate::crypto::{Crypto, Purpose, Role};
+use crate::id::{NodeId, Prefix};
+use crate::identity::KEY;
+use crate::local::LocalRouter;
+use crate::wire::bodies::{SESSION_FIRST, SESSION_PAYLOAD, SESSION_SECOND, SESSION_THIRD};
+use crate::wire::{MessageId, Route, Slot};
+use peer::{Path, Search, Session};
+
+pub use peer::Contents;
+
+/// Times that a question is asked.
+const TRIES: u32 = 5;
+/// First wait for an answer; each further one is twice as long.
+const FIRST_WAIT: Duration = Duration::from_millis(300);
+/// Time for which a prefix that nobody owns is not looked for again.
+const NEGATIVE: Duration = Duration::from_secs(5);
+/// Lifetime of a session that is used, and of one that is not.
+const RENEW: Duration = Duration::from_secs(120);
+const IDLE: Duration = Duration::from_secs(240);
+/// Time for which the answer to a LOOKUP waits for its CONFIRM.
+const HALF: Duration = Duration::from_secs(10);
+/// Time of sending without an answer after which one is asked for, and after which another route is.
+const SILENT: Duration = Duration::from_secs(1);
+const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// What to do with a packet of a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Delivery {
+    /// Seal it with [`Sessions::seal`].
+    Send,
+    /// It waits for a session.
+    Queued,
+    /// Nobody owns the prefix.
+    NoRoute,
+    /// It is longer than the path allows, in octets.
+    TooBig(u16),
+    /// There is no room for it.
+    Dropped,
+}
+
+/// A message that is to be sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionAction {
+    /// A LOOKUP by way of the ring.
+    LookUp {
+        /// Whose owner is looked for.
+        prefix: Prefix,
+        /// The number of the message.
+        id: MessageId,
+        /// Our number for the session.
+        index: u32,
+        /// The first message of the handshake.
+        noise: Vec<u8>,
+    },
+    /// A CONFIRM along a route.
+    Confirm {
+        /// The owner.
+        to: NodeId,
+        /// The way to it.
+        route: Route,
+        /// Its number for the session.
+        receiver: u32,
+        /// The third message of the handshake.
+        noise: Vec<u8>,
+    },
+    /// The packets that have waited can be sent.
+    Ready(Prefix),
+    /// Nobody owns the prefix. These packets have waited for it.
+    NoRoute(Vec<Vec<u8>>),
+    /// Asks whether the session is alive, or answers.
+    KeepAlive {
+        /// The session.
+        prefix: Prefix,
+        /// Whether it is an answer.
+        answer: bool,
+    },
+}
+
+/// A handshake that we have answered.
+struct Half<C: Crypto> {
+    index: u32,
+    remote: u32,
+    handshake: C::Handshake,
+    path: Path,
+    due: Time,
+}
+
+/// Counts of what did not work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Packets that found no room to wait.
+    pub queue_full: u64,
+    /// Sessions that had to make room.
+    pub evicted: u64,
+    /// Handshakes that cannot be opened, or prove another identity.
+    pub refused: u64,
+    /// Packets that cannot be opened, or came twice.
+    pub forged: u64,
+    /// Packets of no session.
+    pub unknown: u64,
+}
+
+/// The sessions of a router.
+pub struct Sessions<C: Crypto> {
+    limits: Limits,
+    peers: BTreeMap<Prefix, Peer<C>>,
+    by_index: BTreeMap<u32, Prefix>,
+    halves: Vec<Half<C>>,
+    /// Counts of what did not work.
+    pub counters: Counters,
+}
+
+/// Everything about one prefix.
+struct Peer<C: Crypto> {
+    session: Option<Session<C::Keys>>,
+    /// The session before, for packets that are still on their way.
+    previous: Option<Session<C::Keys>>,
+    search: Option<Search<C>>,
+    queue: Vec<Vec<u8>>,
+    absent_until: Time,
+    used: Time,
+}
+
+impl<C: Crypto> Sessions<C> {
+    /// No sessions.
+    pub fn new(limits: Limits) -> Self {
+        Sessions {
+            limits,
+            peers: BTreeMap::new(),
+            by_index: BTreeMap::new(),
+            halves: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Returns the number of sessions that are up.
+    pub fn up(&self) -> usize {
+        self.peers.values().filter(|peer| peer.session.is_some()).count()
+    }
+
+    /// Returns the route of a session.
+    pub fn route(&self, prefix: Prefix) -> Option<&Route> {
+        self.peers.get(&prefix)?.session.as_ref().map(|session| &session.path.route)
+    }
+
+    /// Decides what to do with a packet to a prefix.
+    pub fn offer(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        prefix: Prefix,
+        packet: &[u8],
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) -> Delivery {
+        if !self.peers.contains_key(&prefix) {
+            self.make_room();
+            self.peers.insert(prefix, Peer::new(now));
+        }
+        let Some(peer) = self.peers.get_mut(&prefix) else { return Delivery::Dropped };
+        peer.used = now;
+        if let Some(session) = &mut peer.session {
+            let is_old = now.since(session.since) >= RENEW && session.initiated;
+            let is_broken = session.broken;
+            if packet.len() > usize::from(session.mtu()) && !is_broken {
+                return Delivery::TooBig(session.mtu());
+            }
+            session.waiting_since.get_or_insert(now);
+            if is_old || is_broken {
+                self.search(now, local, prefix, random, out);
+            }
+            if !is_broken {
+                return Delivery::Send;
+            }
+        } else if peer.absent_until > now {
+            return Delivery::NoRoute;
+        }
+        self.queue(now, local, prefix, packet, random, out)
+    }
+
+    /// Appends a packet with these contents to `out`. Returns the slot of the first hop, or `None` if there is no session.
+    pub fn seal(
+        &mut self,
+        prefix: Prefix,
+        contents: &Contents<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Slot> {
+        let session = self.peers.get_mut(&prefix)?.session.as_mut()?;
+        session.seal::<C>(prefix, contents, out);
+        Some(session.path.route.first)
+    }
+
+    /// Returns the first hop to a prefix with a session.
+    pub fn first_hop(&self, prefix: Prefix) -> Option<Slot> {
+        self.route(prefix).map(|route| route.first)
+    }
+
+    /// Removes the packets that have waited for a session.
+    pub fn take_queue(&mut self, prefix: Prefix) -> Vec<Vec<u8>> {
+        self.peers.get_mut(&prefix).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
+    }
+
+    /// Opens what was sealed for the session `index`. Returns whose it is, and what it contains.
+    pub fn open<'a>(
+        &mut self,
+        now: Time,
+        index: u32,
+        nonce: u64,
+        header: &[u8],
+        sealed: &'a mut [u8],
+    ) -> Option<(Prefix, Contents<'a>)> {
+        let Some(&prefix) = self.by_index.get(&index) else {
+            self.counters.unknown += 1;
+            return None;
+        };
+        let peer = self.peers.get_mut(&prefix)?;
+        let sessions = [peer.session.as_mut(), peer.previous.as_mut()];
+        let mut sessions = sessions.into_iter().flatten();
+        let session = sessions.find(|session| session.index == index)?;
+        let contents = session.open::<C>(nonce, header, sealed);
+        self.counters.forged += u64::from(contents.is_none());
+        if contents.is_some() {
+            peer.used = now;
+        }
+        contents.map(|contents| (prefix, contents))
+    }
+
+    /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
+    #[expect(clippy::too_many_arguments, reason = "all of it is what the message brought")]
+    pub fn look_up(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        remote: u32,
+        noise: &[u8],
+        back: &Route,
+        mtu: u16,
+        id: MessageId,
+        random: &mut dyn Random,
+    ) -> Option<(u32, Vec<u8>)> {
+        let slot = back.first;
+        let is_by_slot = |half: &&Half<C>| half.path.route.first == slot;
+        let of_slot = self.halves.iter().filter(is_by_slot).count();
+        if self.halves.len() >= self.limits.half_sessions
+            || of_slot >= self.limits.half_sessions.div_ceil(2)
+        {
+            self.counters.refused += 1;
+            return None;
+        }
+        let answer = answer::<C>(local, noise, mtu, random);
+        let Some((handshake, second)) = answer else {
+            self.counters.refused += 1;
+            return None;
+        };
+        let index = self.new_index(random);
+        let path = Path { route: back.clone(), mtu, mark: id.mark() };
+        self.halves.push(Half { index, remote, handshake, path, due: now + HALF });
+        Some((index, second))
+    }
+
+    /// Handles the answer to a LOOKUP, which came with the route to the owner.
+    #[expect(clippy::too_many_arguments, reason = "all of it is what the message brought")]
+    pub fn look_up_ack(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        id: MessageId,
+        remote: u32,
+        noise: &[u8],
+        route: Route,
+        mtu: u16,
+        out: &mut Vec<SessionAction>,
+    ) {
+        let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
+        let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
+            return;
+        };
+        let Some(search) = &mut peer.search else { return };
+        let Some((keys, owner, third)) = search.finish(local, noise, mtu) else {
+            self.counters.refused += 1;
+            return;
+        };
+        if owner.prefix() != prefix {
+            self.counters.refused += 1;
+            return;
+        }
+        let index = search.index;
+        peer.search = None;
+        let path = Path { route: route.clone(), mtu, mark: id.mark() };
+        let session = Session::new(now, owner, (index, remote), keys, path);
+        let session = session.confirmed_by(now, third.clone());
+        self.by_index.insert(index, prefix);
+        self.install(prefix, session);
+        out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
+        out.push(SessionAction::Ready(prefix));
+    }
+
+    /// Handles a CONFIRM.
+    pub fn confirm(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        index: u32,
+        noise: &[u8],
+        out: &mut Vec<SessionAction>,
+    ) {
+        let Some(at) = self.halves.iter().position(|half| half.index == index) else {
+            // It came again: the first answer to it was lost.
+            if let Some(&prefix) = self.by_index.get(&index) {
+                out.push(SessionAction::KeepAlive { prefix, answer: true });
+            }
+            return;
+        };
+        let mut payload = Vec::new();
+        if C::read(&mut self.halves[at].handshake, noise, &mut payload).is_err() {
+            self.counters.refused += 1;
+            return;
+        }
+        let half = self.halves.swap_remove(at);
+        let Some((keys, owner, mtu)) = peer::establish::<C>(local, half.handshake, &payload) else {
+            self.counters.refused += 1;
+            return;
+        };
+        let prefix = owner.prefix();
+        if !self.peers.contains_key(&prefix) {
+            self.make_room();
+            self.peers.insert(prefix, Peer::new(now));
+        }
+        let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
+        let session = Session::new(now, owner, (index, half.remote), keys, path);
+        self.by_index.insert(index, prefix);
+        self.install(prefix, session);
+        out.push(SessionAction::KeepAlive { prefix, answer: true });
+        out.push(SessionAction::Ready(prefix));
+    }
+
+    /// Somebody who is responsible for its key has said that the prefix is not theirs.
+    pub fn not_responsible(&mut self, now: Time, id: MessageId, out: &mut Vec<SessionAction>) {
+        let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
+        if let Some(peer) = self.peers.values_mut().find(|peer| is_it(peer)) {
+            peer.search = None;
+            if peer.session.as_ref().is_none_or(|session| session.broken) {
+                peer.absent(now, out);
+            }
+        }
+    }
+
+    /// A route with this mark is broken. Returns whether it was one of a session.
+    pub fn broken(&mut self, mark: u32, entered: Slot) -> bool {
+        let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
+        let mut broken = false;
+        for session in sessions {
+            if session.path.mark == mark && session.path.route.first == entered {
+                session.break_route();
+                broken = true;
+            }
+        }
+        broken
+    }
+
+    /// A packet was not forwarded: `quoted` is from it.
+    pub fn failed(&mut self, quoted: u64, entered: Slot) {
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            let is_it =
+                u64::from(session.remote) == quoted >> 32 && session.path.route.first == entered;
+            if is_it && session.has_sent((quoted & 0xffff_ffff) as u32) {
+                session.break_route();
+            }
+        }
+    }
+
+    /// A link is down: what went by it goes by another.
+    pub fn link_down(&mut self, slot: Slot) {
+        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
+            if session.path.route.first == slot {
+                session.break_route();
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn timeout(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) {
+        self.halves.retain(|half| half.due > now);
+        let mut renewed = Vec::new();
+        for (&prefix, peer) in &mut self.peers {
+            if let Some(search) = &mut peer.search
+                && search.due <= now
+            {
+                if search.tries >= TRIES {
+                    peer.search = None;
+                    if peer.session.as_ref().is_none_or(|session| session.broken) {
+                        peer.session = None;
+                        peer.absent(now, out);
+                    }
+                } else {
+                    out.push(search.ask(now, prefix));
+                }
+            }
+            let Some(session) = &mut peer.session else { continue };
+            out.extend(session.confirm_again(now));
+            if session.is_unanswered(now) {
+                renewed.push(prefix);
+            } else if session.asks(now) {
+                out.push(SessionAction::KeepAlive { prefix, answer: false });
+            }
+        }
+        for prefix in renewed {
+            self.search(now, local, prefix, random, out);
+        }
+        let idle = |peer: &Peer<C>| peer.search.is_none() && now.since(peer.used) >= IDLE;
+        let gone: Vec<Prefix> =
+            self.peers.iter().filter(|(_, peer)| idle(peer)).map(|(&prefix, _)| prefix).collect();
+        gone.into_iter().for_each(|prefix| self.remove(prefix));
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let half = self.halves.iter().map(|half| half.due).min();
+        let peers = self.peers.values().filter_map(|peer| {
+            let search = peer.search.as_ref().map(|search| search.due);
+            let session = peer.session.as_ref().and_then(Session::due);
+            let idle = peer.search.is_none().then(|| peer.used + IDLE);
+            sooner(sooner(search, session), idle)
+        });
+        sooner(half, peers.min())
+    }
+
+    fn queue(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        prefix: Prefix,
+        packet: &[u8],
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) -> Delivery {
+        self.search(now, local, prefix, random, out);
+        match self.peers.get_mut(&prefix) {
+            Some(peer) if peer.queue.len() < self.limits.queued_packets => {
+                peer.queue.push(packet.to_vec());
+                Delivery::Queued
+            }
+            _ => {
+                self.counters.queue_full += 1;
+                Delivery::Dropped
+            }
+        }
+    }
+
+    /// Begins to look for the owner of a prefix, unless that is under way.
+    fn search(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        prefix: Prefix,
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) {
+        let index = self.new_index(random);
+        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        if peer.search.is_none() {
+            let search = Search::begin(now, local, index, random);
+            if let Some(mut search) = search {
+                out.push(search.ask(now, prefix));
+                peer.search = Some(search);
+            }
+        }
+    }
+
+    fn install(&mut self, prefix: Prefix, session: Session<C::Keys>) {
+        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        if let Some(oldest) = core::mem::replace(&mut peer.previous, peer.session.take()) {
+            self.by_index.remove(&oldest.index);
+        }
+        peer.session = Some(session);
+    }
+
+    /// Makes room for another prefix: the least recently used makes way.
+    fn make_room(&mut self) {
+        if self.peers.len() < self.limits.sessions {
+            return;
+        }
+        let oldest = self.peers.iter().min_by_key(|(_, peer)| peer.used);
+        if let Some(prefix) = oldest.map(|(&prefix, _)| prefix) {
+            self.counters.evicted += 1;
+            self.remove(prefix);
+        }
+    }
+
+    fn remove(&mut self, prefix: Prefix) {
+        self.peers.remove(&prefix);
+        self.by_index.retain(|_, other| *other != prefix);
+    }
+
+    fn new_index(&self, random: &mut dyn Random) -> u32 {
+        loop {
+            let index = random.next_u64() as u32;
+            let is_half = self.halves.iter().any(|half| half.index == index);
+            if !self.by_index.contains_key(&index) && !is_half {
+                return index;
+            }
+        }
+    }
+}
+
+impl<C: Crypto> Peer<C> {
+    fn new(now: Time) -> Self {
+        let (session, previous, search) = (None, None, None);
+        Peer { session, previous, search, queue: Vec::new(), absent_until: now, used: now }
+    }
+
+    fn absent(&mut self, now: Time, out: &mut Vec<SessionAction>) {
+        self.absent_until = now + NEGATIVE;
+        if !self.queue.is_empty() {
+            out.push(SessionAction::NoRoute(core::mem::take(&mut self.queue)));
+        }
+    }
+}
+
+/// Reads the first message of a handshake and returns the handshake and the second.
+fn answer<C: Crypto>(
+    local: &LocalRouter,
+    noise: &[u8],
+    mtu: u16,
+    random: &mut dyn Random,
+) -> Option<(C::Handshake, Vec<u8>)> {
+    let mut seed = [0; KEY];
+    random.fill(&mut seed);
+    let role = Role::Responder;
+    let mut handshake =
+        C::begin(role, Purpose::Session, &local.identity, &local.network, seed).ok()?;
+    let (mut payload, mut second) = (Vec::new(), Vec::with_capacity(SESSION_SECOND));
+    C::read(&mut handshake, noise, &mut payload).ok()?;
+    C::write(&mut handshake, &peer::payload(local, mtu), &mut second).ok()?;
+    Some((handshake, second))
+}
+
+const _: () = assert!(SESSION_FIRST < SESSION_SECOND && SESSION_THIRD < SESSION_SECOND);
+const _: () = assert!(SESSION_PAYLOAD == 63);

@@ -1,0 +1,222 @@
+//! DATA: a packet between hosts, on its way.
+//!
+//! ```text
+//!  0 kind  1 flags: 1 reverse  2 hop limit  3 nibbles  4 receiver index of the link (4)  8 link sequence (4)
+//! 12 code (8)  20 position (1)  21 target (7)  28 labels
+//!    session index (4)  nonce (8)  sealed contents, tag (16)
+//! ```
+//!
+//! The code is the link's. It covers the header without itself, the labels, and the numbers of the session: nobody but a
+//! neighbour gives a router labels to follow. Routers on the way change the part up to the end of the labels; what
+//! follows the labels is between the two routers of the session, and they cannot read it.
+
+use ringway_sansio::{Got, Malformed};
+
+use super::{Cursor, Kind, Labels, MAC, SEAL};
+use crate::config::{HOP_LIMIT, MAX_DATA_NIBBLES};
+use crate::crypto::CodeKey;
+use crate::id::Prefix;
+
+/// Length in octets before the labels.
+const HEADER: usize = 28;
+/// Length in octets of the numbers of a session.
+const SESSION: usize = 12;
+/// First octet of the code.
+const CODE: usize = 12;
+/// First octet behind the code.
+const POSITION: usize = CODE + MAC;
+
+const EXPECTED: &str = "expected a DATA packet";
+
+/// A DATA packet in its buffer.
+#[derive(Debug)]
+pub struct DataView<'a> {
+    bytes: &'a mut [u8],
+    /// First octet behind the labels.
+    session: usize,
+}
+
+impl<'a> DataView<'a> {
+    /// Octets of a packet around its contents, for a route of `nibbles`.
+    pub const fn overhead(nibbles: u16) -> usize {
+        HEADER + (nibbles as usize).div_ceil(2) + SESSION + SEAL
+    }
+
+    /// Checks the lengths of a packet.
+    pub fn parse(bytes: &'a mut [u8]) -> Result<DataView<'a>, Malformed> {
+        let refuse = |expected| Err(Malformed::bad(expected, Got::End, bytes.len()));
+        if bytes.len() < DataView::overhead(0) || Kind::of(bytes) != Ok(Kind::Data) {
+            return refuse(EXPECTED);
+        }
+        let nibbles = bytes[3];
+        if usize::from(nibbles) > MAX_DATA_NIBBLES || bytes[POSITION] > nibbles {
+            return refuse("expected a position within at most 240 nibbles of labels");
+        }
+        if bytes.len() < DataView::overhead(nibbles.into()) {
+            return refuse("expected the labels and the numbers of a session");
+        }
+        let session = HEADER + usize::from(nibbles).div_ceil(2);
+        Ok(DataView { bytes, session })
+    }
+
+    /// Appends the header of a packet with a route of at most [`MAX_DATA_NIBBLES`]. The contents follow, and their tag.
+    pub fn begin(target: Prefix, labels: &Labels, index: u32, nonce: u64, out: &mut Vec<u8>) {
+        out.extend([Kind::Data.octet(), 0, HOP_LIMIT, labels.nibbles() as u8]);
+        out.extend([0; POSITION + 1 - 4]);
+        out.extend(target.to_bytes());
+        out.extend_from_slice(labels.as_bytes());
+        out.extend(index.to_be_bytes());
+        out.extend(nonce.to_be_bytes());
+    }
+
+    /// Returns the whole packet.
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    /// Returns the receiver's number for the link.
+    pub fn receiver(&self) -> u32 {
+        self.number(4)
+    }
+
+    /// Returns the code in the packet.
+    pub fn given_code(&self) -> [u8; MAC] {
+        core::array::from_fn(|at| self.bytes[CODE + at])
+    }
+
+    /// Returns the code that `key` makes.
+    pub fn code(&self, key: &CodeKey) -> [u8; MAC] {
+        let (head, rest) = (&self.bytes[..CODE], &self.bytes[POSITION..self.session + SESSION]);
+        key.code_parts(&[head, rest])
+    }
+
+    /// Writes the numbers of a link.
+    pub fn set_link(&mut self, receiver: u32, sequence: u32) {
+        self.bytes[4..8].copy_from_slice(&receiver.to_be_bytes());
+        self.bytes[8..CODE].copy_from_slice(&sequence.to_be_bytes());
+    }
+
+    /// Writes the code.
+    pub fn set_code(&mut self, code: [u8; MAC]) {
+        self.bytes[CODE..POSITION].copy_from_slice(&code);
+    }
+
+    /// Returns the labels at the position, and the hop limit.
+    pub fn cursor(&mut self) -> Result<(Cursor<'_>, u8), Malformed> {
+        let (nibbles, at, reverse) = (self.bytes[3], self.bytes[POSITION], self.bytes[1] & 1 != 0);
+        let hop_limit = self.bytes[2];
+        let labels = &mut self.bytes[HEADER..self.session];
+        Ok((Cursor::new(labels, nibbles.into(), at.into(), reverse)?, hop_limit))
+    }
+
+    /// Writes the position and the hop limit.
+    pub fn set_position(&mut self, at: u16, hop_limit: u8) {
+        (self.bytes[POSITION], self.bytes[2]) = (at as u8, hop_limit);
+    }
+
+    /// Returns whether the labels are read from their end.
+    pub fn reverse(&self) -> bool {
+        self.bytes[1] & 1 != 0
+    }
+
+    /// Returns the position.
+    pub fn position(&self) -> u8 {
+        self.bytes[POSITION]
+    }
+
+    /// Returns a copy of the labels.
+    pub fn labels(&self) -> Result<Labels, Malformed> {
+        Labels::parse(&self.bytes[HEADER..self.session], self.bytes[3].into())
+    }
+
+    /// Returns the prefix that the packet is for.
+    pub fn target(&self) -> Prefix {
+        Prefix::from_bytes(core::array::from_fn(|at| self.bytes[POSITION + 1 + at]))
+    }
+
+    /// Returns the receiver's number for the session.
+    pub fn session(&self) -> u32 {
+        self.number(self.session)
+    }
+
+    /// Returns the number of the packet in the session.
+    pub fn nonce(&self) -> u64 {
+        let [high, low] = [4, 8].map(|at| u64::from(self.number(self.session + at)));
+        (high << 32) | low
+    }
+
+    /// Returns what an error quotes: the session, and the low half of the packet's number.
+    pub fn quote(&self) -> u64 {
+        (u64::from(self.session()) << 32) | (self.nonce() & 0xffff_ffff)
+    }
+
+    /// Returns the numbers of the session, which the seal covers, the sealed octets, and where those begin.
+    pub fn sealed(&mut self) -> ([u8; SESSION], &mut [u8], usize) {
+        let start = self.session + SESSION;
+        let header = core::array::from_fn(|at| self.bytes[self.session + at]);
+        (header, &mut self.bytes[start..], start)
+    }
+
+    fn number(&self, at: usize) -> u32 {
+        u32::from_be_bytes(core::array::from_fn(|offset| self.bytes[at + offset]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Slot;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(hops: u16) -> Vec<u8> {
+        let mut labels = Labels::default();
+        (0..hops).for_each(|hop| labels.push(Slot(hop % 15), Slot(0)).unwrap());
+        let (target, mut out) = (Prefix::from_bytes([1, 2, 3, 4, 5, 6, 7]), Vec::new());
+        DataView::begin(target, &labels, 9, 0x1_0000_0002, &mut out);
+        out.extend([0; SEAL]);
+        out
+    }
+
+    #[test]
+    fn a_packet_over_nine_hops_has_61_octets_beside_its_contents() {
+        let mut bytes = packet(9);
+        assert_eq!((bytes.len(), DataView::overhead(9)), (61, 61));
+        let mut data = DataView::parse(&mut bytes).unwrap();
+        data.set_link(5, 6);
+        assert_eq!((data.receiver(), data.session(), data.nonce()), (5, 9, 0x1_0000_0002));
+        assert_eq!(
+            (data.target().to_bytes(), data.quote()),
+            ([1, 2, 3, 4, 5, 6, 7], 0x9_0000_0002)
+        );
+        assert_eq!((data.labels().unwrap().count(), data.sealed().2), (9, 45));
+        let (cursor, hop_limit) = data.cursor().unwrap();
+        assert_eq!((cursor.peek().unwrap().1, hop_limit), (Slot(0), HOP_LIMIT));
+    }
+
+    #[test]
+    fn the_code_covers_everything_up_to_the_contents() {
+        let (mut bytes, key) = (packet(9), CodeKey([3; 16]));
+        let code = DataView::parse(&mut bytes).unwrap().code(&key);
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            let Ok(data) = DataView::parse(&mut changed) else { continue };
+            let is_covered = !(CODE..POSITION).contains(&at) && at < bytes.len() - SEAL;
+            assert_eq!(data.code(&key) != code, is_covered, "octet {at}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_read_without_a_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), nibbles in 0u8..60) {
+            if bytes.len() > POSITION {
+                (bytes[0], bytes[3]) = (0x17, nibbles);
+                bytes[POSITION] %= nibbles.max(1);
+            }
+            if let Ok(mut data) = DataView::parse(&mut bytes) {
+                let _ = (data.labels(), data.quote(), data.target(), data.code(&CodeKey([0; 16])));
+                let _ = (data.sealed().1.len(), data.cursor().is_ok());
+            }
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `ringway mesh`: a router of the mesh, and questions to one that runs.
+
+use crate::out::{self, CommandError};
+use clap::{Args, Subcommand};
+use ringway_router::control::{self, Question};
+use ringway_router::settings::{self, PORT, Settings, TUN, parse_peer};
+use ringway_router::status::{Peer, RingPart, Status};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Subcommand)]
+pub(crate) enum Mesh {
+    /// Runs a router: finds others on interfaces, and carries IPv6 packets of this host
+    Run(Run),
+    /// Shows the status of a running router
+    Status(Ask),
+    /// Shows its neighbours
+    Peers(Ask),
+    /// Shows the routers that it knows on the ring
+    Ring(Ask),
+}
+
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Interface on which routers are discovered (repeatable); waited for if it does not exist
+    #[arg(long = "interface", value_name = "IF")]
+    interfaces: Vec<String>,
+    /// Router that is reached through the network between, as udp://HOST[:PORT] (repeatable)
+    #[arg(long = "peer", value_name = "URI", value_parser = parse_peer)]
+    peers: Vec<SocketAddr>,
+    /// Name of the TUN device
+    #[arg(long, value_name = "NAME", default_value = TUN)]
+    tun: String,
+    /// File with the key of the network, which all routers share; without one everybody may join
+    #[arg(long, value_name = "FILE")]
+    network_key: Option<PathBuf>,
+    /// Directory of the identity [default: $STATE_DIRECTORY, /var/lib/ringway-mesh for root]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// UDP port of all routers that are discovered
+    #[arg(long, value_name = "PORT", default_value_t = PORT)]
+    port: u16,
+}
+
+#[derive(Args)]
+pub(crate) struct Ask {
+    /// Name of the router's TUN device
+    #[arg(long, value_name = "NAME", default_value = TUN)]
+    tun: String,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn mesh(command: Mesh) -> Result<(), CommandError> {
+    match command {
+        Mesh::Run(args) => run(args),
+        Mesh::Status(args) => show(&args, &Question::Status, status),
+        Mesh::Peers(args) => show(&args, &Question::Peers, |peers: Vec<Peer>| peers_table(&peers)),
+        Mesh::Ring(args) => show(&args, &Question::Ring, ring),
+    }
+}
+
+fn runtime() -> Result<Runtime, CommandError> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| CommandError::from(error.to_string()))
+}
+
+fn run(args: Run) -> Result<(), CommandError> {
+    let Run { interfaces, peers, tun, network_key, state, port } = args;
+    let state = state.unwrap_or_else(settings::default_state);
+    let settings = Settings { interfaces, peers, tun, network_key, state, port };
+    if settings.interfaces.is_empty() && settings.peers.is_empty() {
+        out::note("no --interface and no --peer: waiting for routers that name this one");
+    }
+    runtime()?.block_on(async {
+        let stop = async {
+            let (Ok(mut interrupt), Ok(mut terminate)) =
+                (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+            else {
+                return std::future::pending().await;
+            };
+            tokio::select! { _ = interrupt.recv() => {} _ = terminate.recv() => {} }
+        };
+        let result = ringway_router::run(&settings, &out::note, stop).await;
+        result.map_err(|error| CommandError::from(error.to_string()))
+    })
+}
+
+/// Asks the router and prints its answer.
+fn show<T: DeserializeOwned>(
+    args: &Ask,
+    question: &Question,
+    table: impl FnOnce(T) -> String,
+) -> Result<(), CommandError> {
+    let path = control::path(&args.tun);
+    let answer = runtime()?.block_on(control::ask(&path, question));
+    let answer = answer.map_err(|error| CommandError::from(error.to_string()))?;
+    if let Some(error) = answer.get("error").and_then(Value::as_str) {
+        return Err(CommandError::from(error.to_owned()));
+    }
+    if args.json {
+        return out::json(&answer);
+    }
+    let answer = serde_json::from_value(answer);
+    let answer = answer.map_err(|error| CommandError::from(format!("the answer: {error}")))?;
+    out::text(&table(answer))
+}
+
+fn status(status: Status) -> String {
+    let Status { id, address, prefix, tun, interfaces, uptime_s, packets, .. } = &status;
+    let settled = if status.settled { "settled" } else { "changing" };
+    format!(
+        "router      {id}\n\
+         address     {address} on {tun}\n\
+         network     {prefix}\n\
+         interfaces  {}\n\
+         up          {uptime_s} s\n\
+         ring        {settled}, {} routers known\n\
+         neighbours  {}\n\
+         sessions    {}\n\
+         packets     {} sent, {} received, {} forwarded, {} dropped\n\
+         refused     {}\n",
+        interfaces.join(" "),
+        status.contacts,
+        status.neighbours,
+        status.sessions,
+        packets.sent,
+        packets.delivered,
+        packets.forwarded,
+        packets.dropped,
+        status.refused,
+    )
+}
+
+fn peers_table(peers: &[Peer]) -> String {
+    let mut text = format!(
+        "{:<26} {:<10} {:>6} {:>9} {:>8}  {}\n",
+        "address", "interface", "cost", "rtt ms", "up s", "link"
+    );
+    for peer in peers {
+        let cost = peer.cost.map_or("down".to_owned(), |cost| format!("{cost:.2}"));
+        let rtt = peer.round_trip_ms.map_or("-".to_owned(), |rtt| format!("{rtt:.2}"));
+        let Peer { address, interface, up_s, link, .. } = peer;
+        text += &format!("{address:<26} {interface:<10} {cost:>6} {rtt:>9} {up_s:>8}  {link}\n");
+    }
+    text
+}
+
+fn ring(ring: RingPart) -> String {
+    let mut text = format!("{:<26} {:>5} {:>7}\n", "address", "hops", "cost");
+    let mut is_behind = false;
+    for contact in &ring.contacts {
+        if contact.id > ring.id && !is_behind {
+            is_behind = true;
+            text += &format!("{} is here\n", ring.id);
+        }
+        let near = if contact.near { "  beside this router" } else { "" };
+        text += &format!(
+            "{:<26} {:>5} {:>7.2}{near}\n",
+            contact.address.to_string(),
+            contact.hops,
+            contact.cost
+        );
+    }
+    if !is_behind {
+        text += &format!("{} is here\n", ring.id);
+    }
+    if let Some(partner) = &ring.partner {
+        text += &format!("the ring closes with {partner}\n");
+    }
+    text
+}

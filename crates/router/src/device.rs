@@ -1,0 +1,52 @@
+//! The TUN device: where packets of hosts come from, and where they go.
+
+use std::io;
+use std::net::Ipv6Addr;
+
+use ringway_mesh::Prefix;
+use ringway_os::netlink::{Netlink, NetlinkError, Route};
+use ringway_os::{Tun, Watched, watch_tun};
+
+/// MTU of the device in octets: what passes a link of 1,500 octets by a route of 54 hops.
+pub const MTU: u32 = 1_368;
+/// All addresses of the mesh (RFC 4193 section 3.1).
+const MESH: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0), 8);
+/// Bits of a router's prefix.
+const PREFIX: u8 = 64;
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// It cannot be opened.
+    #[error("TUN device {name}: {error}")]
+    Open {
+        /// Which.
+        name: String,
+        /// What failed.
+        error: io::Error,
+    },
+    /// It cannot be configured.
+    #[error(transparent)]
+    Netlink(#[from] NetlinkError),
+}
+
+/// Opens the device with the router's address and the route to the mesh. To be called within a runtime.
+///
+/// # Errors
+/// A [`DeviceError`] that says what failed; mostly the right to do it is missing.
+pub fn open(
+    name: &str,
+    prefix: Prefix,
+    netlink: &mut Netlink,
+) -> Result<Watched<Tun>, DeviceError> {
+    let fail = |error| DeviceError::Open { name: name.to_owned(), error };
+    let tun = Tun::open(name).map_err(fail)?;
+    let index = netlink.link(name)?.index;
+    netlink.set_mtu(index, MTU)?;
+    netlink.set_up(index)?;
+    netlink.add_address(index, prefix.router(), PREFIX)?;
+    let (destination, prefix_length) = MESH;
+    let route = Route { destination, prefix_length, interface: index, gateway: None, metric: 0 };
+    netlink.add_route(&route)?;
+    watch_tun(tun).map_err(fail)
+}

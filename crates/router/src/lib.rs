@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | what an operator chooses |
+//! | [`state`] | the identity and the network key in files |
+//! | [`device`] | the TUN device and its address |
+//! | [`interfaces`] | which interfaces there are now |
+//! | [`daemon`] | the loop that joins them with the router |
+//! | [`control`] | questions and answers on a Unix socket |
+
+#![forbid(unsafe_code)]
+
+pub mod control;
+pub mod daemon;
+pub mod device;
+pub mod interfaces;
+pub mod settings;
+mod socket;
+pub mod state;
+pub mod status;
+
+pub use daemon::{StartError, run};
+pub use settings::Settings;

@@ -1,0 +1,177 @@
+//! What a router reports of itself.
+
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+
+use ringway_mesh::Router;
+use ringway_mesh::crypto::Crypto;
+use ringway_mesh::metric::Space;
+use ringway_sansio::Time;
+use serde::{Deserialize, Serialize};
+
+/// The router as a whole.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Id, 16 hexadecimal digits.
+    pub id: String,
+    /// Address of the router.
+    pub address: Ipv6Addr,
+    /// Its network, `fd..::/64`.
+    pub prefix: String,
+    /// The TUN device.
+    pub tun: String,
+    /// Interfaces in use.
+    pub interfaces: Vec<String>,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// Neighbours whose link can be used.
+    pub neighbours: usize,
+    /// Routers to which a route is known.
+    pub contacts: usize,
+    /// Sessions with other routers.
+    pub sessions: usize,
+    /// Whether the contacts beside this router on the ring have not changed for five seconds.
+    pub settled: bool,
+    /// Packets of hosts: sent, received, forwarded for others, and dropped.
+    pub packets: Packets,
+    /// Messages of the mesh that were dropped as malformed or forged.
+    pub refused: u64,
+}
+
+/// Counts of packets of hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Packets {
+    /// From hosts here.
+    pub sent: u64,
+    /// To hosts here.
+    pub delivered: u64,
+    /// Between other routers.
+    pub forwarded: u64,
+    /// Not sent, delivered or forwarded.
+    pub dropped: u64,
+}
+
+/// A neighbour.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Peer {
+    /// Id.
+    pub id: String,
+    /// Address of the router.
+    pub address: Ipv6Addr,
+    /// Where its packets come from.
+    pub link: String,
+    /// The interface, or `peer` for a named router.
+    pub interface: String,
+    /// Cost of the link; 1 for one without loss and delay. `null` while it cannot be used.
+    pub cost: Option<f64>,
+    /// Round trip in milliseconds.
+    pub round_trip_ms: Option<f64>,
+    /// Seconds since the link came up.
+    pub up_s: u64,
+}
+
+/// A router to which a route is known.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Contact {
+    /// Id.
+    pub id: String,
+    /// Address of the router.
+    pub address: Ipv6Addr,
+    /// Links on the way.
+    pub hops: u16,
+    /// Cost of the way; 1 a link without loss and delay.
+    pub cost: f64,
+    /// Whether it is one of those beside this router on the ring.
+    pub near: bool,
+}
+
+/// The part of the ring that the router knows.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RingPart {
+    /// Id of this router.
+    pub id: String,
+    /// The other end of the line, if this router is an end of it.
+    pub partner: Option<String>,
+    /// The contacts in the order of the ring.
+    pub contacts: Vec<Contact>,
+}
+
+/// What the router does not know of itself.
+#[derive(Clone, Debug)]
+pub struct Surroundings<'a> {
+    /// The TUN device.
+    pub tun: &'a str,
+    /// Names of interfaces.
+    pub interfaces: BTreeMap<u32, String>,
+    /// When it started.
+    pub start: Time,
+}
+
+/// Returns the status.
+pub fn status<C: Crypto, S: Space>(
+    now: Time,
+    router: &Router<C, S>,
+    around: &Surroundings<'_>,
+) -> Status {
+    let counters = router.counters();
+    let prefix = router.id().prefix();
+    Status {
+        id: router.id().to_string(),
+        address: prefix.router(),
+        prefix: format!("{}/64", prefix.network()),
+        tun: around.tun.to_owned(),
+        interfaces: around.interfaces.values().cloned().collect(),
+        uptime_s: now.since(around.start).as_secs(),
+        neighbours: router.links().up().len(),
+        contacts: router.overlay().contacts().ids().len(),
+        sessions: router.sessions(),
+        settled: router.overlay().is_settled(now),
+        packets: Packets {
+            sent: counters.sent_packets,
+            delivered: counters.delivered_packets,
+            forwarded: counters.forwarded_packets,
+            dropped: counters.dropped_packets + counters.bad_packets,
+        },
+        refused: counters.malformed + counters.refused + router.message_counters().forged,
+    }
+}
+
+/// Returns the neighbours.
+pub fn peers<C: Crypto, S: Space>(
+    now: Time,
+    router: &Router<C, S>,
+    around: &Surroundings<'_>,
+) -> Vec<Peer> {
+    let peer = |neighbour: &ringway_mesh::link::Neighbour<C::Keys>| {
+        let index = neighbour.address.interface;
+        let interface = around.interfaces.get(&index).cloned();
+        Peer {
+            id: neighbour.id.to_string(),
+            address: neighbour.id.prefix().router(),
+            link: neighbour.address.remote.to_string(),
+            interface: interface.unwrap_or("peer".to_owned()),
+            cost: neighbour.cost(now).map(|cost| f64::from(cost) / 256.0),
+            round_trip_ms: neighbour.quality.round_trip().map(|us| f64::from(us) / 1_000.0),
+            up_s: now.since(neighbour.up_since()).as_secs(),
+        }
+    };
+    router.links().neighbours().map(|(_, neighbour)| peer(neighbour)).collect()
+}
+
+/// Returns the part of the ring that the router knows.
+pub fn ring<C: Crypto, S: Space>(router: &Router<C, S>) -> RingPart {
+    let contacts = router.overlay().contacts();
+    let near = contacts.near();
+    let contact = |contact: &ringway_mesh::routes::Contact| Contact {
+        id: contact.id.to_string(),
+        address: contact.id.prefix().router(),
+        hops: contact.route.hops(),
+        cost: f64::from(contact.cost) / 32.0,
+        near: near.contains(&contact.id),
+    };
+    RingPart {
+        id: router.id().to_string(),
+        partner: router.overlay().partner().map(|id| id.to_string()),
+        contacts: contacts.iter().map(contact).collect(),
+    }
+}
