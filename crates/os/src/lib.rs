@@ -4,7 +4,8 @@
 //!
 //! Descriptors are borrowed; the only state is buffers. Sockets are socket2's, and those that wait are registered
 //! with a tokio runtime by the functions whose names begin with `watch`. [`udp`] has the parts of a socket that sends
-//! and receives in batches, [`sctp`] the options and messages of the kernel's SCTP. A file with `unsafe` allows it
+//! and receives in batches, [`netlink`] the links, addresses and routes of the host, [`tun`] devices whose other end is
+//! a program, [`sctp`] the options and messages of the kernel's SCTP. A file with `unsafe` allows it
 //! in its first lines.
 
 mod clock;
@@ -14,13 +15,14 @@ mod name;
 pub mod netlink;
 mod network;
 mod options;
+mod poll;
 mod process;
 mod random;
 mod receive;
 mod route;
 pub mod sctp;
 mod send;
-mod tun;
+pub mod tun;
 pub mod udp;
 mod watch;
 
@@ -29,10 +31,11 @@ pub use icmp::{Cause, IcmpError, next_icmp_error};
 pub use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
 pub use network::NetworkMonitor;
 pub use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
+pub use poll::wait_readable;
 pub use process::{limit_memory_retention, max_files, trim_memory};
 pub use random::ChaCha;
 pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
 pub use route::{LocalAddresses, source_for};
 pub use send::{After, Datagram, SEND_BATCH, SendBatch};
 pub use tun::Tun;
-pub use watch::{Watched, watch_both, watch_reading, watch_tun};
+pub use watch::{Watched, watch_both, watch_reading, watch_tun, watch_tun_queue};

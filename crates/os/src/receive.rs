@@ -20,8 +20,8 @@ pub const RECEIVE_BATCH: usize = 32;
 const BUFFER: usize = 65_536 + 9 * 64;
 
 /// Size of a buffer for the control messages of a datagram: its destination address, of either family,
-/// the ECN bits, and the segment size of a train.
-const CONTROL: usize = 88;
+/// the ECN bits, the hop limit, and the segment size of a train.
+const CONTROL: usize = 112;
 
 /// The ECN bits of the traffic class (RFC 3168 section 5).
 const ECN_BITS: u8 = 0b11;
@@ -45,8 +45,12 @@ pub struct Reception<'a> {
     pub remote: SocketAddr,
     /// The destination address, where the socket reports it.
     pub local: Option<IpAddr>,
+    /// The index of the interface that it came by, where the socket reports it; otherwise 0.
+    pub interface: u32,
     /// The ECN bits, where the socket reports them.
     pub ecn: u8,
+    /// The hop limit of IPv6 that was left, where the socket reports it.
+    pub hop_limit: Option<u8>,
     bytes: &'a [u8],
     /// The size of every datagram but the last, which may be shorter.
     stride: usize,
@@ -159,7 +163,9 @@ impl ReceiveBatch {
         let mut reception = Reception {
             remote: decode_name(name)?,
             local: None,
+            interface: 0,
             ecn: 0,
+            hop_limit: None,
             bytes,
             stride: bytes.len(),
         };
@@ -202,15 +208,21 @@ unsafe fn read_control(header: &libc::msghdr, reception: &mut Reception<'_>) {
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
                     let ip = Ipv4Addr::from(info.ipi_addr.s_addr.to_ne_bytes());
                     reception.local = Some(ip.into());
+                    reception.interface = info.ipi_ifindex as u32;
                 }
                 (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     reception.local = Some(Ipv6Addr::from(info.ipi6_addr.s6_addr).into());
+                    reception.interface = info.ipi6_ifindex as u32;
                 }
                 (libc::IPPROTO_IP, libc::IP_TOS) => reception.ecn = data.read() & ECN_BITS,
                 (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) if has(size_of::<libc::c_int>()) => {
                     let class = data.cast::<libc::c_int>().read_unaligned();
                     reception.ecn = class as u8 & ECN_BITS;
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) if has(size_of::<libc::c_int>()) => {
+                    let limit = data.cast::<libc::c_int>().read_unaligned();
+                    reception.hop_limit = u8::try_from(limit).ok();
                 }
                 (libc::SOL_UDP, libc::UDP_GRO) if has(size_of::<libc::c_int>()) => {
                     let stride = data.cast::<libc::c_int>().read_unaligned();
@@ -277,7 +289,10 @@ mod tests {
         ] {
             let (batch, socket) =
                 exchange(&[(level, option), (libc::SOL_UDP, libc::UDP_GRO)], addr);
-            assert_eq!(batch.get(0).unwrap().local, Some(socket.local_addr().unwrap().ip()));
+            let reception = batch.get(0).unwrap();
+            assert_eq!(reception.local, Some(socket.local_addr().unwrap().ip()));
+            // The loopback interface is the first of every host.
+            assert_eq!((reception.interface, reception.hop_limit), (1, None));
         }
     }
 
@@ -291,7 +306,7 @@ mod tests {
                 libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) as usize,
             )
         };
-        // The ECN bits are an integer of the same size.
-        assert!(v4.max(v6) + 2 * train <= CONTROL);
+        // The ECN bits and the hop limit are integers of the same size.
+        assert!(v4.max(v6) + 3 * train <= CONTROL);
     }
 }

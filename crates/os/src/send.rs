@@ -87,6 +87,28 @@ impl SendBatch {
         &mut self,
         fd: BorrowedFd<'_>,
         batch: &[Datagram<'_>],
+        on_error: impl FnMut(usize, i32) -> After,
+    ) -> usize {
+        self.send_with(fd, batch, 0, on_error)
+    }
+
+    /// Sends like [`send`](SendBatch::send), and confirms that the neighbours on the link that the datagrams go to are
+    /// reachable, because they were heard lately (`MSG_CONFIRM`). The system then has no need to ask them
+    /// (RFC 4861 section 7.3.1).
+    pub fn send_confirming(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        batch: &[Datagram<'_>],
+        on_error: impl FnMut(usize, i32) -> After,
+    ) -> usize {
+        self.send_with(fd, batch, libc::MSG_CONFIRM, on_error)
+    }
+
+    fn send_with(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        batch: &[Datagram<'_>],
+        flags: libc::c_int,
         mut on_error: impl FnMut(usize, i32) -> After,
     ) -> usize {
         let count = batch.len().min(SEND_BATCH);
@@ -111,7 +133,7 @@ impl SendBatch {
                     fd.as_raw_fd(),
                     arrays.headers[done..count].as_mut_ptr(),
                     (count - done) as libc::c_uint,
-                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT,
+                    libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT | flags,
                 )
             };
             if sent > 0 {

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::Tun;
+use crate::tun::TunQueue;
 use socket2::Socket;
 use std::io;
 use std::ops::Deref;
@@ -39,6 +40,14 @@ pub fn watch_tun(tun: Tun) -> io::Result<Watched<Tun>> {
     watch(tun, Interest::READABLE)
 }
 
+/// Registers a queue of a TUN device for packets to read. To be called within a runtime.
+///
+/// # Errors
+/// The error of epoll_ctl(2).
+pub fn watch_tun_queue(queue: TunQueue) -> io::Result<Watched<TunQueue>> {
+    watch(queue, Interest::READABLE)
+}
+
 /// Registers a socket for reading and writing. To be called within a runtime.
 ///
 /// # Errors
@@ -49,7 +58,7 @@ pub fn watch_both(socket: Socket) -> io::Result<Watched<Socket>> {
 
 /// Registers the owner of a descriptor.
 pub(crate) fn watch<T: AsRawFd>(owner: T, interest: Interest) -> io::Result<Watched<T>> {
-    // SAFETY: each owner passed here (a socket, also a shared one, `Tun`, and those of `moderation`)
+    // SAFETY: each owner passed here (a socket, also a shared one, `Tun`, `TunQueue`, and those of `moderation`)
     // owns its descriptor and returns the same one until it is dropped. `Watched` lends the `AsyncFd`, which
     // owns the owner, immutably only: the descriptor stays open as long as it is registered. `sctp::abort`
     // replaces what is behind it; the system has then removed the registration, and tokio ignores that.

@@ -136,9 +136,9 @@ impl Netlink {
         self.find(request).map_err(fail)
     }
 
-    /// Adds an address to the link `interface`. It is used at once, without duplicate address detection
-    /// (`IFA_F_NODAD`), and for ever. An address that the link has already is left alone, and is an error
-    /// ("File exists").
+    /// Adds an address to the link `interface`. It is used without duplicate address detection
+    /// (`IFA_F_NODAD`), and for ever. Packets to it are received a moment later, when a [`Monitor`](super::Monitor)
+    /// reports it. An address that the link has already is left alone, and is an error ("File exists").
     ///
     /// # Errors
     /// As [`Netlink::link`].

@@ -1,6 +1,8 @@
 //! Network namespaces for the tests of this crate.
 #![allow(unsafe_code, dead_code, unreachable_pub, clippy::unwrap_used)]
 
+pub mod relay;
+
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -1,0 +1,204 @@
+//! Splitting a packet that stands for several into the segments that go over a link, as the kernel would: TCP
+//! (RFC 9293) and UDP over IPv6.
+
+use super::checksum::with_length;
+use super::header::{Checksum, IPV6, Pieces, Segmentation, TCP_CHECKSUM, UDP_CHECKSUM, VnetHeader};
+use ringway_sansio::{Got, Malformed};
+
+/// Maximum size of the headers of a packet that is split, in octets: IPv6, TCP with all options, and room for
+/// extension headers.
+pub const MAX_HEADERS: usize = 256;
+
+const TCP: usize = 20;
+const UDP: usize = 8;
+/// Flags of TCP: the end of the data and PSH belong to the last segment, CWR to the first.
+const LAST_ONLY: u8 = 0x01 | 0x08;
+const FIRST_ONLY: u8 = 0x80;
+
+/// One segment: its headers, and the payload, which is borrowed from the packet that was split.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'h, 'p> {
+    /// The headers; empty for a packet that was not split.
+    pub headers: &'h [u8],
+    /// The payload; the whole packet where it was not split.
+    pub payload: &'p [u8],
+    /// The state of the checksum, with positions from the start of the headers.
+    pub checksum: Checksum,
+}
+
+impl Segment<'_, '_> {
+    /// Returns the size of the segment, in octets.
+    pub fn len(&self) -> usize {
+        self.headers.len() + self.payload.len()
+    }
+
+    /// Returns whether the segment has no octets, which no packet has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The segments of a packet. Their checksums are partial.
+#[derive(Clone, Debug)]
+pub struct Segments<'p> {
+    /// The headers of the next segment, but for its lengths, checksum and last flags.
+    headers: [u8; MAX_HEADERS],
+    length: usize,
+    /// What is not in a segment yet; `None` after the last.
+    payload: Option<&'p [u8]>,
+    checksum: Checksum,
+    /// Of a packet that is split.
+    split: Option<Split>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Split {
+    transport: Transport,
+    /// Position of the transport header.
+    start: usize,
+    /// The number of octets of payload in each segment but the last.
+    size: usize,
+    /// The number of octets of payload in the segments so far.
+    sent: usize,
+    /// The partial checksum for a transport length of zero.
+    partial: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Transport {
+    /// The sequence number of the first segment, and the flags of all together.
+    Tcp {
+        sequence: u32,
+        flags: u8,
+    },
+    Udp,
+}
+
+impl<'p> Segments<'p> {
+    /// Returns the segments of `packet`, which the kernel described by `header`. A packet that needs no splitting is
+    /// its own only segment.
+    ///
+    /// # Errors
+    /// Headers that are not those of TCP or UDP over IPv6, where the packet is to be split; a checksum beyond its end.
+    pub fn new(header: &VnetHeader, packet: &'p [u8]) -> Result<Segments<'p>, Malformed> {
+        let checksum = header.checksum;
+        if let Checksum::Partial { start, offset } = checksum {
+            let end = usize::from(start) + usize::from(offset) + 2;
+            if end > packet.len() {
+                let got = Got::Number(end as u64);
+                return Err(Malformed::bad("expected a checksum within the packet", got, 0));
+            }
+        }
+        let mut segments = Segments {
+            headers: [0; MAX_HEADERS],
+            length: 0,
+            payload: Some(packet),
+            checksum,
+            split: None,
+        };
+        if let Some(segmentation) = header.segmentation {
+            let (split, length) = read_headers(&segmentation, checksum, packet)?;
+            let (headers, payload) = packet.split_at(length);
+            segments.headers[..length].copy_from_slice(headers);
+            segments.length = length;
+            segments.payload = Some(payload);
+            segments.split = Some(split);
+        }
+        Ok(segments)
+    }
+
+    /// Returns the number of segments that are left.
+    pub fn remaining(&self) -> usize {
+        match (self.payload, &self.split) {
+            (Some(payload), Some(split)) => payload.len().div_ceil(split.size).max(1),
+            (payload, _) => usize::from(payload.is_some()),
+        }
+    }
+
+    /// Returns the next segment. All but the last have the same size.
+    pub fn next_segment(&mut self) -> Option<Segment<'_, 'p>> {
+        let rest = self.payload.take()?;
+        let checksum = self.checksum;
+        let Some(split) = self.split else {
+            return Some(Segment { headers: &[], payload: rest, checksum });
+        };
+        let (payload, rest) = rest.split_at(split.size.min(rest.len()));
+        self.payload = (!rest.is_empty()).then_some(rest);
+        let headers = &mut self.headers[..self.length];
+        // They fit: `read_headers` has checked that a segment is no longer than a packet can be.
+        let ip_length = (self.length - IPV6 + payload.len()) as u16;
+        let transport_length = (self.length - split.start + payload.len()) as u16;
+        put(headers, 4, &ip_length.to_be_bytes());
+        let transport = &mut headers[split.start..];
+        let partial = with_length(split.partial, 0, transport_length).to_be_bytes();
+        match split.transport {
+            Transport::Tcp { sequence, mut flags } => {
+                if !rest.is_empty() {
+                    flags &= !LAST_ONLY;
+                }
+                if split.sent > 0 {
+                    flags &= !FIRST_ONLY;
+                }
+                put(transport, 4, &sequence.wrapping_add(split.sent as u32).to_be_bytes());
+                put(transport, 13, &[flags]);
+                put(transport, usize::from(TCP_CHECKSUM), &partial);
+            }
+            Transport::Udp => {
+                put(transport, 4, &transport_length.to_be_bytes());
+                put(transport, usize::from(UDP_CHECKSUM), &partial);
+            }
+        }
+        self.split = Some(Split { sent: split.sent + payload.len(), ..split });
+        Some(Segment { headers: &self.headers[..self.length], payload, checksum })
+    }
+}
+
+fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
+    bytes[at..at + value.len()].copy_from_slice(value);
+}
+
+/// Reads the headers of a packet that is to be split. Returns what they say, and their length.
+fn read_headers(
+    segmentation: &Segmentation,
+    checksum: Checksum,
+    packet: &[u8],
+) -> Result<(Split, usize), Malformed> {
+    let bad = |reason, got: usize, at| Err(Malformed::bad(reason, Got::Number(got as u64), at));
+    let version = packet.first().map_or(0, |first| first >> 4);
+    let (protocol, field, least) = match segmentation.pieces {
+        Pieces::Tcp6 => (libc::IPPROTO_TCP, TCP_CHECKSUM, TCP),
+        Pieces::Udp if version == 6 => (libc::IPPROTO_UDP, UDP_CHECKSUM, UDP),
+        _ => return bad("expected IPv6", version.into(), 0),
+    };
+    let start = match checksum {
+        Checksum::Partial { start, offset } if offset == field => usize::from(start),
+        _ => return bad("expected a partial checksum of the transport", usize::from(field), 0),
+    };
+    // The first header has checked no more than the position of the checksum.
+    let Some(transport) = packet.get(start..).filter(|t| start >= IPV6 && t.len() >= least) else {
+        return bad("expected a transport header", packet.len(), start);
+    };
+    if version != 6 || (start == IPV6 && i32::from(packet[6]) != protocol) {
+        return bad("expected the transport's number", packet[6].into(), 6);
+    }
+    let (kind, own) = if protocol == libc::IPPROTO_TCP {
+        let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+        let own = usize::from(transport[12] >> 4) * 4;
+        (Transport::Tcp { sequence, flags: transport[13] }, own)
+    } else {
+        (Transport::Udp, UDP)
+    };
+    let (length, size) = (start + own, usize::from(segmentation.size.get()));
+    if own < least || own > transport.len() || length > MAX_HEADERS {
+        return bad("expected headers of at most 256 octets", length, start);
+    }
+    let longest = length - IPV6 + size.min(packet.len() - length);
+    if longest > usize::from(u16::MAX) {
+        return bad("expected segments of at most 65,535 octets", longest, 0);
+    }
+    let at = usize::from(field);
+    let partial = u16::from_be_bytes([transport[at], transport[at + 1]]);
+    // The sum may be that of a longer packet than its fields can tell; it is modulo 65,535 too.
+    let partial = with_length(partial, (transport.len() % 0xffff) as u16, 0);
+    Ok((Split { transport: kind, start, size, sent: 0, partial }, length))
+}
