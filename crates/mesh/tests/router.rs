@@ -140,3 +140,20 @@ fn a_key_is_delivered_to_the_responsible_router() {
         assert_eq!(refused, Err(Refusal::TooLong(1_001)));
     });
 }
+
+/// Two networks of 144 that have settled, and one link between them: they are one after a few seconds, because contacts are
+/// introduced to the other side at all distances at once.
+#[test]
+fn two_settled_networks_merge() {
+    let (side, each) = (12, 144);
+    let mut links = topology::grid(side);
+    let other = topology::grid(side).into_iter();
+    links.extend(other.map(|peers| peers.into_iter().map(|peer| peer + each).collect()));
+    let mut net = Wired::<StandIn>::new(links, 3);
+    net.run(SECOND * 60);
+    // Of 287 pairs beside each other on the line, half are of different networks.
+    assert!(net.wrong() > 200);
+    net.join(0, each);
+    net.run(SECOND * 5);
+    assert_eq!((net.wrong(), net.reachable(1_000)), (0, 1.0));
+}

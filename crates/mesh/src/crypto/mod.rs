@@ -47,7 +47,7 @@ impl core::fmt::Debug for NetworkKey {
     }
 }
 
-/// A key that two routers share, for short codes over what they send each other: HELLOs and probes of contacts.
+/// A key that two routers share, for short codes over what they send each other: HELLOs and headers of data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CodeKey(pub [u8; 16]);
 
@@ -157,9 +157,6 @@ pub trait Crypto: 'static {
 
     /// Returns the static key that the holder of the public key `key` proves in a handshake.
     fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]>;
-
-    /// Returns the key that a router shares with the holder of the public key `peer`, without a message between them.
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey>;
 
     /// Begins a handshake. `seed` must be random, and different for each.
     fn begin(

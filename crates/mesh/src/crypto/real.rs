@@ -59,16 +59,6 @@ impl Crypto for Real {
         VerifyingKey::from_bytes(key).ok().map(|key| key.to_montgomery().to_bytes())
     }
 
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey> {
-        let peer = MontgomeryPoint(Real::static_key(peer)?);
-        let secret = peer.mul_clamped(identity.signing_key().to_scalar_bytes());
-        let derived = blake3::derive_key("ringway mesh 1 shared key", secret.as_bytes());
-        let mut key = [0; 16];
-        key.copy_from_slice(&derived[..16]);
-        // RFC 7748 section 6.1: the point of all zeros is nobody's secret.
-        (secret.to_bytes() != [0; KEY]).then_some(CodeKey(key))
-    }
-
     fn begin(
         role: Role,
         purpose: Purpose,

@@ -83,14 +83,6 @@ impl Crypto for StandIn {
         Some(*key)
     }
 
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey> {
-        let own = &identity.proof().key;
-        let half = hash(0, &[own.min(peer), own.max(peer)]);
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&half.to_le_bytes());
-        Some(CodeKey(key))
-    }
-
     fn begin(
         role: Role,
         purpose: Purpose,

@@ -72,8 +72,6 @@ pub struct Verified<K> {
     pub index: u32,
     /// Its number for the link, which ours carry.
     pub remote_index: u32,
-    /// The key that both routers share, whichever link they use.
-    pub shared: CodeKey,
     /// The keys.
     pub keys: K,
     /// The keys of codes over the headers of data: what is sent, and what is received.
@@ -265,7 +263,7 @@ impl<C: Crypto> Handshakes<C> {
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
         let established = C::finish(handshake)?;
-        let (id, shared) = verify::<C>(&payload, &established, local)?;
+        let id = verify::<C>(&payload, &established, local)?;
         let mut packet = Vec::new();
         Conf { flags: 0, receiver: resp.sender, noise: &noise }.emit(&mut packet);
         out.extend_from_slice(&packet);
@@ -277,7 +275,6 @@ impl<C: Crypto> Handshakes<C> {
             payload,
             index,
             remote_index,
-            shared,
             keys: established.keys,
             codes: established.codes,
         }))
@@ -303,14 +300,13 @@ impl<C: Crypto> Handshakes<C> {
         };
         let payload = LinkPayload::parse(&payload)?;
         let established = C::finish(handshake)?;
-        let (id, shared) = verify::<C>(&payload, &established, local)?;
+        let id = verify::<C>(&payload, &established, local)?;
         let (index, remote_index) = (entry.index, remote);
         Ok(Verified {
             id,
             payload,
             index,
             remote_index,
-            shared,
             keys: established.keys,
             codes: established.codes,
         })
@@ -482,13 +478,12 @@ fn link_payload(local: &Local<'_>) -> LinkPayload {
     }
 }
 
-/// Checks that the proof is of the key that the handshake used, and of a router other than this one. Returns its id, and
-/// the key that both share.
+/// Checks that the proof is of the key that the handshake used, and of a router other than this one. Returns its id.
 fn verify<C: Crypto>(
     payload: &LinkPayload,
     established: &Established<C::Keys>,
     local: &Local<'_>,
-) -> Result<(NodeId, CodeKey), Refused> {
+) -> Result<NodeId, Refused> {
     let id = C::verify_proof(&payload.proof, local.extension_bits)?;
     let key: Option<[u8; KEY]> = C::static_key(&payload.proof.key);
     if key != Some(established.peer) {
@@ -497,8 +492,7 @@ fn verify<C: Crypto>(
     if id == local.identity.id() {
         return Err(Refused::OwnIdentity);
     }
-    let shared = C::shared_key(local.identity, &payload.proof.key).ok_or(Refused::OtherKey)?;
-    Ok((id, shared))
+    Ok(id)
 }
 
 /// Returns the time to wait after the `sent`th time, with up to a quarter more.

@@ -28,8 +28,6 @@ const ASSUMED_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / 20) as u8;
 pub struct Neighbour<K> {
     /// Who it is.
     pub id: NodeId,
-    /// The key that both share.
-    pub key: CodeKey,
     /// Its start.
     pub instance: Instance,
     /// Where it is.
@@ -60,10 +58,9 @@ pub struct Neighbour<K> {
 
 impl<K> Neighbour<K> {
     pub(super) fn new(now: Time, address: LinkAddress, mtu: u16, verified: Verified<K>) -> Self {
-        let Verified { id, payload, index, remote_index, shared, keys, codes } = verified;
+        let Verified { id, payload, index, remote_index, keys, codes } = verified;
         Neighbour {
             id,
-            key: shared,
             instance: payload.instance,
             address,
             mtu: mtu.min(payload.mtu),

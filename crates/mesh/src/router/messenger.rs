@@ -7,9 +7,9 @@ use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
-use crate::budget::{ByteHops, Share, TokenBucket};
+use crate::budget::{ByteHops, TokenBucket};
 use crate::config::Config;
-use crate::crypto::{CodeKey, Crypto, Domain};
+use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
 use crate::local::LocalRouter;
@@ -50,8 +50,6 @@ pub(super) struct Request {
 pub(super) struct Introduction {
     /// The sender.
     pub(super) id: NodeId,
-    /// The key shared with it.
-    pub(super) key: CodeKey,
     /// What it has sent.
     pub(super) connect: Connect,
 }
@@ -134,6 +132,11 @@ impl<C: Crypto> Messenger<C> {
         None
     }
 
+    /// Takes note of the length of the mean route.
+    pub(super) fn set_mean_hops(&mut self, hops: u32) {
+        self.budget.set_mean_hops(hops);
+    }
+
     /// Sends deferred actions that can be paid for now.
     pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) {
         if self.retry.is_none_or(|at| at > desk.now) {
@@ -178,12 +181,8 @@ impl<C: Crypto> Messenger<C> {
     }
 
     /// Verifies who has sent a CONNECT or its answer.
-    pub(super) fn verify(
-        &mut self,
-        local: &LocalRouter,
-        routed: &Routed<'_>,
-    ) -> Option<Introduction> {
-        let introduction = verify::<C>(self.extension_bits, local, routed);
+    pub(super) fn verify(&mut self, routed: &Routed<'_>) -> Option<Introduction> {
+        let introduction = verify::<C>(self.extension_bits, routed);
         self.counters.forged += u64::from(introduction.is_none());
         introduction
     }
@@ -221,10 +220,10 @@ impl<C: Crypto> Messenger<C> {
         to: NodeId,
         back: &Route,
         hints: &[Hint],
-        wrap: bool,
+        (settled, wrap): (bool, bool),
     ) {
         // Whoever asks pays for the answer too: it is not longer than the question.
-        let body = Body::Connect(connect(desk.local, hints, wrap));
+        let body = Body::Connect(connect(desk.local, hints, settled, wrap));
         self.answer(desk, (Message::ConnectAck, id, to), back, &body);
     }
 
@@ -240,7 +239,7 @@ impl<C: Crypto> Messenger<C> {
         let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
         let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return Sent::Here };
         let cost = cost(&route) + octets.len() as u32;
-        if !self.budget.spend(desk.now, Share::Triggered, cost, 2 * route.hops()) {
+        if !self.budget.spend(desk.now, cost, 2 * route.hops()) {
             return Sent::Refused;
         }
         let mut message = Routed::new(Message::Payload, id, own, key, &route, &[]);
@@ -265,7 +264,7 @@ impl<C: Crypto> Messenger<C> {
         let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
         (message.flags.greedy, message.flags.closest) = (true, true);
         (message.flags.wrapped, message.best) = (wrapped, best);
-        self.budget.spend(desk.now, Share::Triggered, cost(&route), 2 * route.hops());
+        self.budget.spend(desk.now, cost(&route), 2 * route.hops());
         self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
         true
     }
@@ -327,22 +326,28 @@ impl<C: Crypto> Messenger<C> {
                 let Some((route, ..)) = desk.overlay.first_step(*to) else { return true };
                 (Some((*to, way)), route)
             }
-            Action::Introduce { route, .. } => (None, route.clone()),
+            Action::Introduce { route, .. } | Action::Spread { route, .. } => (None, route.clone()),
         };
         let cost = cost(&route);
-        if !self.budget.spend(desk.now, Share::Triggered, cost, route.hops()) {
-            let ready = self.budget.ready_at(Share::Triggered, cost, route.hops());
+        if !self.budget.spend(desk.now, cost, route.hops()) {
+            let ready = self.budget.ready_at(cost, route.hops());
             self.retry = Some(ready.max(desk.now + Duration::from_millis(10)));
             return false;
         }
         if let Some((to, way)) = request {
             return self.ask(desk, Request { to, way }, route.hops());
         }
-        if let Action::Introduce { to, route, hint } = action {
-            let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
-            let message = Routed::new(Message::Introduce, id, own, *to, route, &[]);
-            self.send::<S>(desk, message, &Body::Introduce(hint.clone()), route);
-        }
+        let (to, hint) = match action {
+            Action::Introduce { to, hint, .. } => (*to, hint),
+            Action::Spread { hint, .. } => (hint.id, hint),
+            _ => return true,
+        };
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let mut message = Routed::new(Message::Introduce, id, own, to, &route, &[]);
+        let is_spread = matches!(action, Action::Spread { .. });
+        (message.flags.greedy, message.flags.closest) = (is_spread, is_spread);
+        message.flags.linear = is_spread;
+        self.send::<S>(desk, message, &Body::Introduce(hint.clone()), &route);
         true
     }
 
@@ -376,7 +381,8 @@ impl<C: Crypto> Messenger<C> {
         (message.flags.closest, message.flags.linear) = (is_close, is_close);
         (message.flags.wrapped, message.best) = (wrapped, best);
         let hints = desk.overlay.hints(to, route.first);
-        let connect = connect(desk.local, &hints, is_close);
+        let settled = desk.overlay.is_settled(desk.now);
+        let connect = connect(desk.local, &hints, settled, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
     }
 
@@ -417,29 +423,23 @@ fn cost(route: &Route) -> u32 {
     OVERHEAD + Routed::HEADER as u32 + labels + record + 126
 }
 
-fn connect(local: &mut LocalRouter, hints: &[Hint], wrap: bool) -> Connect {
+fn connect(local: &mut LocalRouter, hints: &[Hint], settled: bool, wrap: bool) -> Connect {
     Connect {
         proof: *local.identity.proof(),
         sequence: local.next_sequence(),
         instance: local.instance,
-        settled: false,
+        settled,
         wrap,
-        spread: false,
         hints: hints.iter().cloned().collect(),
     }
 }
 
 /// Verifies the proof and the signature of a CONNECT or its answer.
-fn verify<C: Crypto>(
-    extension_bits: u8,
-    local: &LocalRouter,
-    routed: &Routed<'_>,
-) -> Option<Introduction> {
+fn verify<C: Crypto>(extension_bits: u8, routed: &Routed<'_>) -> Option<Introduction> {
     let (body, covered, seal) = Body::parse(routed.message, routed.body).ok()?;
     let Body::Connect(connect) = body else { return None };
     let id = check::<C>(extension_bits, routed, Domain::Message, &connect.proof, covered, seal)?;
-    let key = C::shared_key(&local.identity, &connect.proof.key)?;
-    Some(Introduction { id, key, connect })
+    Some(Introduction { id, connect })
 }
 
 /// Returns the origin of a message if its proof and its signature are good.

@@ -527,24 +527,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
     }
 
     fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
-        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
-        let hints = self.overlay.hints(peer.id, back.first);
+        let Some(peer) = self.messenger.verify(message) else { return };
+        let (hints, settled) =
+            (self.overlay.hints(peer.id, back.first), self.overlay.is_settled(now));
         let cost = self.path_cost(message, &back);
-        let contact = Contact {
-            id: peer.id,
-            route: back.clone(),
-            cost,
-            key: peer.key,
-            mark: message.id.mark(),
-        };
+        let contact = Contact { id: peer.id, route: back.clone(), cost, mark: message.id.mark() };
         if peer.connect.wrap {
-            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
         } else {
-            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
         }
         let mut desk = desk!(self, now, random);
         let wrap = peer.connect.wrap;
-        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, wrap);
+        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, (settled, wrap));
     }
 
     fn connect_ack(&mut self, now: Time, entered: Slot, message: &Routed<'_>) {
@@ -556,19 +551,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         if request.to != message.origin && request.way != Way::Close {
             return;
         }
-        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
+        let Some(peer) = self.messenger.verify(message) else { return };
         let Some(request) = self.messenger.answered(now, message.id) else { return };
-        let contact = Contact {
-            id: peer.id,
-            route,
-            cost: message.path_cost.max(1),
-            key: peer.key,
-            mark: message.id.mark(),
-        };
+        let contact =
+            Contact { id: peer.id, route, cost: message.path_cost.max(1), mark: message.id.mark() };
         if request.value.way == Way::Close {
-            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
         } else {
-            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
         }
     }
 
@@ -642,7 +632,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         while let Some(event) = self.links.poll_event() {
             self.link_event(now, event);
         }
-        self.overlay.review(now);
+        if let Some(hops) = self.overlay.review(now) {
+            self.messenger.set_mean_hops(hops);
+        }
         // An action of the overlay causes no other; one of a session may.
         for action in core::mem::take(&mut self.actions) {
             let mut desk = desk!(self, now, random);
@@ -667,9 +659,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
         match event {
             LinkEvent::Up { slot, id } => {
                 let Some(neighbour) = self.links.neighbour(slot) else { return };
-                let key = neighbour.key;
                 let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
-                let contact = Contact { id, route: Route::direct(slot), cost, key, mark: 0 };
+                let contact = Contact { id, route: Route::direct(slot), cost, mark: 0 };
                 self.overlay.neighbour_up(contact, &mut self.actions);
                 self.notify(Event::NeighbourUp(id));
             }

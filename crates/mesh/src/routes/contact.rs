@@ -10,7 +10,6 @@ use core::marker::PhantomData;
 use smallvec::SmallVec;
 
 use crate::config::Limits;
-use crate::crypto::CodeKey;
 use crate::id::NodeId;
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
@@ -24,8 +23,6 @@ pub struct Contact {
     pub route: Route,
     /// Cost of the route in units of an eighth of a link's.
     pub cost: u16,
-    /// The key that both share, for the codes of probes.
-    pub key: CodeKey,
     /// The mark that routers on the way have of the route ([`Marks`](super::Marks)).
     pub mark: u32,
 }
@@ -239,8 +236,6 @@ mod tests {
     use crate::wire::Labels;
     use proptest::prelude::*;
 
-    const KEY: CodeKey = CodeKey([0; 16]);
-
     fn contact(id: u64, cost: u16) -> Contact {
         let mut labels = Labels::default();
         labels.push(Slot(1), Slot(1)).unwrap();
@@ -248,7 +243,6 @@ mod tests {
             id: NodeId::new(id),
             route: Route { first: Slot(cost % 4), labels },
             cost,
-            key: KEY,
             mark: 0,
         }
     }
@@ -288,7 +282,7 @@ mod tests {
         assert_eq!(table.adopt(contact(5, 75)), Adopted::Refused);
         assert_eq!(table.adopt(contact(5, 74)), Adopted::Known);
         let route = Route::direct(Slot(9));
-        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, key: KEY, mark: 0 };
+        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, mark: 0 };
         assert_eq!(table.adopt(neighbour), Adopted::Known);
         assert!(table.get(NodeId::new(5)).unwrap().is_neighbour());
     }
