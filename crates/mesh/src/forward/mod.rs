@@ -8,6 +8,7 @@
 //! So it visits no router as the end of a route twice, also while routes change, and needs no count of refreshments.
 
 pub mod message;
+pub mod transit;
 
 use crate::wire::control::Code;
 use crate::wire::{Cursor, Slot};

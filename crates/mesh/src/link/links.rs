@@ -18,7 +18,7 @@ use crate::id::NodeId;
 use crate::local::LocalRouter;
 use crate::output::{Destination, Output};
 use crate::wire::hello::{HelloFlags, MAX_REPORTS};
-use crate::wire::{Control, DataView, Hello, HelloView, Item, Kind, Slot};
+use crate::wire::{Control, DataView, Hello, HelloView, Item, Items, Kind, Slot};
 
 /// Time that the router with the higher id leaves the lower one to begin a handshake.
 const SECOND_WAIT: Duration = Duration::from_millis(150);
@@ -26,6 +26,8 @@ const SECOND_WAIT: Duration = Duration::from_millis(150);
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// Strangers that are waited for.
 const MAX_STRANGERS: usize = 64;
+/// Octets of a buffer that stay allocated.
+const MAX_SCRATCH: usize = 256;
 /// Number of receiving ports.
 const LANES: u8 = 1;
 
@@ -116,6 +118,7 @@ pub struct Links<C: Crypto> {
     /// The links that are up, as forwarding needs them.
     up: Vec<crate::wire::Neighbour>,
     events: VecDeque<LinkEvent>,
+    scratch: Vec<u8>,
     /// When something is due, unless something has changed since it was computed.
     due: Option<Time>,
     changed: bool,
@@ -140,6 +143,7 @@ impl<C: Crypto> Links<C> {
             hello_key: CodeKey(hello_key),
             up: Vec::new(),
             events: VecDeque::new(),
+            scratch: Vec::new(),
             due: None,
             changed: false,
             forged_hellos: 0,
@@ -243,6 +247,36 @@ impl<C: Crypto> Links<C> {
             let header: [u8; Control::HEADER] = core::array::from_fn(|at| out[start + at]);
             C::seal(&neighbour.keys, number, &header, out, items);
         });
+    }
+
+    /// Seals the item that `build` appends to its argument, in the packet itself, for the neighbour that it returns; it may
+    /// return none.
+    pub fn seal_item(
+        &mut self,
+        output: &mut Output,
+        build: impl FnOnce(&Self, &mut Vec<u8>) -> Option<Slot>,
+    ) -> Option<Slot> {
+        let mut scratch = core::mem::take(&mut self.scratch);
+        scratch.clear();
+        scratch.resize(Control::HEADER + Items::HEADER, 0);
+        let sealed = build(self, &mut scratch).and_then(|slot| {
+            let length = u16::try_from(scratch.len() - Control::HEADER - Items::HEADER).ok()?;
+            let neighbour = self.neighbours.get_mut(slot)?;
+            let (number, receiver) = (neighbour.next_number(), neighbour.remote_index);
+            Control::write_header(receiver, number as u32, scratch.first_chunk_mut()?);
+            Item::write_routed_header(
+                length,
+                scratch.get_mut(Control::HEADER..)?.first_chunk_mut()?,
+            );
+            let header = *scratch.first_chunk::<{ Control::HEADER }>()?;
+            C::seal(&neighbour.keys, number, &header, &mut scratch, Control::HEADER);
+            let (interface, to) = (neighbour.address.interface, neighbour.address.remote);
+            output.packet(interface, Destination::One(to), |out| out.extend_from_slice(&scratch));
+            Some(slot)
+        });
+        scratch.shrink_to(MAX_SCRATCH);
+        self.scratch = scratch;
+        sealed
     }
 
     /// Sends the data packet that `build` appends to a neighbour. Does nothing if there is no such neighbour.
@@ -696,6 +730,7 @@ impl<C: Crypto> Links<C> {
             + self.strangers.capacity() * size_of::<Stranger>()
             + self.up.capacity() * size_of::<crate::wire::Neighbour>()
             + self.events.capacity() * size_of::<LinkEvent>()
+            + self.scratch.capacity()
     }
 
     /// Returns the limits.

@@ -16,6 +16,7 @@ use ringway_sansio::{Malformed, Random, Time};
 use crate::config::Config;
 use crate::crypto::{Crypto, Real};
 use crate::forward::message::{Here, Verdict, forward};
+use crate::forward::transit::transit;
 use crate::forward::{Step, step};
 use crate::icmp::IcmpError;
 use crate::id::NodeId;
@@ -343,6 +344,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             return;
         }
         match item {
+            Item::Routed(body) if self.pass(now, slot, body) => {}
             Item::Routed(body) => match Routed::parse(body) {
                 Ok(message) => self.route(now, slot, message, random),
                 Err(_) => self.counters.malformed += 1,
@@ -357,6 +359,26 @@ impl<C: Crypto, S: Space> Router<C, S> {
             },
             _ => {}
         }
+    }
+
+    /// Forwards a message that only follows its labels. Returns whether it was one.
+    fn pass(&mut self, now: Time, entered: Slot, body: &[u8]) -> bool {
+        let Some(neighbour) = self.links.neighbour(entered) else { return false };
+        let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
+        let mtu = neighbour.mtu;
+        let id = self.local.id();
+        let passed = self.links.seal_item(&mut self.output, |links, out| {
+            let here = Here { id, neighbours: links.up(), closes: S::CLOSES };
+            transit(body, here, entered, (cost, mtu), out)
+        });
+        let Some(out) = passed else { return false };
+        self.counters.forwarded += 1;
+        if let Some((message, id)) = Routed::peek(body)
+            && matches!(message, Message::ConnectAck | Message::LookUpAck)
+        {
+            self.marks.note(id.mark(), entered, out);
+        }
+        true
     }
 
     /// Forwards a message, or handles it here.

@@ -43,10 +43,19 @@ impl<'a> Control<'a> {
 
     /// Appends the packet.
     pub fn emit(&self, out: &mut Vec<u8>) {
-        out.extend([Kind::Control.octet(), self.flags, 0, 0]);
-        out.extend(self.receiver.to_be_bytes());
-        out.extend(self.counter.to_be_bytes());
+        let mut header = [0; Control::HEADER];
+        Control::write_header(self.receiver, self.counter, &mut header);
+        header[1] = self.flags;
+        out.extend(header);
         out.extend_from_slice(self.sealed);
+    }
+
+    /// Writes what precedes the items.
+    pub(crate) fn write_header(receiver: u32, counter: u32, header: &mut [u8; Control::HEADER]) {
+        *header = [0; Control::HEADER];
+        header[0] = Kind::Control.octet();
+        header[4..8].copy_from_slice(&receiver.to_be_bytes());
+        header[8..].copy_from_slice(&counter.to_be_bytes());
     }
 }
 
@@ -154,6 +163,12 @@ impl Item<'_> {
         };
         out[start + 1..start + Items::HEADER].copy_from_slice(&field.to_be_bytes());
         Ok(())
+    }
+
+    /// Writes what precedes the body of a message.
+    pub(crate) fn write_routed_header(length: u16, header: &mut [u8; Items::HEADER]) {
+        header[0] = kind::ROUTED;
+        header[1..].copy_from_slice(&length.to_be_bytes());
     }
 
     fn kind(&self) -> u8 {

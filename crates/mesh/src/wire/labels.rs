@@ -267,6 +267,25 @@ pub struct Route {
     pub labels: Labels,
 }
 
+/// Appends the label of `slot` to labels of `nibbles` nibbles that begin at `start` of `out` and end with it, in the class
+/// that fits `other` too. Returns the new number of nibbles.
+pub(crate) fn append_label(
+    out: &mut Vec<u8>,
+    start: usize,
+    nibbles: u16,
+    slot: Slot,
+    other: Slot,
+) -> Result<u16, RouteTooLong> {
+    let class = Class::for_both(slot, other);
+    let end = usize::from(nibbles) + class.nibbles();
+    if end > MAX_CONTROL_NIBBLES {
+        return Err(RouteTooLong);
+    }
+    out.resize(start + end.div_ceil(2), 0);
+    write(&mut out[start..], nibbles.into(), class, slot);
+    Ok(end as u16)
+}
+
 impl Route {
     /// The route to a neighbour.
     pub fn direct(first: Slot) -> Route {

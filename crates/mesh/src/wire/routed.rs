@@ -223,6 +223,13 @@ impl<'a> Routed<'a> {
         })
     }
 
+    /// Returns the type and the number of a message that is not parsed.
+    pub fn peek(bytes: &[u8]) -> Option<(Message, MessageId)> {
+        let header: &[u8; Routed::HEADER] = bytes.first_chunk()?;
+        let id = u64::from_be_bytes(core::array::from_fn(|at| header[31 + at]));
+        Some((Message::from_octet(header[2])?, MessageId(id)))
+    }
+
     /// Appends the item's body.
     pub fn emit(&self, out: &mut Vec<u8>) {
         let none = Record::default();
