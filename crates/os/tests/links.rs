@@ -7,7 +7,7 @@ use ringway_os::netlink::Netlink;
 use ringway_os::udp::{LINK_HOP_LIMIT, LinkSocket, Sharing};
 use ringway_os::{After, Datagram, ReceiveBatch, SendBatch, wait_readable};
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 use support::{Namespace, inside_a_namespace, ip};
@@ -162,6 +162,22 @@ fn a_port_is_shared_only_by_those_that_ask() {
         assert_eq!(LinkSocket::bind(port, sharing).is_ok(), allowed, "{sharing:?}");
         let error = LinkSocket::bind(port, Sharing::Exclusive).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}
+
+#[test]
+fn a_named_peer_may_have_an_ipv4_address() {
+    let bind = || LinkSocket::bind(0, Sharing::Exclusive).unwrap();
+    let (here, there) = (bind(), bind());
+    let (own, remote) = (here.port().unwrap(), there.port().unwrap());
+    for to in [format!("127.0.0.1:{remote}"), format!("[::ffff:127.0.0.1]:{remote}")] {
+        send(&here, b"hello", to.parse().unwrap());
+        let (bytes, from, to, link, hops) = receive(&there, LIMIT).unwrap();
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        assert_eq!((bytes.as_slice(), from), (&b"hello"[..], (mapped, own).into()));
+        assert_eq!((to, link, hops), (Some(mapped.into()), 1, None));
+        send(&there, b"hello to you", from);
+        assert_eq!(receive(&here, LIMIT).unwrap().0, b"hello to you");
     }
 }
 

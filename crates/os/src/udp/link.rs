@@ -21,11 +21,12 @@ pub enum Sharing {
     Port,
 }
 
-/// A UDP socket over IPv6, for all links of the host.
+/// A UDP socket for all links of the host, over IPv6 and, to peers that are no neighbours, IPv4. An IPv4 address of a
+/// peer is received as an IPv4-mapped one (RFC 4291 section 2.5.5.2); either form may be sent to.
 ///
 /// It is used with a [`SendBatch`](crate::SendBatch) and a [`ReceiveBatch`](crate::ReceiveBatch). The scope of a
 /// link-local or multicast address in a datagram's destination (`SocketAddrV6::scope_id`) is the index of the link.
-/// What is received reports the link, the destination and the hop limit; trains of datagrams come together. Nothing is
+/// What is received reports the link and the destination, and over IPv6 the hop limit; trains of datagrams come together. Nothing is
 /// fragmented, and no multicast of this host is received.
 ///
 /// Two errors of a datagram say something of its destination: `EMSGSIZE` that it is larger than the path's MTU (older
@@ -42,7 +43,8 @@ impl LinkSocket {
     /// # Errors
     /// The error of the system call that failed, as when another socket has the port.
     pub fn bind(port: u16, sharing: Sharing) -> io::Result<LinkSocket> {
-        const OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 7] = [
+        const OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 8] = [
+            (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1),
             (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO),
@@ -53,7 +55,7 @@ impl LinkSocket {
             (libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_ALL, 0),
         ];
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(false)?;
         socket.set_nonblocking(true)?;
         match sharing {
             Sharing::Exclusive => {}
