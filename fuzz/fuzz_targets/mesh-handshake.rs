@@ -10,8 +10,7 @@ use ringway_mesh::crypto::{CodeKey, NetworkKey, StandIn};
 use ringway_mesh::id::Instance;
 use ringway_mesh::identity::{Identity, Search};
 use ringway_mesh::link::{Handshakes, LinkAddress, Local};
-use ringway_mesh::wire::{Kind, Slot};
-use ringway_mesh::NodeId;
+use ringway_mesh::wire::{Kind};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -34,7 +33,6 @@ fn local(identity: &Identity) -> Local<'_> {
         hello: 1,
         hello_key: CodeKey([1; 16]),
         mtu: 1_452,
-        slot: Slot(1),
         lanes: 1,
     }
 }
@@ -73,8 +71,7 @@ fuzz_target!(|data: &[u8]| {
     let mut table = Handshakes::<StandIn>::new(now, limits, &mut random);
     let mut other = Handshakes::<StandIn>::new(now, limits, &mut random);
     let mut init = Vec::new();
-    let hint = NodeId::new(u64::MAX);
-    table.initiate(now, address(2), hint, &local(&own), &mut random, &mut init).expect("room");
+    table.initiate(now, address(2), &local(&own), &mut random, &mut init).expect("room");
     let (resp, _) = receive(&mut other, now, 1, &init, &honest, &mut random);
 
     let mut rest = data;

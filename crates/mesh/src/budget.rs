@@ -1,8 +1,8 @@
 //! What control messages may cost.
 //!
 //! The sender pays for the whole way: a message of b octets over h hops costs b x h *octet hops* from its bucket. So the
-//! mean of what all routers send is bounded although no router counts what it forwards for others. The rate is divided
-//! into [`Share`]s, so that one purpose cannot use up what another needs.
+//! mean of what all routers send is bounded although no router counts what it forwards for others. What is sent when
+//! nothing changes is far less: that follows from how rarely it is sent.
 
 use ringway_sansio::Time;
 
@@ -48,6 +48,13 @@ impl TokenBucket {
         self.at + core::time::Duration::from_nanos(wait)
     }
 
+    /// Changes the capacity. What a larger one has more is there at once.
+    pub fn set_burst(&mut self, burst: u32) {
+        let burst = i64::from(burst);
+        self.level = (self.level + (burst - self.burst).max(0) * NANOS).min(burst * NANOS);
+        self.burst = burst;
+    }
+
     fn refill(&mut self, now: Time) {
         let elapsed = now.since(self.at).as_nanos();
         self.at = self.at.max(now);
@@ -58,67 +65,43 @@ impl TokenBucket {
     }
 }
 
-/// What a control message is sent for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
-    /// Probes of the contacts beside us on the ring.
-    Edges,
-    /// Probes of the other contacts, and look-ups of our own id.
-    Fingers,
-    /// What an event caused. When its own share is used up, it takes from [`Share::Fingers`].
-    Triggered,
-}
-
 /// The budget of a router's control messages, in octet hops.
 #[derive(Clone, Debug)]
 pub struct ByteHops {
-    edges: TokenBucket,
-    fingers: TokenBucket,
-    triggered: TokenBucket,
-    /// Times that a message had to wait, by share.
-    pub refused: [u64; 3],
+    bucket: TokenBucket,
+    /// Capacity for each hop of the mean route.
+    per_hop: u32,
+    /// Times that a message had to wait.
+    pub refused: u64,
 }
 
-/// Shares of the rate in hundredths: edges and fingers; the rest is for what events cause.
-const EDGES: u32 = 36;
-const FINGERS: u32 = 36;
-/// Shares of the burst in hundredths: upkeep is spread over time, so events may have nearly all of it.
-const UPKEEP_BURST: u32 = 8;
+/// Mean hops between which the capacity grows with the mean route.
+const MIN_HOPS: u32 = 4;
+const MAX_HOPS: u32 = 64;
 
 impl ByteHops {
-    /// A full budget of `rate` octet hops a second and `burst` at once.
-    pub fn new(rate: u32, burst: u32, now: Time) -> ByteHops {
-        let part = |whole: u32, share: u32| (u64::from(whole) * u64::from(share) / 100) as u32;
-        let (edges, fingers) = (part(rate, EDGES), part(rate, FINGERS));
-        let upkeep = part(burst, UPKEEP_BURST);
-        ByteHops {
-            edges: TokenBucket::new(edges, upkeep, now),
-            fingers: TokenBucket::new(fingers, upkeep, now),
-            triggered: TokenBucket::new(rate - edges - fingers, burst - 2 * upkeep, now),
-            refused: [0; 3],
-        }
+    /// A full budget of `rate` octet hops a second. When a network forms or changes, `per_hop` octet hops can be spent at
+    /// once for each hop of the mean route: a fixed number of messages, however far they go.
+    pub fn new(rate: u32, per_hop: u32, now: Time) -> ByteHops {
+        let bucket = TokenBucket::new(rate, per_hop.saturating_mul(MIN_HOPS), now);
+        ByteHops { bucket, per_hop, refused: 0 }
     }
 
-    /// Pays for a message of `octets` over `hops`, if the share allows it.
-    pub fn spend(&mut self, now: Time, share: Share, octets: u32, hops: u16) -> bool {
-        let cost = octets.saturating_mul(hops.into());
-        let allowed = match share {
-            Share::Edges => self.edges.spend(now, cost),
-            Share::Fingers => self.fingers.spend(now, cost),
-            Share::Triggered => self.triggered.spend(now, cost) || self.fingers.spend(now, cost),
-        };
-        self.refused[share as usize] += u64::from(!allowed);
+    /// Takes note of the length of the mean route.
+    pub fn set_mean_hops(&mut self, hops: u32) {
+        self.bucket.set_burst(self.per_hop.saturating_mul(hops.clamp(MIN_HOPS, MAX_HOPS)));
+    }
+
+    /// Pays for a message of `octets` over `hops`, if that is allowed.
+    pub fn spend(&mut self, now: Time, octets: u32, hops: u16) -> bool {
+        let allowed = self.bucket.spend(now, octets.saturating_mul(hops.into()));
+        self.refused += u64::from(!allowed);
         allowed
     }
 
     /// Returns when a message of this cost is allowed.
-    pub fn ready_at(&self, share: Share, octets: u32, hops: u16) -> Time {
-        let cost = octets.saturating_mul(hops.into());
-        match share {
-            Share::Edges => self.edges.ready_at(cost),
-            Share::Fingers => self.fingers.ready_at(cost),
-            Share::Triggered => self.triggered.ready_at(cost).min(self.fingers.ready_at(cost)),
-        }
+    pub fn ready_at(&self, octets: u32, hops: u16) -> Time {
+        self.bucket.ready_at(octets.saturating_mul(hops.into()))
     }
 }
 
@@ -140,31 +123,30 @@ mod tests {
     }
 
     #[test]
-    fn events_take_from_the_fingers_and_nobody_from_the_edges() {
-        let mut budget = ByteHops::new(100, 1_000, START);
-        let spent = |budget: &mut ByteHops, share| {
-            (0..2_000).filter(|_| budget.spend(START, share, 1, 1)).count()
-        };
-        assert_eq!(spent(&mut budget, Share::Triggered), 920);
-        assert_eq!(spent(&mut budget, Share::Fingers), 0);
-        assert_eq!(spent(&mut budget, Share::Edges), 80);
-        assert_eq!(budget.refused, [1_920, 2_000, 1_080]);
-        let ready = budget.ready_at(Share::Triggered, 6, 6);
-        assert!(ready > START && budget.spend(ready, Share::Triggered, 6, 6));
+    fn longer_routes_make_the_capacity_larger_at_once() {
+        let mut budget = ByteHops::new(1, 100, START);
+        let spent =
+            |budget: &mut ByteHops| (0..9_999).filter(|_| budget.spend(START, 1, 1)).count();
+        assert_eq!(spent(&mut budget), 400);
+        budget.set_mean_hops(10);
+        assert_eq!(spent(&mut budget), 600);
+        // Shorter ones do not, and no length without end does.
+        budget.set_mean_hops(5);
+        budget.set_mean_hops(500);
+        assert_eq!((spent(&mut budget), budget.refused), (5_900, 9_999 * 3 - 6_900));
     }
 
     proptest! {
         #[test]
         fn the_mean_is_held(
-            messages in proptest::collection::vec((0u64..20_000, 0u32..3, 20u32..400, 1u16..100), 1..200),
+            messages in proptest::collection::vec((0u64..20_000, 20u32..400, 1u16..100), 1..200),
         ) {
             let mut budget = ByteHops::new(CONTROL_RATE, CONTROL_BURST, START);
             let (mut now, mut sum, mut largest) = (START, 0, 0);
-            for (wait, share, octets, hops) in messages {
+            for (wait, octets, hops) in messages {
                 now += core::time::Duration::from_millis(wait);
-                let share = [Share::Edges, Share::Fingers, Share::Triggered][share as usize];
-                let ready = budget.ready_at(share, octets, hops);
-                let allowed = budget.spend(now, share, octets, hops);
+                let ready = budget.ready_at(octets, hops);
+                let allowed = budget.spend(now, octets, hops);
                 prop_assert_eq!(allowed, ready <= now);
                 if allowed {
                     let cost = u64::from(octets) * u64::from(hops);
@@ -173,9 +155,8 @@ mod tests {
                 }
             }
             let seconds = now.since(START).as_secs() + 1;
-            // Each of the three buckets may be in debt by one message.
-            let bound = u64::from(CONTROL_BURST) + u64::from(CONTROL_RATE) * seconds + 3 * largest;
-            prop_assert!(sum <= bound, "{} > {}", sum, bound);
+            let burst = u64::from(CONTROL_BURST * MIN_HOPS);
+            prop_assert!(sum <= burst + u64::from(CONTROL_RATE) * seconds + largest);
         }
     }
 }

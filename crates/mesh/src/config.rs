@@ -11,10 +11,11 @@ pub const MAX_TAGS: usize = 208;
 /// Hops that a packet may take.
 pub const HOP_LIMIT: u8 = 255;
 
-/// Octets a second that the control messages of a router may cost, counted at every hop they take.
-pub const CONTROL_RATE: u32 = 98;
-/// Octets that they may cost at once, when a network forms or changes.
-pub const CONTROL_BURST: u32 = 256 * 1024;
+/// Octets a second that the control messages of a router may cost while the network changes, counted at every hop they
+/// take.
+pub const CONTROL_RATE: u32 = 4_096;
+/// Octets that they may cost at once, for each hop of the mean route.
+pub const CONTROL_BURST: u32 = 64 * 1024;
 
 /// How a router is configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +24,7 @@ pub struct Config {
     pub limits: Limits,
     /// Octets a second that its control messages may cost, counted at every hop.
     pub control_rate: u32,
-    /// Octets that they may cost at once.
+    /// Octets that they may cost at once, for each hop of the mean route.
     pub control_burst: u32,
     /// Zero bits that hash extensions of identities must have.
     pub extension_bits: u8,

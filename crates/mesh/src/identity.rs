@@ -67,17 +67,23 @@ impl Proof {
         NodeId::from_bytes(bytes)
     }
 
-    /// Checks the hash extension of `bits` zero bits and the key, and returns the id.
+    /// Checks the key, and the hash extension of `bits` zero bits, and returns the id.
     pub fn verify(&self, bits: u8) -> Result<NodeId, IdentityError> {
+        let id = self.verify_extension(bits)?;
+        match VerifyingKey::from_bytes(&self.key) {
+            // A key of low order has signatures that fit every message (RFC 8032 section 8.9).
+            Ok(key) if !key.is_weak() => Ok(id),
+            _ => Err(IdentityError::Key),
+        }
+    }
+
+    /// Checks the hash extension of `bits` zero bits, and returns the id of a key that is not looked at.
+    pub(crate) fn verify_extension(&self, bits: u8) -> Result<NodeId, IdentityError> {
         let got = leading_zeros(&self.hash(EXTENSION_CONTEXT));
         if got < u32::from(bits) {
             return Err(IdentityError::Extension { expected: bits, got });
         }
-        match VerifyingKey::from_bytes(&self.key) {
-            // A key of low order has signatures that fit every message (RFC 8032 section 8.9).
-            Ok(key) if !key.is_weak() => Ok(self.id()),
-            _ => Err(IdentityError::Key),
-        }
+        Ok(self.id())
     }
 
     fn hash(&self, context: &str) -> blake3::Hash {

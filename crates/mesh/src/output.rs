@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 /// Octets that stay allocated between bursts.
-const KEPT: usize = 4_096;
+const KEPT: usize = 512;
 
 /// Where a packet goes on its interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +66,11 @@ impl Output {
         }
         let Packet { interface, to, range } = self.packets.pop_front()?;
         Some(Transmit { interface, to, bytes: &self.bytes[range] })
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.bytes.capacity() + self.packets.capacity() * size_of::<Packet>()
     }
 
     /// Returns whether no packet waits.

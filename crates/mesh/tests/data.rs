@@ -96,7 +96,7 @@ fn a_host_cannot_use_another_prefix() {
     net.call(0, |router, now, random| router.handle_local(now, &packet, random));
     net.run(SECOND);
     assert!(net.received(2).is_empty());
-    assert_eq!(net.nodes[0].router.counters().bad_packets, 1);
+    assert_eq!(net.nodes[0].router.packet_counters().bad, 1);
 }
 
 /// Ten packets a second across a grid; the middle dies. Traffic finds out before HELLOs would, and goes round it.

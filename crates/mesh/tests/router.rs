@@ -4,10 +4,10 @@ mod net;
 mod wired;
 
 use net::topology;
-use ringway_mesh::Config;
 use ringway_mesh::crypto::{Real, StandIn};
 use ringway_mesh::link::DownReason;
-use ringway_mesh::router::Event;
+use ringway_mesh::router::{Event, Refusal};
+use ringway_mesh::{Config, NodeId};
 use ringway_sansio::time::Duration;
 use wired::{START, Wired};
 
@@ -86,5 +86,74 @@ fn a_dead_router_leaves_the_ring() {
     // It starts again with its key: its neighbours need no time-out to see that it is another.
     net.restart(12, 5, &Config { extension_bits: 0, ..Config::default() });
     net.run(SECOND * 10);
+    assert_eq!((net.wrong(), net.reachable(1_000)), (0, 1.0));
+}
+
+/// Every router's only links are those of a ring that winds twice. It becomes a line with two ends that know each other, also
+/// if a third of the packets is lost meanwhile.
+#[test]
+fn a_ring_that_winds_twice_becomes_one() {
+    for (routers, loss) in [(8, 0), (8, 300), (30, 0), (31, 100)] {
+        for seed in 0..8 {
+            let mut net = Wired::<StandIn>::wound_twice(routers, seed);
+            net.loss = loss;
+            net.run(SECOND * 10);
+            net.loss = 0;
+            net.run(SECOND * 40);
+            assert_eq!((net.wrong(), net.reachable(500)), (0, 1.0), "{routers} {loss} {seed}");
+            let ends = net.nodes.iter().filter(|node| node.router.overlay().partner().is_some());
+            assert_eq!(ends.count(), 2, "{routers} {loss} {seed}");
+        }
+    }
+}
+
+/// A key is delivered at the router with the largest id that is not above it, and at the last one if there is none, whoever
+/// sends: all agree.
+#[test]
+fn a_key_is_delivered_to_the_responsible_router() {
+    let mut net = Wired::<Real>::new(topology::grid(4), 6);
+    net.run(SECOND * 20);
+    let mut ids: Vec<_> = (0..16).map(|at| net.id(at)).collect();
+    ids.sort_unstable();
+    let keys = [0, 1, ids[0].raw() - 1, ids[0].raw(), ids[7].raw() + 1, ids[8].raw(), u64::MAX];
+    for key in keys.map(NodeId::new) {
+        let owner = ids.iter().rev().find(|&&id| id <= key).unwrap_or(&ids[15]);
+        for from in 0..16 {
+            let sender = net.id(from);
+            net.call(from, |router, now, random| {
+                router.send_closest(now, key, 9, b"octets", random).unwrap();
+            });
+            net.run(SECOND / 10);
+            let got = net.nodes.iter_mut().find_map(|node| {
+                let closest = |(_, event): &(_, Event)| matches!(event, Event::Closest { .. });
+                let at = node.events.iter().position(closest)?;
+                Some((node.router.id(), node.events.remove(at).1))
+            });
+            let octets = b"octets".to_vec();
+            let expected = Event::Closest { origin: sender, key, application: 9, octets };
+            assert_eq!(got, Some((*owner, expected)), "key {key} from {sender}");
+        }
+    }
+    let too_long = [0; 1_001];
+    net.call(0, |router, now, random| {
+        let refused = router.send_closest(now, NodeId::new(5), 9, &too_long, random);
+        assert_eq!(refused, Err(Refusal::TooLong(1_001)));
+    });
+}
+
+/// Two networks of 144 that have settled, and one link between them: they are one after a few seconds, because contacts are
+/// introduced to the other side at all distances at once.
+#[test]
+fn two_settled_networks_merge() {
+    let (side, each) = (12, 144);
+    let mut links = topology::grid(side);
+    let other = topology::grid(side).into_iter();
+    links.extend(other.map(|peers| peers.into_iter().map(|peer| peer + each).collect()));
+    let mut net = Wired::<StandIn>::new(links, 3);
+    net.run(SECOND * 60);
+    // Of 287 pairs beside each other on the line, half are of different networks.
+    assert!(net.wrong() > 200);
+    net.join(0, each);
+    net.run(SECOND * 5);
     assert_eq!((net.wrong(), net.reachable(1_000)), (0, 1.0));
 }

@@ -301,6 +301,7 @@ impl<'a> Daemon<'a> {
                 let text = format!("link to {}: {refused}", name(address));
                 self.warn(&text.clone(), &text);
             }
+            Event::Closest { .. } => {}
             Event::DuplicateIdentity(address) => {
                 let text = format!(
                     "another router at {} has this router's identity: was {} copied? \

@@ -113,7 +113,7 @@ pub fn status<C: Crypto, S: Space>(
     router: &Router<C, S>,
     around: &Surroundings<'_>,
 ) -> Status {
-    let counters = router.counters();
+    let (counters, packets) = (router.counters(), router.packet_counters());
     let prefix = router.id().prefix();
     Status {
         id: router.id().to_string(),
@@ -127,12 +127,15 @@ pub fn status<C: Crypto, S: Space>(
         sessions: router.sessions(),
         settled: router.overlay().is_settled(now),
         packets: Packets {
-            sent: counters.sent_packets,
-            delivered: counters.delivered_packets,
-            forwarded: counters.forwarded_packets,
-            dropped: counters.dropped_packets + counters.bad_packets,
+            sent: packets.sent,
+            delivered: packets.delivered,
+            forwarded: packets.forwarded,
+            dropped: packets.dropped + packets.bad,
         },
-        refused: counters.malformed + counters.refused + router.message_counters().forged,
+        refused: counters.malformed
+            + counters.refused
+            + packets.refused
+            + router.message_counters().forged,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The speed and the memory of a graph. Arguments: the topology (`line`, `ring`, `grid`, `tree`, `disk`,
+//! The speed and the memory of a graph. Arguments: the topology (`line`, `ring`, `grid`, `tree`, `planar`, `disk`,
 //! `small-world` or `power-law`), the number of nodes, the number of packets, and the traffic: `flood`, in which
 //! one node floods packets of 100 bytes, or `beacons`, in which every node sends them to its neighbours, one each
 //! 1.8 s (disk, 100,000, 1 and flood). It prints what happened. Links have 1 ms and lose 1 % of the packets.
@@ -17,6 +17,7 @@ fn topology(kind: &str, nodes: u32) -> Result<Topology, String> {
         "ring" => Topology::ring(nodes),
         "grid" => Topology::grid(nodes.isqrt(), nodes.isqrt()),
         "tree" => Topology::tree(nodes, 4),
+        "planar" => Topology::planar(nodes, &mut random),
         "disk" => Topology::disk(nodes, 12.0, &mut random),
         "small-world" => Topology::small_world(nodes, 12, 0.1, &mut random),
         "power-law" => Topology::power_law(nodes, 3, &mut random),

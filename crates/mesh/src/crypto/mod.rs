@@ -18,7 +18,8 @@ use core::hash::Hasher;
 
 use siphasher::sip::SipHasher24;
 
-use crate::identity::{Identity, KEY};
+use crate::id::NodeId;
+use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{MAC, SIGNATURE};
 
 /// The key of a network, or zeros if everybody may join. The handshake mixes it into its first message.
@@ -46,7 +47,7 @@ impl core::fmt::Debug for NetworkKey {
     }
 }
 
-/// A key that two routers share, for short codes over what they send each other: HELLOs and probes of contacts.
+/// A key that two routers share, for short codes over what they send each other: HELLOs and headers of data.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CodeKey(pub [u8; 16]);
 
@@ -151,11 +152,11 @@ pub trait Crypto: 'static {
     /// Returns whether `signature` over `bytes` is by the holder of the public key `key`.
     fn verify(key: &[u8; KEY], domain: Domain, bytes: &[u8], signature: &[u8; SIGNATURE]) -> bool;
 
+    /// Checks a proof, and returns the id.
+    fn verify_proof(proof: &Proof, bits: u8) -> Result<NodeId, IdentityError>;
+
     /// Returns the static key that the holder of the public key `key` proves in a handshake.
     fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]>;
-
-    /// Returns the key that a router shares with the holder of the public key `peer`, without a message between them.
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey>;
 
     /// Begins a handshake. `seed` must be random, and different for each.
     fn begin(

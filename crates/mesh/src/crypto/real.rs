@@ -12,7 +12,8 @@ use snow::resolvers::CryptoResolver;
 use snow::{Builder, Error, HandshakeState, types};
 
 use super::{CodeKey, Crypto, Domain, Established, HandshakeError, NetworkKey, Purpose, Role};
-use crate::identity::{Identity, KEY};
+use crate::id::NodeId;
+use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{SEAL, SIGNATURE};
 
 /// The protocol of all handshakes.
@@ -50,18 +51,12 @@ impl Crypto for Real {
             .is_ok_and(|key| key.verify_strict(&message, &signature).is_ok())
     }
 
-    fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]> {
-        VerifyingKey::from_bytes(key).ok().map(|key| key.to_montgomery().to_bytes())
+    fn verify_proof(proof: &Proof, bits: u8) -> Result<NodeId, IdentityError> {
+        proof.verify(bits)
     }
 
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey> {
-        let peer = MontgomeryPoint(Real::static_key(peer)?);
-        let secret = peer.mul_clamped(identity.signing_key().to_scalar_bytes());
-        let derived = blake3::derive_key("ringway mesh 1 shared key", secret.as_bytes());
-        let mut key = [0; 16];
-        key.copy_from_slice(&derived[..16]);
-        // RFC 7748 section 6.1: the point of all zeros is nobody's secret.
-        (secret.to_bytes() != [0; KEY]).then_some(CodeKey(key))
+    fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]> {
+        VerifyingKey::from_bytes(key).ok().map(|key| key.to_montgomery().to_bytes())
     }
 
     fn begin(

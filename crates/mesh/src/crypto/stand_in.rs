@@ -7,7 +7,8 @@
 use siphasher::sip::SipHasher13;
 
 use super::{CodeKey, Crypto, Domain, Established, HandshakeError, NetworkKey, Purpose, Role};
-use crate::identity::{Identity, KEY};
+use crate::id::NodeId;
+use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{SEAL, SIGNATURE};
 
 /// Stands in for [`Real`](super::Real) in simulations of very many routers.
@@ -73,16 +74,13 @@ impl Crypto for StandIn {
         signature(key, domain, bytes) == *given
     }
 
-    fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]> {
-        Some(*key)
+    /// Every key is one.
+    fn verify_proof(proof: &Proof, bits: u8) -> Result<NodeId, IdentityError> {
+        proof.verify_extension(bits)
     }
 
-    fn shared_key(identity: &Identity, peer: &[u8; KEY]) -> Option<CodeKey> {
-        let own = &identity.proof().key;
-        let half = hash(0, &[own.min(peer), own.max(peer)]);
-        let mut key = [0; 16];
-        key[..8].copy_from_slice(&half.to_le_bytes());
-        Some(CodeKey(key))
+    fn static_key(key: &[u8; KEY]) -> Option<[u8; KEY]> {
+        Some(*key)
     }
 
     fn begin(

@@ -341,6 +341,9 @@ impl<C: Crypto> Handshakes<C> {
         random: &mut dyn Random,
         out: &mut Vec<u8>,
     ) -> Option<LinkAddress> {
+        if self.entries.is_empty() {
+            self.entries = Vec::new();
+        }
         while let Some(at) = self.entries.iter().position(|entry| entry.due <= now) {
             let entry = &mut self.entries[at];
             let ended = match &entry.state {
@@ -377,6 +380,16 @@ impl<C: Crypto> Handshakes<C> {
     /// Ends the handshake with an address, if one is under way: nobody is there any more.
     pub fn cancel(&mut self, address: LinkAddress) {
         self.entries.retain(|entry| entry.address != address);
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        let packet = |entry: &Entry<C>| match &entry.state {
+            State::Initiated { noise, .. } => noise.capacity(),
+            State::Responded { packet, .. } | State::Finished { packet, .. } => packet.capacity(),
+        };
+        let packets: usize = self.entries.iter().map(packet).sum();
+        self.entries.capacity() * size_of::<Entry<C>>() + packets
     }
 
     /// Returns the number of handshakes in the table.
@@ -465,13 +478,13 @@ fn link_payload(local: &Local<'_>) -> LinkPayload {
     }
 }
 
-/// Checks that the proof is of the key that the handshake used, and of a router other than this one.
+/// Checks that the proof is of the key that the handshake used, and of a router other than this one. Returns its id.
 fn verify<C: Crypto>(
     payload: &LinkPayload,
     established: &Established<C::Keys>,
     local: &Local<'_>,
 ) -> Result<NodeId, Refused> {
-    let id = payload.proof.verify(local.extension_bits)?;
+    let id = C::verify_proof(&payload.proof, local.extension_bits)?;
     let key: Option<[u8; KEY]> = C::static_key(&payload.proof.key);
     if key != Some(established.peer) {
         return Err(Refused::OtherKey);

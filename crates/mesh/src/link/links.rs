@@ -116,6 +116,9 @@ pub struct Links<C: Crypto> {
     /// The links that are up, as forwarding needs them.
     up: Vec<crate::wire::Neighbour>,
     events: VecDeque<LinkEvent>,
+    /// When something is due, unless something has changed since it was computed.
+    due: Option<Time>,
+    changed: bool,
     /// HELLOs of neighbours with a bad code.
     pub forged_hellos: u64,
     /// Strangers that found no room, or came too fast.
@@ -137,6 +140,8 @@ impl<C: Crypto> Links<C> {
             hello_key: CodeKey(hello_key),
             up: Vec::new(),
             events: VecDeque::new(),
+            due: None,
+            changed: false,
             forged_hellos: 0,
             ignored_strangers: 0,
         }
@@ -144,12 +149,14 @@ impl<C: Crypto> Links<C> {
 
     /// Adds an interface; one with the same number is replaced, and its links go on.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
+        self.changed = true;
         self.interfaces.retain(|interface| interface.config.index != config.index);
         self.interfaces.push(Interface::new(now, config, random));
     }
 
     /// Removes an interface; its links are down at once.
     pub fn remove_interface(&mut self, now: Time, index: u32) {
+        self.changed = true;
         self.interfaces.retain(|interface| interface.config.index != index);
         self.strangers.retain(|stranger| stranger.address.interface != index);
         for slot in self.slots_where(|neighbour| neighbour.address.interface == index) {
@@ -188,6 +195,7 @@ impl<C: Crypto> Links<C> {
         random: &mut dyn Random,
         output: &mut Output,
     ) -> Result<(), Malformed> {
+        self.changed = true;
         if kind == Kind::Hello {
             let hello = HelloView::parse(bytes)?;
             self.hear(now, local, from, &hello, random);
@@ -252,7 +260,7 @@ impl<C: Crypto> Links<C> {
             let start = out.len();
             build(out);
             if let Ok(mut data) = DataView::parse(&mut out[start..]) {
-                neighbour.address_data(now, &mut data);
+                self.changed |= neighbour.address_data(now, &mut data);
             }
         });
     }
@@ -261,11 +269,14 @@ impl<C: Crypto> Links<C> {
     pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
         let slot = *self.by_index.get(&data.receiver())?;
         let neighbour = self.neighbours.get_mut(slot)?;
-        neighbour.accept_data(now, data).then_some(slot)
+        let (is_good, is_first) = neighbour.accept_data(now, data);
+        self.changed |= is_first;
+        is_good.then_some(slot)
     }
 
     /// Handles an item that concerns the link alone, and appends items that answer it. Returns whether it was one.
     pub fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, answer: &mut Vec<u8>) -> bool {
+        self.changed |= matches!(item, Item::LinkClose { .. });
         match *item {
             Item::Probe { nonce, .. } => {
                 put(&Item::ProbeAck { nonce, received: 0, highest: 0 }, answer);
@@ -291,6 +302,7 @@ impl<C: Crypto> Links<C> {
 
     /// The system has reported that it cannot send to an address.
     pub fn send_failed(&mut self, now: Time, to: LinkAddress) {
+        self.changed = true;
         for slot in self.slots_where(|neighbour| neighbour.address == to) {
             if let Some(neighbour) = self.neighbours.get_mut(slot) {
                 neighbour.liveness.send_failed(now);
@@ -319,6 +331,7 @@ impl<C: Crypto> Links<C> {
         random: &mut dyn Random,
         output: &mut Output,
     ) {
+        self.changed = true;
         for at in 0..self.interfaces.len() {
             if self.interfaces[at].due <= now {
                 self.call_named(now, local, at, random, output);
@@ -346,19 +359,24 @@ impl<C: Crypto> Links<C> {
         self.check_liveness(now, random, output);
     }
 
-    /// Returns when something is due.
+    /// Returns when something may be due, as of the last [`review`](Self::review). It is never too late: what packets
+    /// that are only opened and sealed move, they move into the future.
     pub fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Computes when something is due, after whatever may have changed it.
+    pub fn review(&mut self) {
+        if !core::mem::take(&mut self.changed) {
+            return;
+        }
         let hello = self.interfaces.iter().map(|interface| interface.due).min();
         let stranger = self.strangers.iter().map(|stranger| stranger.due).min();
         let count = self.by_index.len();
-        let silent = self
-            .neighbours
-            .iter()
-            .filter_map(|(_, _, neighbour)| {
-                sooner(neighbour.liveness.poll_timeout(count), neighbour.feedback_due())
-            })
-            .min();
-        sooner(sooner(hello, stranger), sooner(silent, self.handshakes.poll_timeout()))
+        let neighbours = self.neighbours.iter();
+        let neighbour = neighbours.filter_map(|(_, _, neighbour)| neighbour.poll_timeout(count));
+        let handshake = self.handshakes.poll_timeout();
+        self.due = sooner(sooner(hello, stranger), sooner(neighbour.min(), handshake));
     }
 
     fn hear(
@@ -665,6 +683,19 @@ impl<C: Crypto> Links<C> {
             back: neighbour.back,
         });
         self.up = listed.collect();
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        // A tree of numbers is about half full.
+        let numbers = 2 * self.by_index.len() * size_of::<(u32, Slot)>();
+        self.neighbours.heap_bytes()
+            + self.handshakes.heap_bytes()
+            + numbers
+            + self.interfaces.capacity() * size_of::<Interface>()
+            + self.strangers.capacity() * size_of::<Stranger>()
+            + self.up.capacity() * size_of::<crate::wire::Neighbour>()
+            + self.events.capacity() * size_of::<LinkEvent>()
     }
 
     /// Returns the limits.

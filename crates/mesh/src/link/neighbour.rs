@@ -1,7 +1,7 @@
 //! A neighbour and the link to it.
 
 use ringway_sansio::Time;
-use ringway_sansio::time::Duration;
+use ringway_sansio::time::{Duration, sooner};
 
 use super::handshake::{LinkAddress, Verified};
 use super::interface::SLOW_INTERVAL;
@@ -28,8 +28,6 @@ const ASSUMED_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / 20) as u8;
 pub struct Neighbour<K> {
     /// Who it is.
     pub id: NodeId,
-    /// Its public key.
-    pub key: [u8; 32],
     /// Its start.
     pub instance: Instance,
     /// Where it is.
@@ -63,7 +61,6 @@ impl<K> Neighbour<K> {
         let Verified { id, payload, index, remote_index, keys, codes } = verified;
         Neighbour {
             id,
-            key: payload.proof.key,
             instance: payload.instance,
             address,
             mtu: mtu.min(payload.mtu),
@@ -120,25 +117,27 @@ impl<K> Neighbour<K> {
         self.sent - 1
     }
 
-    /// Addresses a data packet to the neighbour and completes its header.
-    pub(super) fn address_data(&mut self, now: Time, data: &mut DataView<'_>) {
+    /// Addresses a data packet to the neighbour and completes its header. Returns whether the neighbour is suspect.
+    pub(super) fn address_data(&mut self, now: Time, data: &mut DataView<'_>) -> bool {
         data.set_link(self.remote_index, self.data_sent);
         self.data_sent = self.data_sent.wrapping_add(1);
         let code = data.code(&self.codes[0]);
         data.set_code(code);
         self.liveness.data_sent(now);
         (self.unacknowledged, self.data_since) = (0, None);
+        self.liveness.is_suspect()
     }
 
-    /// Returns whether a data packet is from the neighbour, and notes that it is alive.
-    pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> bool {
+    /// Returns whether a data packet is from the neighbour, which is alive then, and whether it must be shown that it has
+    /// arrived.
+    pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> (bool, bool) {
         let is_good = data.code(&self.codes[1]) == data.given_code();
         if is_good {
             self.liveness.hear(now, super::Sign::Sealed);
             self.unacknowledged += 1;
             self.data_since.get_or_insert(now);
         }
-        is_good
+        (is_good, self.unacknowledged == 1)
     }
 
     /// Returns when the neighbour must be shown that its data has arrived.
@@ -149,6 +148,11 @@ impl<K> Neighbour<K> {
     /// Returns the report of data that has arrived.
     pub(super) fn feedback(&self) -> Item<'static> {
         Item::Feedback { highest: 0, received: self.unacknowledged }
+    }
+
+    /// Returns when something is due.
+    pub(super) fn poll_timeout(&self, neighbours: usize) -> Option<Time> {
+        sooner(self.liveness.poll_timeout(neighbours), self.feedback_due())
     }
 
     /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs it can have heard.

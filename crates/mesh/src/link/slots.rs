@@ -80,6 +80,8 @@ impl<T> Slots<T> {
                 Ok(Slot(at as u16))
             }
             None if self.entries.len() < self.limits.neighbours.min(1 << 16) => {
+                // Routers have few neighbours, and very many routers are simulated.
+                self.entries.reserve_exact(1);
                 self.entries.push(entry);
                 Ok(Slot((self.entries.len() - 1) as u16))
             }
@@ -99,6 +101,11 @@ impl<T> Slots<T> {
             Entry::Used { value, .. } => Some(value),
             Entry::Reserved { .. } => None,
         }
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry<T>>()
     }
 
     /// Returns the neighbour in a slot.

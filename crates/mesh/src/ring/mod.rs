@@ -14,14 +14,20 @@ pub mod introduce;
 mod upkeep;
 
 use ringway_sansio::Time;
+use ringway_sansio::time::Duration;
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 use crate::config::Limits;
 use crate::id::NodeId;
 use crate::metric::{Ids, Space};
 use crate::routes::{Adopted, Contact, ContactTable};
+use crate::wire::bodies::Connect;
 use crate::wire::{Hint, Hints, Route, Slot};
 use upkeep::Upkeep;
+
+/// Time in which contacts are introduced into another network once.
+const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +49,13 @@ pub enum Action {
         /// The key.
         to: NodeId,
     },
+    /// An INTRODUCE for whoever is closest to the introduced router in the network behind the route.
+    Spread {
+        /// The way into the other network.
+        route: Route,
+        /// Who is introduced.
+        hint: Hint,
+    },
     /// An INTRODUCE.
     Introduce {
         /// The receiver of the hint.
@@ -62,6 +75,7 @@ impl Action {
             | Action::Find { to }
             | Action::Close { to }
             | Action::Introduce { to, .. } => to,
+            Action::Spread { ref hint, .. } => hint.id,
         }
     }
 }
@@ -88,6 +102,8 @@ pub struct Overlay<S> {
     upkeep: Upkeep,
     /// The other end of the line, at an end of it.
     partner: Option<NodeId>,
+    /// When contacts were last introduced into another network.
+    spread_at: Option<Time>,
     /// How often something was left undone.
     pub counters: Counters,
 }
@@ -104,8 +120,14 @@ impl<S: Space> Overlay<S> {
             reviewed: 0,
             upkeep: Upkeep::default(),
             partner: None,
+            spread_at: None,
             counters: Counters::default(),
         }
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.contacts.heap_bytes()
     }
 
     /// Returns the contacts.
@@ -173,7 +195,17 @@ impl<S: Space> Overlay<S> {
     }
 
     /// A CONNECT or its answer has come from `peer`, verified, with the route that leads to it.
-    pub fn connected(&mut self, peer: Contact, hints: &[Hint], out: &mut Vec<Action>) {
+    pub fn connected(
+        &mut self,
+        now: Time,
+        peer: Contact,
+        connect: &Connect,
+        out: &mut Vec<Action>,
+    ) {
+        if connect.settled && self.is_foreign(peer.id, &connect.hints) {
+            self.spread(now, &peer.route, out);
+        }
+        let hints = &connect.hints;
         self.connecting.retain(|&mut other| other != peer.id);
         let (route, cost) = (peer.route.clone(), peer.cost);
         self.adopt(peer, out);
@@ -184,12 +216,12 @@ impl<S: Space> Overlay<S> {
 
     /// The other end of the line has been found, or has found this router. It may be an end no longer, so it is also
     /// offered as any other contact: a line that winds twice is sorted by that.
-    pub fn closed(&mut self, peer: Contact, hints: &[Hint], out: &mut Vec<Action>) {
+    pub fn closed(&mut self, now: Time, peer: Contact, connect: &Connect, out: &mut Vec<Action>) {
         let own = self.contacts.own();
         let beyond = |id: &NodeId| if peer.id > own { *id < own } else { *id > own };
         self.partner = (!self.contacts.ids().iter().any(beyond)).then_some(peer.id);
         self.abandon(NodeId::new(u64::MAX));
-        self.connected(peer, hints, out);
+        self.connected(now, peer, connect, out);
     }
 
     /// A CONNECT was not sent.
@@ -205,17 +237,25 @@ impl<S: Space> Overlay<S> {
         }
     }
 
-    /// Notes whether the near contacts have changed. To be called after whatever may have changed them.
-    pub fn review(&mut self, now: Time) {
+    /// Notes whether the near contacts have changed. To be called after whatever may have changed them. Returns the hops of
+    /// the mean route, if contacts have come or gone.
+    pub fn review(&mut self, now: Time) -> Option<u32> {
         if self.contacts.changes() == self.reviewed {
-            return;
+            return None;
         }
         self.reviewed = self.contacts.changes();
+        let own = self.contacts.own();
+        let has = |side: &dyn Fn(&NodeId) -> bool| self.contacts.ids().iter().any(side);
+        if has(&|&id| id < own) && has(&|&id| id > own) {
+            self.partner = None;
+        }
         let near = self.contacts.near();
         if near != self.near {
             self.near = near;
             self.upkeep.change(now);
         }
+        let hops: u32 = self.contacts.iter().map(|contact| u32::from(contact.route.hops())).sum();
+        Some(hops / self.contacts.ids().len().max(1) as u32)
     }
 
     /// Does what is due.
@@ -271,6 +311,43 @@ impl<S: Space> Overlay<S> {
         }
         self.connecting.push(to);
         out.push(Action::Find { to });
+    }
+
+    /// Returns whether a router that has settled must be of another network: in one network everybody who is near is known
+    /// by then.
+    fn is_foreign(&self, peer: NodeId, hints: &[Hint]) -> bool {
+        let near = |id: NodeId| {
+            let ids = self.contacts.ids();
+            let Err(at) = ids.binary_search(&id) else { return false };
+            let mut ids: SmallVec<[NodeId; 128]> = SmallVec::from_slice(ids);
+            ids.insert(at, id);
+            id != self.contacts.own() && S::near(self.contacts.own(), &ids, 1).contains(&id)
+        };
+        near(peer) || hints.iter().any(|hint| near(hint.id))
+    }
+
+    /// Joins two settled networks at many points at once: of each class of distance one contact is introduced into the
+    /// other network, where it goes by the ring. Whoever is closest to it there connects to it, and it spreads in turn.
+    fn spread(&mut self, now: Time, route: &Route, out: &mut Vec<Action>) {
+        let is_late = self.spread_at.is_some_and(|at| now.since(at) < SPREAD_INTERVAL);
+        if is_late || !self.upkeep.is_settled(now) {
+            return;
+        }
+        self.spread_at = Some(now);
+        let own = self.contacts.own();
+        let mut best: BTreeMap<u8, &Contact> = BTreeMap::new();
+        for contact in self.contacts.iter() {
+            let kept = best.entry(S::class(own, contact.id)).or_insert(contact);
+            if contact.cost < kept.cost {
+                *kept = contact;
+            }
+        }
+        for contact in best.into_values() {
+            if let Ok(onward) = contact.route.onward(route.first) {
+                let hint = Hint { id: contact.id, cost: contact.cost, onward };
+                out.push(Action::Spread { route: route.clone(), hint });
+            }
+        }
     }
 
     /// Handles a hint from the router at the end of `route`.
@@ -338,7 +415,8 @@ impl<S: Space> Overlay<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::CodeKey;
+    use crate::id::{Instance, Sequence};
+    use crate::identity::Proof;
     use crate::metric::Ring;
     use crate::wire::Labels;
 
@@ -348,14 +426,25 @@ mod tests {
         Route { first: Slot(first), labels }
     }
 
-    const KEY: CodeKey = CodeKey([0; 16]);
+    const NOW: Time = Time::from_secs(9);
+
+    fn hints(hints: &[Hint]) -> Connect {
+        Connect {
+            proof: Proof { key: [1; 32], modifier: [2; 16] },
+            sequence: Sequence::default(),
+            instance: Instance(3),
+            settled: false,
+            wrap: false,
+            hints: hints.iter().cloned().collect(),
+        }
+    }
 
     fn neighbour(id: u64) -> Contact {
-        Contact { id: NodeId::new(id), route: Route::direct(Slot(3)), cost: 1, key: KEY, mark: 0 }
+        Contact { id: NodeId::new(id), route: Route::direct(Slot(3)), cost: 1, mark: 0 }
     }
 
     fn contact(id: u64, first: u16) -> Contact {
-        Contact { id: NodeId::new(id), route: far(first), cost: 2, key: KEY, mark: 0 }
+        Contact { id: NodeId::new(id), route: far(first), cost: 2, mark: 0 }
     }
 
     fn overlay(own: u64, limits: Limits) -> Overlay<Ring> {
@@ -381,12 +470,12 @@ mod tests {
         let (mut one, mut out) = (overlay(10, Limits::default()), Vec::new());
         let onward = Route::direct(Slot(20)).onward(Slot(4)).unwrap();
         let hint = Hint { id: NodeId::new(12), cost: 5, onward };
-        one.connected(contact(20, 7), core::slice::from_ref(&hint), &mut out);
+        one.connected(NOW, contact(20, 7), &hints(core::slice::from_ref(&hint)), &mut out);
         let [Action::Connect { to, route }] = &out[..] else { panic!("{out:?}") };
         let slots: Vec<u16> = route.labels.iter().map(|(_, slot)| slot.0).collect();
         assert_eq!((to.raw(), route.first, slots), (12, Slot(7), vec![2, 20]));
         // Who is known or asked already is not asked again.
-        one.connected(contact(20, 7), &[hint], &mut out);
+        one.connected(NOW, contact(20, 7), &hints(&[hint]), &mut out);
         assert_eq!(out.len(), 1);
     }
 
@@ -394,8 +483,8 @@ mod tests {
     fn a_displaced_contact_is_introduced_to_the_one_between() {
         let limits = Limits { near: 1, candidates: 1, ..Limits::default() };
         let (mut one, mut out) = (overlay(0, limits), Vec::new());
-        one.connected(contact(120, 1), &[], &mut out);
-        one.connected(contact(100, 2), &[], &mut out);
+        one.connected(NOW, contact(120, 1), &hints(&[]), &mut out);
+        one.connected(NOW, contact(100, 2), &hints(&[]), &mut out);
         // 120 has been in the same class and costs the same: the lower id stays.
         let [Action::Introduce { to, route, hint }] = &out[..] else { panic!("{out:?}") };
         assert_eq!((to.raw(), route, hint.id.raw()), (100, &far(2), 120));
@@ -407,7 +496,7 @@ mod tests {
     fn a_lost_neighbour_on_the_ring_is_asked_for() {
         let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
         for (id, slot) in [(40, 1), (45, 2), (55, 3), (60, 4)] {
-            one.connected(contact(id, slot), &[], &mut out);
+            one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
         }
         one.unreachable(NodeId::new(45), &far(9), &mut out);
         assert!(out.is_empty() && one.contacts().get(NodeId::new(45)).is_some());
@@ -415,7 +504,7 @@ mod tests {
         let asked: Vec<u64> = out.iter().map(|action| action.subject().raw()).collect();
         assert_eq!(asked, [40, 55]);
         out.clear();
-        one.connected(contact(40, 1), &[], &mut out);
+        one.connected(NOW, contact(40, 1), &hints(&[]), &mut out);
         one.neighbour_down(Slot(3), &mut out);
         assert_eq!(one.contacts().ids(), [40, 60].map(NodeId::new));
         assert_eq!(out.len(), 2);

@@ -36,7 +36,7 @@ impl Upkeep {
         let due = self.due.is_some_and(|due| due <= now);
         if due {
             self.due = Some(now + self.wait);
-            self.wait = (self.wait * 2).min(MAX_WAIT);
+            self.wait = (self.wait * 4).min(MAX_WAIT);
         }
         due
     }
@@ -69,7 +69,7 @@ mod tests {
             now = due;
             assert!(upkeep.is_due(now));
         }
-        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
+        assert_eq!(waits, [2, 4, 16, 64, 256, 300, 300, 300, 300, 300]);
         assert!(upkeep.is_settled(now));
         upkeep.change(now);
         assert_eq!((upkeep.due(), upkeep.is_settled(now)), (Some(now + QUIET), false));

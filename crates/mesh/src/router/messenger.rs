@@ -7,9 +7,9 @@ use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
-use crate::budget::{ByteHops, Share, TokenBucket};
+use crate::budget::{ByteHops, TokenBucket};
 use crate::config::Config;
-use crate::crypto::{CodeKey, Crypto, Domain};
+use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
 use crate::local::LocalRouter;
@@ -50,10 +50,19 @@ pub(super) struct Request {
 pub(super) struct Introduction {
     /// The sender.
     pub(super) id: NodeId,
-    /// The key shared with it.
-    pub(super) key: CodeKey,
     /// What it has sent.
     pub(super) connect: Connect,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    /// It is on its way.
+    Away,
+    /// This router is the one that it is for.
+    Here,
+    /// The budget does not allow it now.
+    Refused,
 }
 
 /// What the messenger borrows for one call.
@@ -123,6 +132,11 @@ impl<C: Crypto> Messenger<C> {
         None
     }
 
+    /// Takes note of the length of the mean route.
+    pub(super) fn set_mean_hops(&mut self, hops: u32) {
+        self.budget.set_mean_hops(hops);
+    }
+
     /// Sends deferred actions that can be paid for now.
     pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) {
         if self.retry.is_none_or(|at| at > desk.now) {
@@ -151,6 +165,11 @@ impl<C: Crypto> Messenger<C> {
         sooner(self.retry, self.pending.poll_timeout())
     }
 
+    /// Returns the octets that are allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.pending.heap_bytes() + self.deferred.capacity() * size_of::<Action>()
+    }
+
     /// Returns the request with this number.
     pub(super) fn request(&self, id: MessageId) -> Option<&Request> {
         self.pending.get(id)
@@ -162,12 +181,8 @@ impl<C: Crypto> Messenger<C> {
     }
 
     /// Verifies who has sent a CONNECT or its answer.
-    pub(super) fn verify(
-        &mut self,
-        local: &LocalRouter,
-        routed: &Routed<'_>,
-    ) -> Option<Introduction> {
-        let introduction = verify::<C>(self.extension_bits, local, routed);
+    pub(super) fn verify(&mut self, routed: &Routed<'_>) -> Option<Introduction> {
+        let introduction = verify::<C>(self.extension_bits, routed);
         self.counters.forged += u64::from(introduction.is_none());
         introduction
     }
@@ -179,9 +194,22 @@ impl<C: Crypto> Messenger<C> {
         else {
             return false;
         };
-        let checked = check::<C>(self.extension_bits, routed, &proof, covered, seal);
+        let bits = self.extension_bits;
+        let checked = check::<C>(bits, routed, Domain::Message, &proof, covered, seal);
         self.counters.forged += u64::from(checked.is_none());
         checked.is_some()
+    }
+
+    /// Verifies a PAYLOAD. Returns the application and the octets.
+    pub(super) fn verify_payload<'a>(&mut self, routed: &Routed<'a>) -> Option<(u16, &'a [u8])> {
+        let parsed = Body::parse(routed.message, routed.body).ok()?;
+        let (Body::Payload { application, proof, octets }, covered, seal) = parsed else {
+            return None;
+        };
+        let bits = self.extension_bits;
+        let checked = check::<C>(bits, routed, Domain::Payload, &proof, covered, seal);
+        self.counters.forged += u64::from(checked.is_none());
+        checked.map(|_| (application, octets))
     }
 
     /// Answers a CONNECT along the way that it has recorded.
@@ -192,11 +220,34 @@ impl<C: Crypto> Messenger<C> {
         to: NodeId,
         back: &Route,
         hints: &[Hint],
-        wrap: bool,
+        (settled, wrap): (bool, bool),
     ) {
         // Whoever asks pays for the answer too: it is not longer than the question.
-        let body = Body::Connect(connect(desk.local, hints, wrap));
+        let body = Body::Connect(connect(desk.local, hints, settled, wrap));
         self.answer(desk, (Message::ConnectAck, id, to), back, &body);
+    }
+
+    /// Sends octets of an application to whoever is responsible for a key. Returns whether it was sent: not if that is this
+    /// router, or if there is nobody else.
+    pub(super) fn payload<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        key: NodeId,
+        application: u16,
+        octets: &[u8],
+    ) -> Sent {
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return Sent::Here };
+        let cost = cost(&route) + octets.len() as u32;
+        if !self.budget.spend(desk.now, cost, 2 * route.hops()) {
+            return Sent::Refused;
+        }
+        let mut message = Routed::new(Message::Payload, id, own, key, &route, &[]);
+        (message.flags.greedy, message.flags.closest) = (true, true);
+        (message.flags.wrapped, message.best, message.record) = (wrapped, best, None);
+        let proof = *desk.local.identity.proof();
+        self.send::<S>(desk, message, &Body::Payload { application, proof, octets }, &route);
+        Sent::Away
     }
 
     /// Looks for the owner of a prefix. Returns whether it was sent; not if nobody is closer to it than this router.
@@ -213,7 +264,7 @@ impl<C: Crypto> Messenger<C> {
         let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
         (message.flags.greedy, message.flags.closest) = (true, true);
         (message.flags.wrapped, message.best) = (wrapped, best);
-        self.budget.spend(desk.now, Share::Triggered, cost(&route), 2 * route.hops());
+        self.budget.spend(desk.now, cost(&route), 2 * route.hops());
         self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
         true
     }
@@ -275,22 +326,28 @@ impl<C: Crypto> Messenger<C> {
                 let Some((route, ..)) = desk.overlay.first_step(*to) else { return true };
                 (Some((*to, way)), route)
             }
-            Action::Introduce { route, .. } => (None, route.clone()),
+            Action::Introduce { route, .. } | Action::Spread { route, .. } => (None, route.clone()),
         };
         let cost = cost(&route);
-        if !self.budget.spend(desk.now, Share::Triggered, cost, route.hops()) {
-            let ready = self.budget.ready_at(Share::Triggered, cost, route.hops());
+        if !self.budget.spend(desk.now, cost, route.hops()) {
+            let ready = self.budget.ready_at(cost, route.hops());
             self.retry = Some(ready.max(desk.now + Duration::from_millis(10)));
             return false;
         }
         if let Some((to, way)) = request {
             return self.ask(desk, Request { to, way }, route.hops());
         }
-        if let Action::Introduce { to, route, hint } = action {
-            let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
-            let message = Routed::new(Message::Introduce, id, own, *to, route, &[]);
-            self.send::<S>(desk, message, &Body::Introduce(hint.clone()), route);
-        }
+        let (to, hint) = match action {
+            Action::Introduce { to, hint, .. } => (*to, hint),
+            Action::Spread { hint, .. } => (hint.id, hint),
+            _ => return true,
+        };
+        let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
+        let mut message = Routed::new(Message::Introduce, id, own, to, &route, &[]);
+        let is_spread = matches!(action, Action::Spread { .. });
+        (message.flags.greedy, message.flags.closest) = (is_spread, is_spread);
+        message.flags.linear = is_spread;
+        self.send::<S>(desk, message, &Body::Introduce(hint.clone()), &route);
         true
     }
 
@@ -324,7 +381,8 @@ impl<C: Crypto> Messenger<C> {
         (message.flags.closest, message.flags.linear) = (is_close, is_close);
         (message.flags.wrapped, message.best) = (wrapped, best);
         let hints = desk.overlay.hints(to, route.first);
-        let connect = connect(desk.local, &hints, is_close);
+        let settled = desk.overlay.is_settled(desk.now);
+        let connect = connect(desk.local, &hints, settled, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
     }
 
@@ -337,14 +395,23 @@ impl<C: Crypto> Messenger<C> {
     ) {
         let (mut written, mut item) = (Vec::new(), Vec::new());
         body.emit(&mut written);
-        if matches!(body, Body::Connect(_) | Body::Statement { .. }) {
+        if let Some(domain) = domain(body) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
-            let signature = C::sign(&desk.local.identity, Domain::Message, &signed);
+            let signature = C::sign(&desk.local.identity, domain, &signed);
             Seal::Signature(signature).emit(&mut written);
         }
         Routed { body: &written, ..message }.emit(&mut item);
         desk.outbox.push(route.first, &Item::Routed(&item));
+    }
+}
+
+/// Returns what a body is signed for; `None` if it is not signed.
+fn domain(body: &Body<'_>) -> Option<Domain> {
+    match body {
+        Body::Connect(_) | Body::Statement { .. } => Some(Domain::Message),
+        Body::Payload { .. } => Some(Domain::Payload),
+        _ => None,
     }
 }
 
@@ -356,42 +423,37 @@ fn cost(route: &Route) -> u32 {
     OVERHEAD + Routed::HEADER as u32 + labels + record + 126
 }
 
-fn connect(local: &mut LocalRouter, hints: &[Hint], wrap: bool) -> Connect {
+fn connect(local: &mut LocalRouter, hints: &[Hint], settled: bool, wrap: bool) -> Connect {
     Connect {
         proof: *local.identity.proof(),
         sequence: local.next_sequence(),
         instance: local.instance,
-        settled: false,
+        settled,
         wrap,
-        spread: false,
         hints: hints.iter().cloned().collect(),
     }
 }
 
 /// Verifies the proof and the signature of a CONNECT or its answer.
-fn verify<C: Crypto>(
-    extension_bits: u8,
-    local: &LocalRouter,
-    routed: &Routed<'_>,
-) -> Option<Introduction> {
+fn verify<C: Crypto>(extension_bits: u8, routed: &Routed<'_>) -> Option<Introduction> {
     let (body, covered, seal) = Body::parse(routed.message, routed.body).ok()?;
     let Body::Connect(connect) = body else { return None };
-    let id = check::<C>(extension_bits, routed, &connect.proof, covered, seal)?;
-    let key = C::shared_key(&local.identity, &connect.proof.key)?;
-    Some(Introduction { id, key, connect })
+    let id = check::<C>(extension_bits, routed, Domain::Message, &connect.proof, covered, seal)?;
+    Some(Introduction { id, connect })
 }
 
 /// Returns the origin of a message if its proof and its signature are good.
 fn check<C: Crypto>(
     extension_bits: u8,
     routed: &Routed<'_>,
+    domain: Domain,
     proof: &Proof,
     covered: &[u8],
     seal: Seal,
 ) -> Option<NodeId> {
     let Seal::Signature(signature) = seal else { return None };
-    let id = proof.verify(extension_bits).ok().filter(|&id| id == routed.origin)?;
+    let id = C::verify_proof(proof, extension_bits).ok().filter(|&id| id == routed.origin)?;
     let mut signed = Vec::with_capacity(covered.len() + SIGNATURE);
     routed.put_signed(covered, &mut signed);
-    C::verify(&proof.key, Domain::Message, &signed, &signature).then_some(id)
+    C::verify(&proof.key, domain, &signed, &signature).then_some(id)
 }

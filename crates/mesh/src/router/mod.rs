@@ -3,6 +3,7 @@
 //! Its caller passes packets and the time, and sends what [`Router::poll_transmit`] returns. Whatever a call causes is
 //! complete when the call returns.
 
+mod carrier;
 mod messenger;
 mod outbox;
 
@@ -16,8 +17,8 @@ use crate::config::Config;
 use crate::crypto::{Crypto, Real};
 use crate::forward::message::{Here, Verdict, forward};
 use crate::forward::{Step, step};
-use crate::icmp::{self, IcmpError, Ipv6Header};
-use crate::id::{NodeId, Prefix};
+use crate::icmp::IcmpError;
+use crate::id::NodeId;
 use crate::link::{
     DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, handshake::Refused,
 };
@@ -26,20 +27,19 @@ use crate::metric::{Ring, Space};
 use crate::output::{Output, Transmit};
 use crate::ring::{Action, Overlay};
 use crate::routes::{Contact, Marks};
-use crate::session::{Contents, Delivery, SessionAction, Sessions};
+use crate::session::{Contents, SessionAction};
+use crate::wire::bodies::MAX_PAYLOAD;
 use crate::wire::control::{Code, ErrorReport};
-use crate::wire::{Body, DataView, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
-use messenger::{Desk, Messenger, Request, Way};
+use crate::wire::{Body, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
+use carrier::{Carrier, Road};
+use messenger::{Desk, Messenger, Request, Sent, Way};
 use outbox::Outbox;
 
+pub use carrier::PacketCounters;
 pub use messenger::Counters as MessageCounters;
 
 /// Part of a link's cost that is a unit of a path's.
 pub const PATH_COST: u16 = 8;
-/// Maximum number of ICMPv6 errors that wait for the caller.
-const MAX_ERRORS: usize = 64;
-/// Least MTU of IPv6 (RFC 8200 section 5).
-const MIN_MTU: u16 = 1_280;
 /// Maximum number of events that wait for the caller.
 const MAX_EVENTS: usize = 256;
 
@@ -56,6 +56,19 @@ macro_rules! desk {
     };
 }
 
+/// Lends the carrier what it needs of a router.
+macro_rules! road {
+    ($router:ident, $now:expr) => {
+        Road {
+            now: $now,
+            local: &$router.local,
+            links: &mut $router.links,
+            outbox: &mut $router.outbox,
+            output: &mut $router.output,
+        }
+    };
+}
+
 /// What has happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -67,6 +80,28 @@ pub enum Event {
     Refused(LinkAddress, Refused),
     /// Another router has this router's identity.
     DuplicateIdentity(LinkAddress),
+    /// Octets of an application for a key that this router is responsible for.
+    Closest {
+        /// The router that has sent them, verified.
+        origin: NodeId,
+        /// The key.
+        key: NodeId,
+        /// The application.
+        application: u16,
+        /// The octets.
+        octets: Vec<u8>,
+    },
+}
+
+/// Why octets of an application are not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Refusal {
+    /// There are too many.
+    #[error("a payload has at most {MAX_PAYLOAD} octets, got {0}")]
+    TooLong(usize),
+    /// The budget of control messages is used up for now.
+    #[error("the budget of control messages is used up")]
+    Budget,
 }
 
 /// Counts of packets that were dropped, by reason.
@@ -80,16 +115,6 @@ pub struct Counters {
     pub forwarded: u64,
     /// Messages that could not be forwarded.
     pub undelivered: u64,
-    /// Packets of hosts that are malformed, or have an address that is not theirs.
-    pub bad_packets: u64,
-    /// Packets of hosts that were not sent.
-    pub dropped_packets: u64,
-    /// Packets that were delivered to hosts here.
-    pub delivered_packets: u64,
-    /// Packets between other routers that were forwarded.
-    pub forwarded_packets: u64,
-    /// Packets of hosts here that were sent.
-    pub sent_packets: u64,
     /// Events that found no room.
     pub events: u64,
 }
@@ -100,13 +125,11 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
     links: Links<C>,
     overlay: Overlay<S>,
     marks: Marks,
-    sessions: Sessions<C>,
+    carrier: Carrier<C>,
     messenger: Messenger<C>,
     outbox: Outbox,
     output: Output,
     actions: Vec<Action>,
-    session_actions: Vec<SessionAction>,
-    errors: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -118,14 +141,12 @@ impl<C: Crypto, S: Space> Router<C, S> {
             links: Links::new(now, config.limits, random),
             overlay: Overlay::new(local.id(), config.limits),
             marks: Marks::new(config.limits.marks),
-            sessions: Sessions::new(config.limits),
+            carrier: Carrier::new(config.limits),
             messenger: Messenger::new(now, config),
             local,
             outbox: Outbox::default(),
             output: Output::default(),
             actions: Vec::new(),
-            session_actions: Vec::new(),
-            errors: VecDeque::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -148,12 +169,31 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Returns the number of sessions that are up.
     pub fn sessions(&self) -> usize {
-        self.sessions.up()
+        self.carrier.sessions.up()
+    }
+
+    /// Returns the octets that the router has allocated, without what allocators add.
+    pub fn heap_bytes(&self) -> usize {
+        let actions = self.actions.capacity() * size_of::<Action>();
+        self.links.heap_bytes()
+            + self.overlay.heap_bytes()
+            + self.marks.heap_bytes()
+            + self.carrier.heap_bytes()
+            + self.messenger.heap_bytes()
+            + self.outbox.heap_bytes()
+            + self.output.heap_bytes()
+            + actions
+            + self.events.capacity() * size_of::<Event>()
     }
 
     /// Returns the counts of dropped packets.
     pub fn counters(&self) -> Counters {
         self.counters
+    }
+
+    /// Returns the counts of packets of hosts.
+    pub fn packet_counters(&self) -> PacketCounters {
+        self.carrier.counters
     }
 
     /// Returns the counts of messages that were not sent.
@@ -164,6 +204,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Adds an interface, and discovers routers by it.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
         self.links.add_interface(now, config, random);
+        self.links.review();
     }
 
     /// Removes an interface. Its links are down at once.
@@ -193,22 +234,49 @@ impl<C: Crypto, S: Space> Router<C, S> {
         received.unwrap_or_default()
     }
 
+    /// Sends octets of an application to the router that is responsible for a key, which may be this one; there they are an
+    /// [`Event::Closest`]. Nobody acknowledges them: an application that needs that asks for an answer.
+    ///
+    /// # Errors
+    /// More than [`MAX_PAYLOAD`] octets, or a budget that is used up.
+    pub fn send_closest(
+        &mut self,
+        now: Time,
+        key: NodeId,
+        application: u16,
+        octets: &[u8],
+        random: &mut dyn Random,
+    ) -> Result<(), Refusal> {
+        if octets.len() > MAX_PAYLOAD {
+            return Err(Refusal::TooLong(octets.len()));
+        }
+        let mut desk = desk!(self, now, random);
+        let sent = self.messenger.payload(&mut desk, key, application, octets);
+        if sent == Sent::Here {
+            let (origin, octets) = (self.local.id(), octets.to_vec());
+            self.notify(Event::Closest { origin, key, application, octets });
+        }
+        self.settle(now, random);
+        if sent == Sent::Refused { Err(Refusal::Budget) } else { Ok(()) }
+    }
+
     /// Handles an IPv6 packet of a host here.
     pub fn handle_local(&mut self, now: Time, packet: &[u8], random: &mut dyn Random) {
-        self.send_packet(now, packet, random);
+        self.carrier.send(&mut road!(self, now), packet, random);
         self.settle(now, random);
     }
 
     /// Removes and returns the next ICMPv6 error for a host here.
     pub fn poll_error(&mut self) -> Option<Vec<u8>> {
-        self.errors.pop_front()
+        self.carrier.poll_error()
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time, random: &mut dyn Random) {
         self.links.timeout(now, &self.local, random, &mut self.output);
         self.overlay.timeout(now, &mut self.actions);
-        self.sessions.timeout(now, &self.local, random, &mut self.session_actions);
+        let (sessions, actions) = self.carrier.parts();
+        sessions.timeout(now, &self.local, random, actions);
         let mut desk = desk!(self, now, random);
         self.messenger.retry(&mut desk);
         let expired: Vec<Request> =
@@ -222,7 +290,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let overlay = sooner(self.overlay.poll_timeout(), self.messenger.poll_timeout());
-        sooner(sooner(self.links.poll_timeout(), self.sessions.poll_timeout()), overlay)
+        sooner(sooner(self.links.poll_timeout(), self.carrier.sessions.poll_timeout()), overlay)
     }
 
     /// Removes and returns the next packet to send.
@@ -259,7 +327,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 Err(Dropped::Malformed(malformed)) => return Err(malformed),
                 Err(_) => self.counters.refused += 1,
             },
-            Kind::Data => return self.data(now, bytes),
+            Kind::Data => return self.carrier.receive(&mut road!(self, now), bytes),
             kind => {
                 let (links, output) = (&mut self.links, &mut self.output);
                 links.handle(now, &self.local, from, kind, bytes, random, output)?;
@@ -284,7 +352,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 Some(out) => self.outbox.push(out, &Item::Broken { mark: *mark }),
                 None => {
                     self.overlay.broken(*mark, slot, &mut self.actions);
-                    self.sessions.broken(*mark, slot);
+                    self.carrier.sessions.broken(*mark, slot);
                 }
             },
             _ => {}
@@ -342,7 +410,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
             (Message::ConnectAck, _) => self.connect_ack(now, entered, message),
             (Message::NotResponsible, _) => {
                 if self.messenger.verify_statement(message) {
-                    self.sessions.not_responsible(now, message.id, &mut self.session_actions);
+                    let (sessions, actions) = self.carrier.parts();
+                    sessions.not_responsible(now, message.id, actions);
+                }
+            }
+            (Message::Payload, _) => {
+                if let Some((application, octets)) = self.messenger.verify_payload(message) {
+                    let (origin, key) = (message.origin, message.target);
+                    self.notify(Event::Closest {
+                        origin,
+                        key,
+                        application,
+                        octets: octets.to_vec(),
+                    });
                 }
             }
             (_, back) => self.arrive_unsigned(now, entered, message, back, random),
@@ -374,12 +454,13 @@ impl<C: Crypto, S: Space> Router<C, S> {
             (Body::LookUpAck { index, receiver: _, noise }, _) => {
                 if let Some(route) = message.route_there(entered) {
                     let (id, mtu) = (message.id, message.path_mtu);
-                    let out = &mut self.session_actions;
-                    self.sessions.look_up_ack(now, local, id, index, noise, route, mtu, out);
+                    let (sessions, actions) = self.carrier.parts();
+                    sessions.look_up_ack(now, local, id, index, noise, route, mtu, actions);
                 }
             }
             (Body::Confirm { receiver, noise }, _) => {
-                self.sessions.confirm(now, local, receiver, noise, &mut self.session_actions);
+                let (sessions, actions) = self.carrier.parts();
+                sessions.confirm(now, local, receiver, noise, actions);
             }
             _ => {}
         }
@@ -399,7 +480,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let is_ours = message.target.prefix() == self.local.id().prefix();
         let local = &self.local;
         let answer = is_ours
-            .then(|| self.sessions.look_up(now, local, remote, noise, back, mtu, id, random))
+            .then(|| {
+                self.carrier.sessions.look_up(now, local, remote, noise, back, mtu, id, random)
+            })
             .flatten();
         let mut desk = desk!(self, now, random);
         match answer {
@@ -412,127 +495,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         }
     }
 
-    /// Forwards a data packet, or opens it here. Returns where in its buffer a packet for a host is.
-    fn data(&mut self, now: Time, bytes: &mut [u8]) -> Result<Option<Range<usize>>, Malformed> {
-        let mut data = DataView::parse(bytes)?;
-        let Some(entered) = self.links.accept_data(now, &data) else {
-            self.counters.refused += 1;
-            return Ok(None);
-        };
-        let up = self.links.up();
-        let (mut cursor, mut hop_limit) = data.cursor()?;
-        let taken = step(&mut cursor, &mut hop_limit, entered, |slot| {
-            up.iter().any(|neighbour| neighbour.slot == slot)
-        });
-        let at = cursor.at();
-        data.set_position(at, hop_limit);
-        match taken {
-            Step::Out(out) => self.forward_data(now, entered, out, &data)?,
-            Step::End => return self.deliver(now, entered, &mut data),
-            Step::Error(code) => self.report_data(entered, &data, code, 0)?,
-        }
-        Ok(None)
-    }
-
-    fn forward_data(
-        &mut self,
-        now: Time,
-        entered: Slot,
-        out: Slot,
-        data: &DataView<'_>,
-    ) -> Result<(), Malformed> {
-        let mtu = self.links.neighbour(out).map_or(u16::MAX, |neighbour| neighbour.mtu);
-        let bytes = data.bytes();
-        if bytes.len() > usize::from(mtu) {
-            return self.report_data(entered, data, Code::TooBig, mtu);
-        }
-        self.counters.forwarded_packets += 1;
-        self.links.send_data(now, out, &mut self.output, |out| out.extend_from_slice(bytes));
-        Ok(())
-    }
-
-    /// Opens a data packet at its end. Returns where in its buffer a packet for a host is.
-    fn deliver(
-        &mut self,
-        now: Time,
-        entered: Slot,
-        data: &mut DataView<'_>,
-    ) -> Result<Option<Range<usize>>, Malformed> {
-        let (index, nonce) = (data.session(), data.nonce());
-        let (header, sealed, start) = data.sealed();
-        match self.sessions.open(now, index, nonce, &header, sealed) {
-            Some((prefix, Contents::Packet(packet))) => {
-                let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
-                    Prefix::of(&header.source) == Some(prefix)
-                        && Prefix::of(&header.destination) == Some(self.local.id().prefix())
-                });
-                if !is_right {
-                    self.counters.bad_packets += 1;
-                    return Ok(None);
-                }
-                self.counters.delivered_packets += 1;
-                return Ok(Some(start + 1..start + 1 + packet.len()));
-            }
-            Some((prefix, Contents::KeepAlive)) => {
-                self.session_actions.push(SessionAction::KeepAlive { prefix, answer: true });
-            }
-            Some((_, Contents::Alive)) => {}
-            None => self.report_data(entered, data, Code::NotHere, 0)?,
-        }
-        Ok(None)
-    }
-
-    /// Sends a packet of a host here, or answers it with an error.
-    fn send_packet(&mut self, now: Time, packet: &[u8], random: &mut dyn Random) {
-        let own = self.local.id().prefix();
-        // Nobody uses an address behind another router (RFC 2827).
-        let header = Ipv6Header::parse(packet);
-        let Some(header) = header.filter(|header| Prefix::of(&header.source) == Some(own)) else {
-            self.counters.bad_packets += 1;
-            return;
-        };
-        let prefix = Prefix::of(&header.destination).filter(|&prefix| prefix != own);
-        let out = &mut self.session_actions;
-        let delivery = prefix.map_or(Delivery::NoRoute, |prefix| {
-            self.sessions.offer(now, &self.local, prefix, packet, random, out)
-        });
-        match (delivery, prefix) {
-            (Delivery::Send, Some(prefix)) => self.seal(now, prefix, &Contents::Packet(packet)),
-            (Delivery::NoRoute, _) => self.complain(IcmpError::NoRoute, packet),
-            (Delivery::TooBig(mtu), _) => {
-                self.complain(IcmpError::TooBig(u32::from(mtu.max(MIN_MTU))), packet);
-            }
-            (Delivery::Dropped, _) => self.counters.dropped_packets += 1,
-            (Delivery::Queued | Delivery::Send, _) => {}
-        }
-    }
-
-    /// Sends contents to the owner of a prefix, with whom there is a session.
-    fn seal(&mut self, now: Time, prefix: Prefix, contents: &Contents<'_>) {
-        let Some(slot) = self.sessions.first_hop(prefix) else { return };
-        self.counters.sent_packets += u64::from(matches!(contents, Contents::Packet(_)));
-        let sessions = &mut self.sessions;
-        self.links.send_data(now, slot, &mut self.output, |out| {
-            sessions.seal(prefix, contents, out);
-        });
-    }
-
-    /// Sends an error to a host here.
-    fn complain(&mut self, error: IcmpError, packet: &[u8]) {
-        self.counters.dropped_packets += 1;
-        let from = self.local.id().prefix().router();
-        if self.errors.len() < MAX_ERRORS {
-            self.errors.extend(icmp::error(error, from, packet));
-        }
-    }
-
     /// Carries out what a session has asked for.
     fn act(&mut self, now: Time, action: SessionAction, random: &mut dyn Random) {
         match action {
             SessionAction::LookUp { prefix, id, index, noise } => {
                 let mut desk = desk!(self, now, random);
                 if !self.messenger.look_up(&mut desk, prefix, id, index, &noise) {
-                    self.sessions.not_responsible(now, id, &mut self.session_actions);
+                    let (sessions, actions) = self.carrier.parts();
+                    sessions.not_responsible(now, id, actions);
                 }
             }
             SessionAction::Confirm { to, route, receiver, noise } => {
@@ -542,41 +512,34 @@ impl<C: Crypto, S: Space> Router<C, S> {
             SessionAction::Ready(prefix) => {
                 // CONFIRM goes before them.
                 self.outbox.flush(&mut self.links, &mut self.output);
-                for packet in self.sessions.take_queue(prefix) {
-                    self.send_packet(now, &packet, random);
-                }
+                self.carrier.send_queue(&mut road!(self, now), prefix, random);
             }
             SessionAction::NoRoute(packets) => {
                 for packet in packets {
-                    self.complain(IcmpError::NoRoute, &packet);
+                    self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
             SessionAction::KeepAlive { prefix, answer } => {
                 let contents = if answer { Contents::Alive } else { Contents::KeepAlive };
-                self.seal(now, prefix, &contents);
+                self.carrier.seal(&mut road!(self, now), prefix, &contents);
             }
         }
     }
 
     fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
-        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
-        let hints = self.overlay.hints(peer.id, back.first);
+        let Some(peer) = self.messenger.verify(message) else { return };
+        let (hints, settled) =
+            (self.overlay.hints(peer.id, back.first), self.overlay.is_settled(now));
         let cost = self.path_cost(message, &back);
-        let contact = Contact {
-            id: peer.id,
-            route: back.clone(),
-            cost,
-            key: peer.key,
-            mark: message.id.mark(),
-        };
+        let contact = Contact { id: peer.id, route: back.clone(), cost, mark: message.id.mark() };
         if peer.connect.wrap {
-            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
         } else {
-            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
         }
         let mut desk = desk!(self, now, random);
         let wrap = peer.connect.wrap;
-        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, wrap);
+        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, (settled, wrap));
     }
 
     fn connect_ack(&mut self, now: Time, entered: Slot, message: &Routed<'_>) {
@@ -588,19 +551,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         if request.to != message.origin && request.way != Way::Close {
             return;
         }
-        let Some(peer) = self.messenger.verify(&self.local, message) else { return };
+        let Some(peer) = self.messenger.verify(message) else { return };
         let Some(request) = self.messenger.answered(now, message.id) else { return };
-        let contact = Contact {
-            id: peer.id,
-            route,
-            cost: message.path_cost.max(1),
-            key: peer.key,
-            mark: message.id.mark(),
-        };
+        let contact =
+            Contact { id: peer.id, route, cost: message.path_cost.max(1), mark: message.id.mark() };
         if request.value.way == Way::Close {
-            self.overlay.closed(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
         } else {
-            self.overlay.connected(contact, &peer.connect.hints, &mut self.actions);
+            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
         }
     }
 
@@ -629,21 +587,6 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.outbox.push(entered, &Item::Error(report));
     }
 
-    /// Reports to the sender of a data packet what was wrong with it.
-    fn report_data(
-        &mut self,
-        entered: Slot,
-        data: &DataView<'_>,
-        code: Code,
-        value: u16,
-    ) -> Result<(), Malformed> {
-        self.counters.dropped_packets += 1;
-        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
-        let report = ErrorReport { reverse, at, code, value, quoted, labels: data.labels()? };
-        self.outbox.push(entered, &Item::Error(report));
-        Ok(())
-    }
-
     /// Forwards a report, or believes it as far as it is about something that was sent here.
     fn pass_error(&mut self, now: Time, entered: Slot, mut report: ErrorReport) {
         let Ok(mut cursor) = report.labels.cursor(report.at.into(), report.reverse) else {
@@ -665,7 +608,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.messenger.answered(now, id);
                     self.give_up(&request);
                 }
-                self.sessions.failed(report.quoted, entered);
+                self.carrier.sessions.failed(report.quoted, entered);
                 // Who is not at the end of a route makes the route no worse.
                 if matches!(report.code, Code::LinkDown | Code::BadRoute | Code::HopLimit) {
                     let route = Route { first: entered, labels: report.labels };
@@ -689,7 +632,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         while let Some(event) = self.links.poll_event() {
             self.link_event(now, event);
         }
-        self.overlay.review(now);
+        if let Some(hops) = self.overlay.review(now) {
+            self.messenger.set_mean_hops(hops);
+        }
         // An action of the overlay causes no other; one of a session may.
         for action in core::mem::take(&mut self.actions) {
             let mut desk = desk!(self, now, random);
@@ -697,21 +642,25 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 self.overlay.abandon(subject);
             }
         }
-        while !self.session_actions.is_empty() {
-            for action in core::mem::take(&mut self.session_actions) {
+        loop {
+            let actions = self.carrier.take_actions();
+            if actions.is_empty() {
+                break;
+            }
+            for action in actions {
                 self.act(now, action, random);
             }
         }
         self.outbox.flush(&mut self.links, &mut self.output);
+        self.links.review();
     }
 
     fn link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { slot, id } => {
                 let Some(neighbour) = self.links.neighbour(slot) else { return };
-                let Some(key) = C::shared_key(&self.local.identity, &neighbour.key) else { return };
                 let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
-                let contact = Contact { id, route: Route::direct(slot), cost, key, mark: 0 };
+                let contact = Contact { id, route: Route::direct(slot), cost, mark: 0 };
                 self.overlay.neighbour_up(contact, &mut self.actions);
                 self.notify(Event::NeighbourUp(id));
             }
@@ -720,7 +669,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.outbox.push(out, &Item::Broken { mark });
                 }
                 self.overlay.neighbour_down(slot, &mut self.actions);
-                self.sessions.link_down(slot);
+                self.carrier.sessions.link_down(slot);
                 self.notify(Event::NeighbourDown(id, reason));
             }
             LinkEvent::Refused(address, Refused::OwnIdentity) => {

@@ -9,19 +9,20 @@ use crate::wire::{Control, Item, SEAL, Slot};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outbox {
     packets: Vec<(Slot, Vec<u8>)>,
-    spare: Vec<Vec<u8>>,
 }
-
-/// Buffers that are kept.
-const MAX_SPARE: usize = 4;
 
 impl Outbox {
     /// Appends an item. One that is too long to be written is dropped.
     pub(super) fn push(&mut self, slot: Slot, item: &Item<'_>) {
-        let mut bytes = self.spare.pop().unwrap_or_default();
+        let mut bytes = Vec::new();
         if item.emit(&mut bytes).is_ok() {
             self.packets.push((slot, bytes));
         }
+    }
+
+    /// Returns the octets that are allocated.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.packets.capacity() * size_of::<(Slot, Vec<u8>)>()
     }
 
     /// Appends items that are written already.
@@ -43,17 +44,8 @@ impl Outbox {
                 packets.next_if(|(other, more)| *other == slot && items.len() + more.len() <= room)
             {
                 items.extend_from_slice(&more);
-                self.keep(more);
             }
             links.seal(slot, &items, output);
-            self.keep(items);
-        }
-    }
-
-    fn keep(&mut self, mut buffer: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE {
-            buffer.clear();
-            self.spare.push(buffer);
         }
     }
 }

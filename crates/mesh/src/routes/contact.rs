@@ -10,7 +10,6 @@ use core::marker::PhantomData;
 use smallvec::SmallVec;
 
 use crate::config::Limits;
-use crate::crypto::CodeKey;
 use crate::id::NodeId;
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
@@ -24,8 +23,6 @@ pub struct Contact {
     pub route: Route,
     /// Cost of the route in units of an eighth of a link's.
     pub cost: u16,
-    /// The key that both share, for the codes of probes.
-    pub key: CodeKey,
     /// The mark that routers on the way have of the route ([`Marks`](super::Marks)).
     pub mark: u32,
 }
@@ -72,6 +69,14 @@ impl<S: Space> ContactTable<S> {
     /// Returns the router that the table belongs to.
     pub fn own(&self) -> NodeId {
         self.own
+    }
+
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        let routes: usize = self.contacts.iter().map(|contact| contact.route.heap_bytes()).sum();
+        self.ids.capacity() * size_of::<NodeId>()
+            + self.contacts.capacity() * size_of::<Contact>()
+            + routes
     }
 
     /// Returns how often a contact has come or gone.
@@ -131,6 +136,12 @@ impl<S: Space> ContactTable<S> {
             Err(at) if wanted || (contact.is_neighbour() && contact.id != self.own) => {
                 let before = self.near();
                 let id = contact.id;
+                // Growth by an eighth: a table stays, and very many are simulated.
+                if self.ids.len() == self.ids.capacity() {
+                    let more = 4 + self.ids.len() / 8;
+                    self.ids.reserve_exact(more);
+                    self.contacts.reserve_exact(more);
+                }
                 self.ids.insert(at, id);
                 self.contacts.insert(at, contact);
                 self.changes += 1;
@@ -225,8 +236,6 @@ mod tests {
     use crate::wire::Labels;
     use proptest::prelude::*;
 
-    const KEY: CodeKey = CodeKey([0; 16]);
-
     fn contact(id: u64, cost: u16) -> Contact {
         let mut labels = Labels::default();
         labels.push(Slot(1), Slot(1)).unwrap();
@@ -234,7 +243,6 @@ mod tests {
             id: NodeId::new(id),
             route: Route { first: Slot(cost % 4), labels },
             cost,
-            key: KEY,
             mark: 0,
         }
     }
@@ -274,7 +282,7 @@ mod tests {
         assert_eq!(table.adopt(contact(5, 75)), Adopted::Refused);
         assert_eq!(table.adopt(contact(5, 74)), Adopted::Known);
         let route = Route::direct(Slot(9));
-        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, key: KEY, mark: 0 };
+        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, mark: 0 };
         assert_eq!(table.adopt(neighbour), Adopted::Known);
         assert!(table.get(NodeId::new(5)).unwrap().is_neighbour());
     }

@@ -72,6 +72,11 @@ impl Marks {
         Some(if one == entered { other } else { one })
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Entry>()
+    }
+
     /// Returns the number of marks.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -126,6 +126,11 @@ impl<T: Clone> Pending<T> {
         self.requests.iter().map(|request| request.due).min()
     }
 
+    /// Returns the octets that are allocated, without what the requests have.
+    pub fn heap_bytes(&self) -> usize {
+        self.requests.capacity() * size_of::<Request<T>>()
+    }
+
     /// Returns the number of requests under way.
     pub fn len(&self) -> usize {
         self.requests.len()

@@ -156,6 +156,14 @@ impl<C: Crypto> Sessions<C> {
         self.peers.values().filter(|peer| peer.session.is_some()).count()
     }
 
+    /// Returns the octets that are allocated, without the packets that wait.
+    pub fn heap_bytes(&self) -> usize {
+        // Trees are about half full.
+        2 * self.peers.len() * size_of::<(Prefix, Peer<C>)>()
+            + 2 * self.by_index.len() * size_of::<(u32, Prefix)>()
+            + self.halves.capacity() * size_of::<Half<C>>()
+    }
+
     /// Returns the route of a session.
     pub fn route(&self, prefix: Prefix) -> Option<&Route> {
         self.peers.get(&prefix)?.session.as_ref().map(|session| &session.path.route)

@@ -266,7 +266,7 @@ pub(super) fn establish<C: Crypto>(
 ) -> Option<(C::Keys, NodeId, u16)> {
     let proof = Proof::from_bytes(payload.first_chunk()?);
     let mtu = payload.get(Proof::LENGTH + 4..)?.first_chunk().copied().map(u16::from_be_bytes)?;
-    let owner = proof.verify(local.extension_bits).ok()?;
+    let owner = C::verify_proof(&proof, local.extension_bits).ok()?;
     let established = C::finish(handshake).ok()?;
     let is_key = C::static_key(&proof.key) == Some(established.peer);
     (is_key && owner != local.id()).then_some((established.keys, owner, mtu))

@@ -7,10 +7,9 @@
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
 //! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
-//! | SPREAD | hops left (1), count (1), hints, code (8) | 10 |
 //! | LEAVE | sequence (8), hint, signature (64) | 84 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
-//! | NOT_RESPONSIBLE, DUPLICATE | proof (48), sequence (8), signature (64) | 120 |
+//! | NOT_RESPONSIBLE | proof (48), sequence (8), signature (64) | 120 |
 //!
 //! A **hint** names another router and how to go on to it from the sender of the hint: id (8), cost (2),
 //! nibbles (2), labels. The first label is the giver's own, so that the receiver only appends them to its route to the
@@ -20,7 +19,7 @@ use ringway_sansio::Malformed;
 use smallvec::SmallVec;
 
 use super::routed::Message;
-use super::{Labels, MAC, Reader, SEAL, SIGNATURE};
+use super::{Labels, Reader, SEAL, SIGNATURE};
 use crate::id::{Instance, NodeId, Sequence};
 use crate::identity::Proof;
 
@@ -104,8 +103,6 @@ pub struct Connect {
     pub settled: bool,
     /// The sender is an end of the line and looks for the other.
     pub wrap: bool,
-    /// The sender was found by a SPREAD.
-    pub spread: bool,
     /// The sender's contacts that are closest to the receiver.
     pub hints: Hints,
 }
@@ -141,13 +138,6 @@ pub enum Body<'a> {
         /// The third message of the session.
         noise: &'a [u8],
     },
-    /// SPREAD: the receiver should find the closest to the target in its network, who connects to the target.
-    Spread {
-        /// Greedy steps that it may still take.
-        hops_left: u8,
-        /// Contacts of the sender.
-        hints: Hints,
-    },
     /// LEAVE: the sender leaves, and this is the receiver's next neighbour on the ring.
     Leave {
         /// The order of the sender's statements.
@@ -164,7 +154,7 @@ pub enum Body<'a> {
         /// At most [`MAX_PAYLOAD`].
         octets: &'a [u8],
     },
-    /// NOT_RESPONSIBLE and DUPLICATE: a signed statement.
+    /// NOT_RESPONSIBLE: a signed statement.
     Statement {
         /// The sender's proof, unverified.
         proof: Proof,
@@ -178,8 +168,6 @@ pub enum Body<'a> {
 pub enum Seal {
     /// Nothing: the contents are sealed by themselves, or only a hint.
     None,
-    /// A code with the key that two contacts share.
-    Code([u8; MAC]),
     /// A signature.
     Signature([u8; SIGNATURE]),
 }
@@ -197,7 +185,6 @@ impl<'a> Body<'a> {
             Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
                 Seal::None
             }
-            Message::Spread => Seal::Code(reader.array()?),
             _ => Seal::Signature(reader.array()?),
         };
         reader.end()?;
@@ -217,7 +204,6 @@ impl<'a> Body<'a> {
                     instance,
                     settled: flags & 1 != 0,
                     wrap: flags & 2 != 0,
-                    spread: flags & 4 != 0,
                     hints: parse_hints(reader)?,
                 })
             }
@@ -232,9 +218,6 @@ impl<'a> Body<'a> {
             Message::Confirm => {
                 Body::Confirm { receiver: reader.u32()?, noise: reader.take(SESSION_THIRD)? }
             }
-            Message::Spread => {
-                Body::Spread { hops_left: reader.u8()?, hints: parse_hints(reader)? }
-            }
             Message::Leave => {
                 Body::Leave { sequence: parse_sequence(reader)?, heir: Hint::parse(reader)? }
             }
@@ -247,7 +230,7 @@ impl<'a> Body<'a> {
                 }
                 Body::Payload { application, proof, octets }
             }
-            Message::NotResponsible | Message::Duplicate => {
+            Message::NotResponsible => {
                 let proof = Proof::from_bytes(&reader.array()?);
                 Body::Statement { proof, sequence: parse_sequence(reader)? }
             }
@@ -261,7 +244,7 @@ impl<'a> Body<'a> {
                 out.extend(connect.proof.to_bytes());
                 emit_sequence(connect.sequence, out);
                 out.extend(connect.instance.0.to_be_bytes());
-                let flags = [(connect.settled, 1), (connect.wrap, 2), (connect.spread, 4)];
+                let flags = [(connect.settled, 1), (connect.wrap, 2)];
                 out.push(flags.iter().map(|&(is, bit)| if is { bit } else { 0 }).sum());
                 emit_hints(&connect.hints, out);
             }
@@ -278,10 +261,6 @@ impl<'a> Body<'a> {
             Body::Confirm { receiver, noise } => {
                 out.extend(receiver.to_be_bytes());
                 out.extend_from_slice(noise);
-            }
-            Body::Spread { hops_left, hints } => {
-                out.push(*hops_left);
-                emit_hints(hints, out);
             }
             Body::Leave { sequence, heir } => {
                 emit_sequence(*sequence, out);
@@ -305,7 +284,6 @@ impl Seal {
     pub fn emit(&self, out: &mut Vec<u8>) {
         match self {
             Seal::None => {}
-            Seal::Code(code) => out.extend(code),
             Seal::Signature(signature) => out.extend(signature),
         }
     }
@@ -318,17 +296,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Message; 11] = [
+    const ALL: [Message; 9] = [
         Message::Connect,
         Message::ConnectAck,
         Message::Introduce,
         Message::LookUp,
         Message::LookUpAck,
-        Message::Spread,
         Message::Leave,
         Message::Payload,
         Message::NotResponsible,
-        Message::Duplicate,
         Message::Confirm,
     ];
 
@@ -342,7 +318,6 @@ mod tests {
             Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
                 Seal::None
             }
-            Message::Spread => Seal::Code([8; MAC]),
             _ => Seal::Signature([9; SIGNATURE]),
         }
     }
@@ -353,8 +328,8 @@ mod tests {
         let hint = || hints.first().cloned().unwrap_or_else(hint);
         match message {
             Message::Connect | Message::ConnectAck => {
-                let (instance, settled, wrap, spread) = (Instance(5), true, false, true);
-                Body::Connect(Connect { proof, sequence, instance, settled, wrap, spread, hints })
+                let (instance, settled, wrap) = (Instance(5), true, false);
+                Body::Connect(Connect { proof, sequence, instance, settled, wrap, hints })
             }
             Message::Introduce => Body::Introduce(hint()),
             Message::LookUp => Body::LookUp { index: 1, noise: &[3; SESSION_FIRST] },
@@ -362,10 +337,9 @@ mod tests {
                 Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
             }
             Message::Confirm => Body::Confirm { receiver: 2, noise: &[3; SESSION_THIRD] },
-            Message::Spread => Body::Spread { hops_left: 9, hints },
             Message::Leave => Body::Leave { sequence, heir: hint() },
             Message::Payload => Body::Payload { application: 10, proof, octets },
-            Message::NotResponsible | Message::Duplicate => Body::Statement { proof, sequence },
+            Message::NotResponsible => Body::Statement { proof, sequence },
         }
     }
 
@@ -386,16 +360,16 @@ mod tests {
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 10, 84, 114, 120, 120, 131]);
+        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 84, 114, 120, 131]);
     }
 
     #[test]
     fn what_is_too_much_is_refused() {
         let hints = Hints::from_elem(hint(), MAX_HINTS);
-        let mut out = written(Message::Spread, &body(Message::Spread, hints, &[]));
-        out[1] += 1;
-        let refused = Body::parse(Message::Spread, &out).unwrap_err();
-        assert_eq!(refused.to_string(), "expected at most 16 hints, got octet 0x11 at octet 1");
+        let mut out = written(Message::Connect, &body(Message::Connect, hints, &[]));
+        out[61] += 1;
+        let refused = Body::parse(Message::Connect, &out).unwrap_err();
+        assert_eq!(refused.to_string(), "expected at most 16 hints, got octet 0x11 at octet 61");
         let long = [0; MAX_PAYLOAD + 1];
         let out = written(Message::Payload, &body(Message::Payload, Hints::new(), &long));
         let refused = Body::parse(Message::Payload, &out).unwrap_err().to_string();
@@ -423,7 +397,7 @@ mod tests {
         }
 
         #[test]
-        fn any_octets_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), message in 0usize..10) {
+        fn any_octets_are_read_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), message in 0..ALL.len()) {
             let _ = Body::parse(ALL[message], &bytes);
         }
     }

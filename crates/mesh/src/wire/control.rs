@@ -9,7 +9,7 @@
 
 use ringway_sansio::{Got, Malformed};
 
-use super::{Kind, Labels, MAC, Reader, SEAL, Slot};
+use super::{Kind, Labels, Reader, SEAL, Slot};
 use crate::id::NodeId;
 
 /// A CONTROL packet as received.
@@ -60,7 +60,6 @@ mod kind {
     pub(super) const FEEDBACK: u8 = 0x07;
     pub(super) const SLOT: u8 = 0x08;
     pub(super) const ROUTED: u8 = 0x10;
-    pub(super) const EDGE: u8 = 0x11;
     pub(super) const ERROR: u8 = 0x12;
     pub(super) const BROKEN: u8 = 0x13;
 }
@@ -113,8 +112,6 @@ pub enum Item<'a> {
     Slot(Slot),
     /// A message that travels by a route ([`routed`](super::routed)).
     Routed(&'a [u8]),
-    /// A probe of a contact.
-    Edge(Edge),
     /// Why a packet was not forwarded.
     Error(ErrorReport),
     /// A link of a marked route is broken.
@@ -146,7 +143,6 @@ impl Item<'_> {
             }
             Item::Slot(slot) => out.extend(slot.0.to_be_bytes()),
             Item::Routed(body) => out.extend_from_slice(body),
-            Item::Edge(edge) => edge.emit(out),
             Item::Error(error) => error.emit(out),
             Item::Broken { mark } => out.extend(mark.to_be_bytes()),
         }
@@ -171,7 +167,6 @@ impl Item<'_> {
             Item::Feedback { .. } => kind::FEEDBACK,
             Item::Slot(_) => kind::SLOT,
             Item::Routed(_) => kind::ROUTED,
-            Item::Edge(_) => kind::EDGE,
             Item::Error(_) => kind::ERROR,
             Item::Broken { .. } => kind::BROKEN,
         }
@@ -242,7 +237,6 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
         kind::FEEDBACK => Item::Feedback { highest: reader.u32()?, received: reader.u32()? },
         kind::SLOT => Item::Slot(Slot(reader.u16()?)),
         kind::ROUTED => Item::Routed(reader.rest()),
-        kind::EDGE => Item::Edge(Edge::parse(&mut reader)?),
         kind::ERROR => Item::Error(ErrorReport::parse(&mut reader)?),
         kind::BROKEN => Item::Broken { mark: reader.u32()? },
         _ => return Ok(None),
@@ -283,67 +277,6 @@ impl<'a> Vicinity<'a> {
             let id = id.iter().fold(0, |id, &byte| (id << 8) | u64::from(byte));
             (NodeId::new(id), Slot(u16::from_be_bytes([slot[0], slot[1]])))
         })
-    }
-}
-
-/// EDGE: a small probe of a contact and of every link on the way.
-///
-/// ```text
-/// 0 flags  1 nibbles  2 position  3 mark (4)  7 nonce (4)  11 sequence (4)  15 digest (4)  19 code (8)  27 labels
-/// ```
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Edge {
-    /// Whether it travels towards the sender of the probe.
-    pub reverse: bool,
-    /// Whether it is the answer.
-    pub ack: bool,
-    /// Whether routers on the way note the mark.
-    pub marks: bool,
-    /// Position in the labels.
-    pub at: u8,
-    /// Number of the edge that routers on the way note.
-    pub mark: u32,
-    /// Repeated in the answer.
-    pub nonce: u32,
-    /// The sender's count of probes of this contact.
-    pub sequence: u32,
-    /// Digest of the contacts beside the sender on the ring.
-    pub digest: u32,
-    /// Code with the key of the edge.
-    pub code: [u8; MAC],
-    /// The route; at most 255 nibbles.
-    pub labels: Labels,
-}
-
-impl Edge {
-    fn parse(reader: &mut Reader<'_>) -> Result<Edge, Malformed> {
-        let [flags, nibbles, at] = reader.array()?;
-        if at > nibbles {
-            return Err(reader.fault("expected a position within the labels of an EDGE"));
-        }
-        Ok(Edge {
-            reverse: flags & 1 != 0,
-            ack: flags & 2 != 0,
-            marks: flags & 4 != 0,
-            at,
-            mark: reader.u32()?,
-            nonce: reader.u32()?,
-            sequence: reader.u32()?,
-            digest: reader.u32()?,
-            code: reader.array()?,
-            labels: reader.labels(nibbles.into())?,
-        })
-    }
-
-    fn emit(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.reverse) | u8::from(self.ack) << 1 | u8::from(self.marks) << 2);
-        // A longer route belongs to a contact that is reached by way of the ring.
-        out.extend([self.labels.nibbles().min(255) as u8, self.at]);
-        for part in [self.mark, self.nonce, self.sequence, self.digest] {
-            out.extend(part.to_be_bytes());
-        }
-        out.extend(self.code);
-        out.extend_from_slice(self.labels.as_bytes());
     }
 }
 
@@ -430,24 +363,6 @@ mod tests {
         out
     }
 
-    fn edge(labels: Labels) -> Edge {
-        let at = labels.nibbles() as u8;
-        let (mark, nonce, sequence, digest) = (1, 2, 3, 4);
-        let code = [5; MAC];
-        Edge {
-            reverse: true,
-            ack: false,
-            marks: true,
-            at,
-            mark,
-            nonce,
-            sequence,
-            digest,
-            code,
-            labels,
-        }
-    }
-
     #[test]
     fn items_are_parsed_back() {
         let mut entries = Vec::new();
@@ -464,18 +379,10 @@ mod tests {
             Item::Vicinity(vicinity),
             Item::Feedback { highest: 5, received: 6 },
             Item::Routed(b"anything"),
-            Item::Edge(edge(Labels::default())),
             Item::Broken { mark: 9 },
         ];
         let out = items(&all);
         assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);
-    }
-
-    #[test]
-    fn an_edge_over_nine_links_takes_32_octets() {
-        let mut labels = Labels::default();
-        (0..8).for_each(|slot| labels.push(Slot(slot), Slot(0)).unwrap());
-        assert_eq!(items(&[Item::Edge(edge(labels))]).len(), Items::HEADER + 27 + 4);
     }
 
     #[test]
@@ -499,8 +406,8 @@ mod tests {
                 "expected a code of an ERROR from 1 to 7, got octet 0x09 at octet 6",
             ),
             (
-                &[0x11, 0, 3, 0, 1, 2],
-                "expected a position within the labels of an EDGE, got octet 0x02 at octet 5",
+                &[0x12, 0, 4, 0, 1, 2, 3],
+                "expected a position within the labels of an ERROR, got octet 0x03 at octet 6",
             ),
         ] {
             let mut items = Items::new(bytes);
@@ -528,11 +435,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn edges_and_errors_are_parsed_back(labels in labels(), code in 1u8..8, value: u16, quoted: u64) {
+        fn errors_are_parsed_back(labels in labels(), code in 1u8..8, value: u16, quoted: u64) {
             prop_assume!(labels.nibbles() <= 255);
             let code = Code::from_octet(code).unwrap();
-            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, labels: labels.clone() };
-            let all = [Item::Error(error), Item::Edge(edge(labels))];
+            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, labels };
+            let all = [Item::Error(error), Item::Broken { mark: 7 }];
             let out = items(&all);
             prop_assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);
         }

@@ -278,6 +278,11 @@ impl Route {
         self.labels.count() + 1
     }
 
+    /// Returns the octets that are allocated.
+    pub fn heap_bytes(&self) -> usize {
+        if self.labels.bytes.spilled() { self.labels.bytes.capacity() } else { 0 }
+    }
+
     /// Returns the labels that lead along this route when they are appended to a route that enters this router by
     /// `entered`.
     pub fn onward(&self, entered: Slot) -> Result<Labels, RouteTooLong> {

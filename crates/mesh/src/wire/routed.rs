@@ -5,7 +5,7 @@
 //! needs no route to be sent.
 //!
 //! ```text
-//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 marks, 40 wrapped
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 40 wrapped
 //!  1 hop limit  2 type  3 nibbles (2)  5 position (2)  7 target (8)  15 origin (8)  23 best distance so far (8)
 //! 31 message id (8)  39 path MTU (2)  41 path cost (2)  43 tags (1)  44 recorded nibbles (2)
 //! 46 labels, tags of 4 octets, recorded labels, body
@@ -49,25 +49,21 @@ pub enum Message {
     LookUp = 4,
     /// The answer to LOOKUP.
     LookUpAck = 5,
-    /// Joins two networks.
-    Spread = 6,
     /// A router leaves.
     Leave = 7,
     /// Octets of an application.
     Payload = 8,
     /// The target of an exact message does not exist.
     NotResponsible = 9,
-    /// Two routers have one identity.
-    Duplicate = 10,
     /// Ends the handshake that LOOKUP began.
-    Confirm = 11,
+    Confirm = 6,
 }
 
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Confirm, Connect, ConnectAck, Duplicate, Introduce, Leave, LookUp, LookUpAck,
-            NotResponsible, Payload, Spread,
+            Confirm, Connect, ConnectAck, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
+            Payload,
         };
         let all = [
             Connect,
@@ -75,11 +71,9 @@ impl Message {
             Introduce,
             LookUp,
             LookUpAck,
-            Spread,
             Leave,
             Payload,
             NotResponsible,
-            Duplicate,
             Confirm,
         ];
         all.into_iter().find(|&message| message as u8 == octet)
@@ -97,8 +91,6 @@ pub struct RoutedFlags {
     pub closest: bool,
     /// The step from the first router of the ring to the last is not taken.
     pub linear: bool,
-    /// Routers on the way note the edge.
-    pub marks: bool,
     /// The target is before the first router of the ring, so the message goes on to the last one.
     pub wrapped: bool,
 }
@@ -113,7 +105,6 @@ impl RoutedFlags {
             greedy: is(2),
             closest: is(4),
             linear: is(0x10),
-            marks: is(0x20),
             wrapped: is(0x40),
         }
     }
@@ -124,7 +115,6 @@ impl RoutedFlags {
             | bit(self.greedy, 2)
             | bit(self.closest, 4)
             | bit(self.linear, 0x10)
-            | bit(self.marks, 0x20)
             | bit(self.wrapped, 0x40)
     }
 }
@@ -195,7 +185,7 @@ impl<'a> Routed<'a> {
         let mut reader = Reader::new("expected a whole message", bytes);
         let [flags, hop_limit, message] = reader.array()?;
         let Some(message) = Message::from_octet(message) else {
-            return Err(reader.fault("expected a type of message from 1 to 11"));
+            return Err(reader.fault("expected a type of message from 1 to 9"));
         };
         let (nibbles, at) = (reader.u16()?, reader.u16()?);
         if at > nibbles {
@@ -501,7 +491,7 @@ pub(crate) mod tests {
             bytes[at] = value;
             assert_eq!(Routed::parse(&bytes).unwrap_err().to_string(), fault);
         };
-        refused(2, 12, "expected a type of message from 1 to 11, got octet 0x0c at octet 2");
+        refused(2, 10, "expected a type of message from 1 to 9, got octet 0x0a at octet 2");
         refused(6, 1, "expected a position within the labels, got 1 at octet 5");
         refused(43, 0, "expected a tag for each router in the record, got 0 at octet 43");
         refused(0, 2, "expected no record without its flag, got 1 at octet 43");
@@ -531,7 +521,7 @@ pub(crate) mod tests {
         #[test]
         fn any_octets_are_read_without_a_panic(mut bytes: Vec<u8>, own: u64, entered in slot(), out in slot()) {
             if bytes.len() > 46 {
-                (bytes[2], bytes[3], bytes[5], bytes[44]) = (1 + bytes[2] % 10, 0, 0, 0);
+                (bytes[2], bytes[3], bytes[5], bytes[44]) = (1 + bytes[2] % 9, 0, 0, 0);
                 let hops = bytes[45] % 16;
                 (bytes[45], bytes[43], bytes[4], bytes[6]) = (hops, hops + 1, bytes[4] % 16, 0);
             }

@@ -7,17 +7,29 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringway_mesh::config::Limits;
-use ringway_mesh::crypto::CodeKey;
 use ringway_mesh::forward::message::{Here, Verdict, forward};
 use ringway_mesh::metric::{Ring, Space};
 use ringway_mesh::routes::Contact;
+use ringway_mesh::wire::bodies::Connect;
 use ringway_mesh::wire::{Hint, Hints, Message, MessageId, Neighbour, Route, Routed, Slot};
-use ringway_mesh::{Action, NodeId, Overlay};
-use ringway_sansio::{Random, SplitMix};
+use ringway_mesh::{Action, Instance, NodeId, Overlay, Proof, Sequence};
+use ringway_sansio::{Random, SplitMix, Time};
 
 /// Units of time in a hop; messages are spread within one, so that their order is not that of sending.
 const HOP: u64 = 1_000;
-const KEY: CodeKey = CodeKey([0; 16]);
+const NOW: Time = Time::ZERO;
+
+/// The body of a CONNECT with these hints; overlays look at nothing else of it.
+fn connect(hints: Hints) -> Connect {
+    Connect {
+        proof: Proof { key: [0; 32], modifier: [0; 16] },
+        sequence: Sequence::default(),
+        instance: Instance(0),
+        settled: false,
+        wrap: false,
+        hints,
+    }
+}
 
 struct Node<S> {
     id: NodeId,
@@ -109,7 +121,7 @@ impl<S: Space> Net<S> {
             let node = &mut self.nodes[at];
             let neighbour = node.neighbours[slot];
             let route = Route::direct(neighbour.slot);
-            let contact = Contact { id: neighbour.id, route, cost: 1, key: KEY, mark: 0 };
+            let contact = Contact { id: neighbour.id, route, cost: 1, mark: 0 };
             node.overlay.neighbour_up(contact, &mut out);
             self.act(at, &mut out);
         }
@@ -142,16 +154,16 @@ impl<S: Space> Net<S> {
         match event {
             Event::Connect { from, back, hints } => {
                 let ours = overlay.hints(from, back.first);
-                let contact =
-                    Contact { id: from, route: back.clone(), cost: back.hops(), key: KEY, mark: 0 };
-                overlay.connected(contact, &hints, out);
+                let contact = Contact { id: from, route: back.clone(), cost: back.hops(), mark: 0 };
+                overlay.connected(NOW, contact, &connect(hints), out);
                 self.answer(to, from, &back, ours);
             }
             Event::ConnectAck { from, route, hints } => {
                 let cost = route.hops();
                 overlay.connected(
-                    Contact { id: from, route, cost, key: KEY, mark: 0 },
-                    &hints,
+                    NOW,
+                    Contact { id: from, route, cost, mark: 0 },
+                    &connect(hints),
                     out,
                 );
             }
@@ -167,6 +179,7 @@ impl<S: Space> Net<S> {
             let (to, route, message) = match &action {
                 Action::Connect { to, route } => (*to, route.clone(), Message::Connect),
                 Action::Introduce { to, route, .. } => (*to, route.clone(), Message::Introduce),
+                Action::Spread { .. } => continue, // Nobody has settled.
                 // The first needs time, which does not pass for overlays here; the second is a repair.
                 Action::Close { .. } | Action::Find { .. } => continue,
             };
@@ -180,7 +193,9 @@ impl<S: Space> Net<S> {
                     match action {
                         Action::Connect { .. } => Event::Connect { from: own, back, hints },
                         Action::Introduce { hint, .. } => Event::Introduce { back, hint },
-                        Action::Close { .. } | Action::Find { .. } => continue,
+                        Action::Close { .. } | Action::Find { .. } | Action::Spread { .. } => {
+                            continue;
+                        }
                     }
                 }
                 _ => {

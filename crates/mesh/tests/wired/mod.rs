@@ -85,6 +85,23 @@ impl<C: Crypto> Wired<C> {
         wired
     }
 
+    /// Routers on a cycle in which each is linked to the next but one by id, so that a walk round it passes all ids twice:
+    /// 0-2-4-6-1-3-5-7 for eight.
+    pub(crate) fn wound_twice(routers: usize, seed: u64) -> Self {
+        let ids = Wired::<C>::new(vec![BTreeSet::new(); routers], seed);
+        let mut order: Vec<usize> = (0..routers).collect();
+        order.sort_unstable_by_key(|&at| ids.id(at));
+        let (even, odd): (Vec<usize>, Vec<usize>) = (0..routers).partition(|at| at % 2 == 0);
+        let cycle: Vec<usize> = even.into_iter().chain(odd).map(|at| order[at]).collect();
+        let mut links = vec![BTreeSet::new(); routers];
+        for at in 0..routers {
+            let (one, other) = (cycle[at], cycle[(at + 1) % routers]);
+            links[one].insert(other);
+            links[other].insert(one);
+        }
+        Wired::new(links, seed)
+    }
+
     /// Runs for some time.
     pub(crate) fn run(&mut self, time: Duration) {
         let end = self.now + time;

@@ -39,9 +39,9 @@ impl LinkModel {
 pub(super) struct Link {
     /// The node at its end.
     pub(super) peer: u32,
-    delay_us: u32,
+    pub(super) delay_us: u32,
     /// Probability of loss, as a share of [`ALL`].
-    loss: u16,
+    pub(super) loss: u16,
     /// The index that the link back has among those of the peer.
     pub(super) back: u16,
 }
@@ -64,6 +64,11 @@ impl Link {
     pub(super) fn loses(&self, bits: u64) -> bool {
         let share = (u128::from(bits) * u128::from(ALL)) >> 64;
         share < u128::from(self.loss)
+    }
+
+    /// Returns whether every packet is lost.
+    pub(super) fn loses_all(&self) -> bool {
+        self.loss == ALL
     }
 
     /// Returns whether another link has the same delay.
@@ -123,7 +128,7 @@ impl Adjacency {
             for (direction, node, peer) in [(2 * edge, a, b), (2 * edge + 1, b, a)] {
                 let LinkModel { delay, loss, .. } = model(node, peer);
                 let delay_us = delay.as_micros().clamp(1, u32::MAX.into()) as u32;
-                let loss = (loss.get() * f64::from(ALL)).round() as u16;
+                let loss = share(loss);
                 let position = &mut next[node as usize];
                 rows[*position as usize] = (Link { peer, delay_us, loss, back: 0 }, direction);
                 *position += 1;
@@ -161,6 +166,58 @@ impl Adjacency {
         self.links[start..end].iter().map(|link| link.peer)
     }
 
+    /// Returns the index of a neighbour among those of a node.
+    pub fn index_of(&self, node: u32, neighbour: u32) -> Option<u16> {
+        if node.max(neighbour) >= self.nodes() {
+            return None;
+        }
+        if self.neighbours(node).len() <= self.neighbours(neighbour).len() {
+            let index = self.neighbours(node).position(|peer| peer == neighbour)?;
+            return Some(index as u16);
+        }
+        let [start, _] = self.row(neighbour);
+        let back = self.neighbours(neighbour).position(|peer| peer == node)?;
+        Some(self.link(start + back as u32).back)
+    }
+
+    /// Returns the position of the link of a node with an index.
+    pub(super) fn position(&self, node: u32, index: u16) -> Option<u32> {
+        let row = self.starts.get(node as usize..node as usize + 2)?;
+        let position = row[0] + u32::from(index);
+        (position < row[1]).then_some(position)
+    }
+
+    /// Returns the positions of both directions of the link between two nodes.
+    pub(super) fn between(&self, a: u32, b: u32) -> Result<[u32; 2], Error> {
+        let index = self.index_of(a, b);
+        let link = index.and_then(|index| self.position(a, index));
+        let link = link.ok_or(Error::Unknown { what: "neighbour", index: b })?;
+        Ok([link, self.back(link)])
+    }
+
+    /// Returns the position of the opposite direction of a link.
+    #[inline]
+    pub(super) fn back(&self, link: u32) -> u32 {
+        let Link { peer, back, .. } = *self.link(link);
+        self.row(peer)[0] + u32::from(back)
+    }
+
+    /// Sets the loss of one direction of a link.
+    pub(super) fn set_loss(&mut self, link: u32, loss: Chance) {
+        self.set_share(link, share(loss));
+    }
+
+    /// Sets the loss of one direction of a link as a share of [`ALL`].
+    pub(super) fn set_share(&mut self, link: u32, loss: u16) {
+        self.links[link as usize].loss = loss;
+    }
+
+    /// Returns the node that a link leaves and the node at its end.
+    pub(super) fn ends(&self, link: u32) -> [u32; 2] {
+        let node = self.starts.partition_point(|start| *start <= link) as u32 - 1;
+        [node, self.link(link).peer]
+    }
+
     /// Returns the positions of the first link of a node, and of the first of the next node.
     #[inline]
     pub(super) fn row(&self, node: u32) -> [u32; 2] {
@@ -193,6 +250,11 @@ impl Adjacency {
     }
 }
 
+/// Returns a probability as a share of [`ALL`].
+fn share(loss: Chance) -> u16 {
+    (loss.get() * f64::from(ALL)).round() as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,7 +276,25 @@ mod tests {
             for (index, link) in (0..).zip(&links) {
                 let back = adjacency.link(adjacency.row(link.peer)[0] + u32::from(link.back));
                 assert_eq!((back.peer, back.back), (node, index));
+                assert_eq!(adjacency.index_of(node, link.peer), Some(index));
+                let there = adjacency.position(node, index).unwrap();
+                let both = adjacency.between(node, link.peer).unwrap();
+                assert_eq!(both, [there, adjacency.back(there)]);
+                assert_eq!(adjacency.ends(there), [node, link.peer]);
+                assert_eq!(adjacency.between(link.peer, node).unwrap(), [both[1], both[0]]);
             }
+        }
+    }
+
+    #[test]
+    fn nodes_that_are_not_neighbours_have_no_link() {
+        let adjacency =
+            Adjacency::new(&Topology::tree(9, 8), |_, _| LinkModel::new(Duration::ZERO)).unwrap();
+        assert_eq!([adjacency.index_of(0, 8), adjacency.index_of(8, 0)], [Some(7), Some(0)]);
+        for (a, b) in [(1, 2), (0, 0), (0, 9), (9, 0), (u32::MAX, 0)] {
+            assert_eq!(adjacency.index_of(a, b), None, "{a} {b}");
+            let error = adjacency.between(a, b).unwrap_err();
+            assert_eq!(error, Error::Unknown { what: "neighbour", index: b });
         }
     }
 

@@ -6,20 +6,41 @@
 //! of 32 bytes, a record of 16 and a slot of its size; a broadcast to any number of neighbours with the same delay
 //! takes no more.
 //!
-//! Read [`topology`] for graphs, [`adjacency`] for links, [`node`] for the trait of nodes and [`mod@world`] for the
-//! passing of time. [`flood`] is a protocol: flooding, with which others are compared.
+//! Read [`topology`] for graphs and [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for
+//! the trait of nodes and [`mod@world`] for the passing of time, in which nodes start and stop and links are cut.
+//! [`faults`] has schedules of such events, and [`oracle`] knows what could be reached. [`data`] is what protocols
+//! are tried with, [`flood`] one of them, and [`baseline`] has others.
 
 pub mod adjacency;
+pub mod baseline;
+pub mod clock;
+pub mod data;
+mod engine;
+pub mod faults;
 pub mod flood;
+mod links;
+pub mod mesh;
 pub mod node;
+pub mod oracle;
+mod plan;
+mod planar;
+mod points;
 mod queue;
+mod random;
 mod store;
 pub mod topology;
 pub mod world;
 
 pub use adjacency::{Adjacency, LinkModel};
+pub use data::{DataNode, Delivery, Outcome, Trial};
+pub use engine::{Counters, Totals};
+pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
-pub use node::{Destination, GraphNode};
+pub use links::Links;
+pub use mesh::{Identities, MeshNode};
+pub use node::{Destination, GraphNode, node_random};
+pub use oracle::{Oracle, Pair, Parts};
+pub use plan::{Plan, PlanError, PlanLink, PlanNode};
 pub use store::MAX_LEN;
 pub use topology::Topology;
-pub use world::{Graph, Memory, Totals};
+pub use world::{Graph, Memory};

@@ -1,6 +1,12 @@
 //! The nodes of a graph.
 
-use ringway_sansio::Time;
+use super::engine::mix;
+use ringway_sansio::{SplitMix, Time};
+
+/// Returns the random generator of a node in one of its lives, of which the first is 0.
+pub fn node_random(seed: u64, node: u32, life: u32) -> SplitMix {
+    SplitMix::new(mix(mix(seed, life), node))
+}
 
 /// The receiver of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +18,8 @@ pub enum Destination {
 }
 
 /// A protocol at a node of a graph, in the form of `ringway_sansio::Endpoint`. All nodes of a graph have one
-/// type. Random numbers are the node's own matter, from a generator with a seed of its own.
+/// type. Random numbers are the node's own matter, for example from [`node_random`]. Times are those of the
+/// node's clock.
 pub trait GraphNode {
     /// Handles a packet from the neighbour with the index `from`. Changes of `bytes` are not seen by other
     /// receivers.

@@ -1,5 +1,7 @@
 //! Graphs of nodes and links: regular ones, and random ones from a seeded generator.
 
+use super::points::{Cells, Points};
+use super::random::{below, uniform};
 use ringway_sansio::Random;
 use std::f64::consts::PI;
 
@@ -47,28 +49,18 @@ impl Topology {
     /// is such that a node has `degree` neighbours in the mean, and fewer at the border. Nodes near each
     /// other have near numbers, which makes a run faster. The graph may have several parts.
     pub fn disk(nodes: u32, degree: f64, random: &mut impl Random) -> Self {
-        let mut points: Vec<u64> = (0..nodes).map(|_| random.next_u64()).collect();
-        // A point is its Morton number: the bits of x and y in turn.
-        points.sort_unstable();
-        let position = |point: u64| [even_bits(point), even_bits(point >> 1)];
+        let points = Points::random(nodes, random);
         let side = 2f64.powi(32);
         let range = (degree / (PI * f64::from(nodes))).sqrt() * side;
         // A cell is no smaller than the range, and there are no more cells than nodes.
-        let cells = ((side / range) as u64).min(u64::from(nodes).isqrt()).max(1);
-        let cell = |coordinate: u32| (u64::from(coordinate) * cells) >> 32;
-        let number = |[x, y]: [u64; 2]| (y * cells + x) as usize;
-        let members = Rows::new((cells * cells) as usize, nodes, |node| {
-            number(position(points[node as usize]).map(cell))
-        });
+        let cells = Cells::new(&points, ((side / range) as u64).min(u64::from(nodes).isqrt()));
         let mut pairs = Vec::new();
         for node in 0..nodes {
-            let [x, y] = position(points[node as usize]);
-            let [left, low] = [x, y].map(|coordinate| cell(coordinate).saturating_sub(1));
-            let [right, high] = [x, y].map(|coordinate| (cell(coordinate) + 1).min(cells - 1));
-            let around = (low..=high).flat_map(|y| (left..=right).map(move |x| [x, y]));
-            for other in around.flat_map(|cell| members.row(number(cell)).iter().copied()) {
+            let [x, y] = points.position(node);
+            let [columns, rows] = [x, y].map(|coordinate| cells.around(cells.cell(coordinate), 1));
+            for other in cells.within(columns, rows) {
                 let [dx, dy] = {
-                    let [to_x, to_y] = position(points[other as usize]);
+                    let [to_x, to_y] = points.position(other);
                     [(x, to_x), (y, to_y)].map(|(a, b)| f64::from(a) - f64::from(b))
                 };
                 if node < other && dx * dx + dy * dy <= range * range {
@@ -162,58 +154,6 @@ fn root(roots: &mut [u32], mut node: u32) -> u32 {
         node = above;
     }
     node
-}
-
-/// Numbers in rows of one array.
-struct Rows {
-    starts: Vec<u32>,
-    numbers: Vec<u32>,
-}
-
-impl Rows {
-    /// Puts each number below `numbers` into the row that `row` returns, in order.
-    fn new(rows: usize, numbers: u32, row: impl Fn(u32) -> usize) -> Self {
-        let mut starts = vec![0u32; rows + 1];
-        (0..numbers).for_each(|number| starts[row(number) + 1] += 1);
-        (1..=rows).for_each(|row| starts[row] += starts[row - 1]);
-        let mut next = starts.clone();
-        let mut all = vec![0; numbers as usize];
-        for number in 0..numbers {
-            let position = &mut next[row(number)];
-            all[*position as usize] = number;
-            *position += 1;
-        }
-        Rows { starts, numbers: all }
-    }
-
-    fn row(&self, row: usize) -> &[u32] {
-        &self.numbers[self.starts[row] as usize..self.starts[row + 1] as usize]
-    }
-}
-
-/// Returns the bits 0, 2, 4 ... of a number.
-fn even_bits(number: u64) -> u32 {
-    let mut bits = number & 0x5555_5555_5555_5555;
-    for (shift, mask) in [
-        (1, 0x3333_3333_3333_3333),
-        (2, 0x0f0f_0f0f_0f0f_0f0f),
-        (4, 0x00ff_00ff_00ff_00ff),
-        (8, 0x0000_ffff_0000_ffff),
-        (16, 0x0000_0000_ffff_ffff),
-    ] {
-        bits = (bits | bits >> shift) & mask;
-    }
-    bits as u32
-}
-
-/// Returns a number from 0 up to and without 1.
-fn uniform(random: &mut impl Random) -> f64 {
-    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// Returns a whole number from 0 up to and without `n`.
-fn below(random: &mut impl Random, n: u64) -> u64 {
-    ((u128::from(random.next_u64()) * u128::from(n)) >> 64) as u64
 }
 
 #[cfg(test)]

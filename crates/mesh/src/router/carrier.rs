@@ -1,0 +1,235 @@
+//! Packets of hosts: sealed and opened at the ends of a session, forwarded between.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use ringway_sansio::{Malformed, Random, Time};
+
+use super::outbox::Outbox;
+use crate::config::Limits;
+use crate::crypto::Crypto;
+use crate::forward::{Step, step};
+use crate::icmp::{self, IcmpError, Ipv6Header};
+use crate::id::Prefix;
+use crate::link::Links;
+use crate::local::LocalRouter;
+use crate::output::Output;
+use crate::session::{Contents, Delivery, SessionAction, Sessions};
+use crate::wire::control::{Code, ErrorReport};
+use crate::wire::{DataView, Item, Slot};
+
+/// Maximum number of ICMPv6 errors that wait for the caller.
+const MAX_ERRORS: usize = 64;
+/// Least MTU of IPv6 (RFC 8200 section 5).
+const MIN_MTU: u16 = 1_280;
+
+/// Counts of packets of hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PacketCounters {
+    /// From hosts here, sent.
+    pub sent: u64,
+    /// To hosts here, delivered.
+    pub delivered: u64,
+    /// Between other routers, forwarded.
+    pub forwarded: u64,
+    /// Not sent, delivered or forwarded.
+    pub dropped: u64,
+    /// Malformed, or with an address that is not its sender's.
+    pub bad: u64,
+    /// From no neighbour.
+    pub refused: u64,
+}
+
+/// What the carrier borrows for one call.
+pub(super) struct Road<'a, C: Crypto> {
+    pub(super) now: Time,
+    pub(super) local: &'a LocalRouter,
+    pub(super) links: &'a mut Links<C>,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) output: &'a mut Output,
+}
+
+/// The sessions of a router, and the packets that go by them.
+pub(super) struct Carrier<C: Crypto> {
+    pub(super) sessions: Sessions<C>,
+    actions: Vec<SessionAction>,
+    errors: VecDeque<Vec<u8>>,
+    pub(super) counters: PacketCounters,
+}
+
+impl<C: Crypto> Carrier<C> {
+    pub(super) fn new(limits: Limits) -> Self {
+        Carrier {
+            sessions: Sessions::new(limits),
+            actions: Vec::new(),
+            errors: VecDeque::new(),
+            counters: PacketCounters::default(),
+        }
+    }
+
+    /// Returns the sessions, and where to put what they ask for.
+    pub(super) fn parts(&mut self) -> (&mut Sessions<C>, &mut Vec<SessionAction>) {
+        (&mut self.sessions, &mut self.actions)
+    }
+
+    /// Removes and returns what the sessions have asked for.
+    pub(super) fn take_actions(&mut self) -> Vec<SessionAction> {
+        core::mem::take(&mut self.actions)
+    }
+
+    /// Removes and returns the next ICMPv6 error for a host here.
+    pub(super) fn poll_error(&mut self) -> Option<Vec<u8>> {
+        self.errors.pop_front()
+    }
+
+    /// Returns the octets that are allocated, without the packets that wait.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let errors: usize = self.errors.iter().map(Vec::capacity).sum();
+        self.sessions.heap_bytes() + self.actions.capacity() * size_of::<SessionAction>() + errors
+    }
+
+    /// Forwards a data packet, or opens it here. Returns where in its buffer a packet for a host is.
+    pub(super) fn receive(
+        &mut self,
+        road: &mut Road<'_, C>,
+        bytes: &mut [u8],
+    ) -> Result<Option<Range<usize>>, Malformed> {
+        let mut data = DataView::parse(bytes)?;
+        let Some(entered) = road.links.accept_data(road.now, &data) else {
+            self.counters.refused += 1;
+            return Ok(None);
+        };
+        let up = road.links.up();
+        let (mut cursor, mut hop_limit) = data.cursor()?;
+        let taken = step(&mut cursor, &mut hop_limit, entered, |slot| {
+            up.iter().any(|neighbour| neighbour.slot == slot)
+        });
+        let at = cursor.at();
+        data.set_position(at, hop_limit);
+        match taken {
+            Step::Out(out) => self.forward(road, entered, out, &data)?,
+            Step::End => return self.deliver(road, entered, &mut data),
+            Step::Error(code) => self.report(road, entered, &data, code, 0)?,
+        }
+        Ok(None)
+    }
+
+    /// Sends a packet of a host here, or answers it with an error.
+    pub(super) fn send(&mut self, road: &mut Road<'_, C>, packet: &[u8], random: &mut dyn Random) {
+        let own = road.local.id().prefix();
+        // Nobody uses an address behind another router (RFC 2827).
+        let header = Ipv6Header::parse(packet);
+        let Some(header) = header.filter(|header| Prefix::of(&header.source) == Some(own)) else {
+            self.counters.bad += 1;
+            return;
+        };
+        let prefix = Prefix::of(&header.destination).filter(|&prefix| prefix != own);
+        let (now, local) = (road.now, road.local);
+        let delivery = prefix.map_or(Delivery::NoRoute, |prefix| {
+            self.sessions.offer(now, local, prefix, packet, random, &mut self.actions)
+        });
+        match (delivery, prefix) {
+            (Delivery::Send, Some(prefix)) => self.seal(road, prefix, &Contents::Packet(packet)),
+            (Delivery::NoRoute, _) => self.complain(local, IcmpError::NoRoute, packet),
+            (Delivery::TooBig(mtu), _) => {
+                self.complain(local, IcmpError::TooBig(u32::from(mtu.max(MIN_MTU))), packet);
+            }
+            (Delivery::Dropped, _) => self.counters.dropped += 1,
+            (Delivery::Queued | Delivery::Send, _) => {}
+        }
+    }
+
+    /// Sends the packets that have waited for a session.
+    pub(super) fn send_queue(
+        &mut self,
+        road: &mut Road<'_, C>,
+        prefix: Prefix,
+        random: &mut dyn Random,
+    ) {
+        for packet in self.sessions.take_queue(prefix) {
+            self.send(road, &packet, random);
+        }
+    }
+
+    /// Sends contents to the owner of a prefix, with whom there is a session.
+    pub(super) fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
+        let Some(slot) = self.sessions.first_hop(prefix) else { return };
+        self.counters.sent += u64::from(matches!(contents, Contents::Packet(_)));
+        let sessions = &mut self.sessions;
+        road.links.send_data(road.now, slot, road.output, |out| {
+            sessions.seal(prefix, contents, out);
+        });
+    }
+
+    /// Sends an error about a packet to a host here.
+    pub(super) fn complain(&mut self, local: &LocalRouter, error: IcmpError, packet: &[u8]) {
+        self.counters.dropped += 1;
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.extend(icmp::error(error, local.id().prefix().router(), packet));
+        }
+    }
+
+    fn forward(
+        &mut self,
+        road: &mut Road<'_, C>,
+        entered: Slot,
+        out: Slot,
+        data: &DataView<'_>,
+    ) -> Result<(), Malformed> {
+        let mtu = road.links.neighbour(out).map_or(u16::MAX, |neighbour| neighbour.mtu);
+        let bytes = data.bytes();
+        if bytes.len() > usize::from(mtu) {
+            return self.report(road, entered, data, Code::TooBig, mtu);
+        }
+        self.counters.forwarded += 1;
+        road.links.send_data(road.now, out, road.output, |out| out.extend_from_slice(bytes));
+        Ok(())
+    }
+
+    /// Opens a data packet at its end. Returns where in its buffer a packet for a host is.
+    fn deliver(
+        &mut self,
+        road: &mut Road<'_, C>,
+        entered: Slot,
+        data: &mut DataView<'_>,
+    ) -> Result<Option<Range<usize>>, Malformed> {
+        let (index, nonce) = (data.session(), data.nonce());
+        let (header, sealed, start) = data.sealed();
+        match self.sessions.open(road.now, index, nonce, &header, sealed) {
+            Some((prefix, Contents::Packet(packet))) => {
+                let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
+                    Prefix::of(&header.source) == Some(prefix)
+                        && Prefix::of(&header.destination) == Some(road.local.id().prefix())
+                });
+                if !is_right {
+                    self.counters.bad += 1;
+                    return Ok(None);
+                }
+                self.counters.delivered += 1;
+                return Ok(Some(start + 1..start + 1 + packet.len()));
+            }
+            Some((prefix, Contents::KeepAlive)) => {
+                self.actions.push(SessionAction::KeepAlive { prefix, answer: true });
+            }
+            Some((_, Contents::Alive)) => {}
+            None => self.report(road, entered, data, Code::NotHere, 0)?,
+        }
+        Ok(None)
+    }
+
+    /// Reports to the sender of a data packet what was wrong with it.
+    fn report(
+        &mut self,
+        road: &mut Road<'_, C>,
+        entered: Slot,
+        data: &DataView<'_>,
+        code: Code,
+        value: u16,
+    ) -> Result<(), Malformed> {
+        self.counters.dropped += 1;
+        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
+        let report = ErrorReport { reverse, at, code, value, quoted, labels: data.labels()? };
+        road.outbox.push(entered, &Item::Error(report));
+        Ok(())
+    }
+}

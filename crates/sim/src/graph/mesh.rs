@@ -1,0 +1,153 @@
+//! Routers of the mesh as nodes of a graph: the machine of `ringway_mesh`, with the stand-in for its cryptography.
+//!
+//! What is left out: signatures and seals have their sizes and protect nothing, and a data packet goes from the router
+//! itself. All else is what runs in a daemon.
+
+use super::data::{DataNode, Delivery, MIN_CONTENTS, write_contents};
+use super::node::{Destination, GraphNode, node_random};
+use ringway_mesh::config::{Config, HOP_LIMIT};
+use ringway_mesh::crypto::{NetworkKey, StandIn};
+use ringway_mesh::identity::Search;
+use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
+use ringway_mesh::metric::Space;
+use ringway_mesh::output::Destination as To;
+use ringway_mesh::{Identity, LocalRouter, NodeId, Ring, Router};
+use ringway_sansio::{SplitMix, Time};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+/// The only interface of a router: its neighbours in the graph hear its HELLOs.
+const INTERFACE: u32 = 1;
+/// Largest UDP payload of a link, in octets.
+const MTU: u16 = 1_452;
+/// Length in octets of an IPv6 header.
+const IPV6_HEADER: usize = 40;
+/// Octets of Ethernet, IPv6 and UDP headers, which a graph does not count.
+pub const HEADERS: usize = 62;
+
+/// The identities of all nodes.
+#[derive(Debug)]
+pub struct Identities {
+    identities: Vec<Identity>,
+}
+
+impl Identities {
+    /// Draws the identities of as many nodes.
+    pub fn draw(nodes: u32, seed: u64) -> Rc<Identities> {
+        let mut random = SplitMix::new(seed ^ 0x1d5);
+        let draw = |_| loop {
+            // Without an extension the first try succeeds.
+            if let Some(identity) = Search::new(0, &mut random).step(1) {
+                break identity;
+            }
+        };
+        Rc::new(Identities { identities: (0..nodes).map(draw).collect() })
+    }
+
+    /// Returns the id of a node.
+    pub fn id(&self, node: u32) -> NodeId {
+        self.identities.get(node as usize).map(Identity::id).unwrap_or_default()
+    }
+}
+
+/// A router of the mesh.
+pub struct MeshNode<S: Space = Ring> {
+    router: Router<StandIn, S>,
+    identities: Rc<Identities>,
+    random: SplitMix,
+    delivered: VecDeque<Delivery>,
+}
+
+impl<S: Space> MeshNode<S> {
+    /// Starts a node in one of its lives, of which the first is 0.
+    pub fn new(
+        config: &Config,
+        identities: &Rc<Identities>,
+        node: u32,
+        life: u32,
+        seed: u64,
+        now: Time,
+    ) -> Option<Self> {
+        let mut random = node_random(seed, node, life);
+        let identity = identities.identities.get(node as usize)?.clone();
+        let bits = config.extension_bits;
+        let local = LocalRouter::new(identity, NetworkKey::OPEN, bits, life, &mut random);
+        let mut router = Router::new(config, local, now, &mut random);
+        let discovery = Discovery::Multicast;
+        let interface = InterfaceConfig { index: INTERFACE, discovery, mtu: MTU };
+        router.add_interface(now, interface, &mut random);
+        let identities = identities.clone();
+        Some(MeshNode { router, identities, random, delivered: VecDeque::new() })
+    }
+
+    /// Returns the router.
+    pub fn router(&self) -> &Router<StandIn, S> {
+        &self.router
+    }
+}
+
+impl<S: Space> GraphNode for MeshNode<S> {
+    fn handle_packet(&mut self, now: Time, from: u16, bytes: &mut [u8]) {
+        let from = LinkAddress { interface: INTERFACE, remote: address(from) };
+        let hop_limit = bytes.get(2).copied().unwrap_or_default();
+        let opened = self.router.handle_packet(now, from, bytes, &mut self.random);
+        let packet = opened.and_then(|range| bytes.get(range));
+        if let Some(contents) = packet.and_then(|packet| packet.get(IPV6_HEADER..))
+            && let Some(&number) = contents.first_chunk()
+        {
+            let (number, hops) = (u32::from_be_bytes(number), u32::from(HOP_LIMIT - hop_limit) + 1);
+            self.delivered.push_back(Delivery { number, at: now, hops });
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.router.handle_timeout(now, &mut self.random);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.router.poll_timeout()
+    }
+
+    fn poll_transmit(&mut self, _now: Time, bytes: &mut Vec<u8>) -> Option<Destination> {
+        while self.router.poll_event().is_some() || self.router.poll_error().is_some() {}
+        let packet = self.router.poll_transmit()?;
+        bytes.extend_from_slice(packet.bytes);
+        Some(match packet.to {
+            To::All => Destination::Neighbours,
+            To::One(address) => Destination::Neighbour(index(address)),
+        })
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.router.heap_bytes() + self.delivered.capacity() * size_of::<Delivery>()
+    }
+}
+
+impl<S: Space> DataNode for MeshNode<S> {
+    fn send_data(&mut self, now: Time, to: u32, number: u32, len: u16) {
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend(len.max(MIN_CONTENTS).to_be_bytes());
+        packet.extend([17, 64]);
+        packet.extend(self.router.id().prefix().router().octets());
+        packet.extend(self.identities.id(to).prefix().router().octets());
+        write_contents(&mut packet, number, len);
+        self.router.handle_local(now, &packet, &mut self.random);
+    }
+
+    fn poll_delivery(&mut self) -> Option<Delivery> {
+        self.delivered.pop_front()
+    }
+}
+
+/// Returns the address by which a router knows the neighbour with an index.
+fn address(index: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::from_bits(0xffff_0000_0000 | u128::from(index))), 5267)
+}
+
+fn index(address: SocketAddr) -> u16 {
+    match address.ip() {
+        IpAddr::V6(ip) => ip.to_bits() as u16,
+        IpAddr::V4(_) => u16::MAX,
+    }
+}
