@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`settings`] | what an operator chooses |
 //! | [`state`] | the identity and the network key in files |
+//! | [`advertise`] | what hosts of a LAN are told, and when |
 //! | [`device`] | the TUN device and its address |
 //! | [`interfaces`] | which interfaces there are now |
 //! | [`daemon`] | the loop that joins them with the router |
@@ -13,6 +14,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod advertise;
 pub mod control;
 pub mod daemon;
 pub mod device;

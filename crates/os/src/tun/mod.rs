@@ -3,9 +3,9 @@
 //! Opening one needs CAP_NET_ADMIN. Reading and writing never block; the descriptor serves to wait for readiness.
 //!
 //! A router moves large amounts of data, and most of the time for a packet is spent on its way through the host. So a
-//! [`TunQueue`] lets the kernel pass packets of up to 64 KiB that stand for many, without checksums. [`Segments`] are
-//! what goes over the links; a [`Coalescer`] makes one packet of them again. Both borrow what was received and do no
-//! input or output.
+//! [`TunQueue`] lets the kernel pass super-packets: up to 64 KiB that stand for many packets, without checksums.
+//! [`Segments`] are what goes over the links; a [`Coalescer`] makes a super-packet of them again. Both borrow what was
+//! received and do no input or output.
 #![allow(unsafe_code)]
 
 mod checksum;

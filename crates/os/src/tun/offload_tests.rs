@@ -173,15 +173,15 @@ proptest! {
     /// Whatever is gathered is split into the packets that came, in their order.
     #[test]
     fn gathering_loses_and_changes_nothing(
-        steps in prop::collection::vec((0..6u8, 0..12u8, 0..4u16), 1..150),
+        steps in prop::collection::vec((0..6u8, 0..12u8, 0..4u16, 0..40usize), 1..150),
     ) {
         let mut next = [7u32, u32::MAX - 500];
-        let packets: Vec<_> = steps.iter().map(|(kind, variant, cut)| {
+        let packets: Vec<_> = steps.iter().map(|(kind, variant, cut, field)| {
             let length = if *variant == 1 { 1_200 } else { 1_000 } - 100 * cut * u16::from(*variant == 2);
             let payload: Vec<u8> = (0..length).map(|i| (i as u8).wrapping_mul(*variant)).collect();
             let flow = usize::from(*kind == 1);
             let flags = match variant { 3 => 0x18, 4 => 0x11, 5 => 0x90, 6 => 0x50, 7 => 0x02, _ => 0x10 };
-            let options: &[u8] = if *variant == 8 { &[1, 1, 1, 1] } else { &[] };
+            let options: &[u8] = if *variant == 8 { &[] } else { &[1, 1, 1, 0] };
             let sequence = next[flow].wrapping_add(u32::from(*variant == 9));
             match (kind, variant) {
                 (5, _) => (udp(&payload), UDP),
@@ -189,7 +189,12 @@ proptest! {
                 (_, 11) => (tcp(flow as u8, sequence, 0x10, &[], &payload), Checksum::Complete),
                 _ => {
                     next[flow] = sequence.wrapping_add(u32::from(length));
-                    (tcp(flow as u8, sequence, flags, options, &payload), TCP)
+                    let mut packet = tcp(flow as u8, sequence, flags, options, &payload);
+                    // A difference in traffic class, flow label, hop limit, acknowledgement, window or options.
+                    if let Some(at) = [1usize, 3, 7, 51, 55, 63].get(*field) {
+                        packet[*at] ^= 1;
+                    }
+                    (packet, TCP)
                 }
             }
         }).collect();
@@ -254,6 +259,18 @@ fn a_connection_with_equal_segments_fills_one_packet() {
     let packets: Vec<_> = (0..50).map(|i| (tcp(1, i * 1_400, 0x10, &[], &payload), TCP)).collect();
     let counts: Vec<_> = coalesce(&packets).iter().map(|(_, p)| (p.len() - 60) / 1_400).collect();
     assert_eq!(counts, [46, 4]);
+}
+
+#[test]
+fn another_protocol_is_not_gathered() {
+    for (at, octet, expected) in [(6, 6, 1), (6, 99, 2), (0, 0x45, 2)] {
+        let segment = |sequence| {
+            let mut packet = tcp(1, sequence, 0x10, &[], &[7; 100]);
+            packet[at] = octet;
+            (packet, TCP)
+        };
+        assert_eq!(coalesce(&[segment(0), segment(100)]).len(), expected);
+    }
 }
 
 #[test]

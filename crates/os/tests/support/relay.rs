@@ -5,7 +5,7 @@ use super::{Namespace, ip};
 use ringway_os::netlink::{Netlink, Route};
 use ringway_os::tun::{Coalescer, PACKET_BUFFER, Segments, TunQueue};
 use ringway_os::wait_readable;
-use std::io;
+use std::io::ErrorKind;
 use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -13,6 +13,18 @@ use std::time::Duration;
 /// The addresses of the two ends.
 pub const HERE: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 1);
 pub const THERE: Ipv6Addr = Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 1);
+
+/// Returns whether the system allows a TUN device. Otherwise the test does nothing.
+pub fn has_tun() -> bool {
+    match TunQueue::open("probe%d", 1) {
+        Ok(_) => true,
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotFound) => {
+            eprintln!("no TUN device to be had: {error}");
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
 
 /// Configures a device of the thread's namespace as a router on a mesh does.
 pub fn configure(name: &str, own: Ipv6Addr, mtu: u32) {
@@ -88,7 +100,7 @@ impl Router {
     fn forward(&mut self, from: &TunQueue, to: &TunQueue) -> bool {
         let (header, packet) = match from.read(&mut self.packet) {
             Ok(read) => read,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(error) => panic!("{error}"),
         };
         self.counts.read += 1;
@@ -107,7 +119,7 @@ impl Router {
         let mut finish = |coalescer: &mut Coalescer<'_>| {
             *written += 1;
             match coalescer.finish(|header, parts| to.write(header, parts)).unwrap() {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => panic!("{error}"),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => panic!("{error}"),
                 _ => {}
             }
         };
