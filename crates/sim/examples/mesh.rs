@@ -43,8 +43,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     drop(topology);
     let nodes = adjacency.nodes();
     let identities = Identities::draw(nodes, 1);
-    let limits =
-        Limits { neighbours: 4_096, contacts: 96, pending: 32, sessions: 16, ..Limits::default() };
+    let limits = Limits {
+        neighbours: 4_096,
+        contacts: 96,
+        marks: 128,
+        pending: 32,
+        sessions: 16,
+        ..Limits::default()
+    };
     let config = Config { limits, extension_bits: 0, ..Config::default() };
     let before = status("VmRSS");
     let mut graph = Graph::<MeshNode>::idle(adjacency, 1);

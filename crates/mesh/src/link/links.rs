@@ -199,12 +199,12 @@ impl<C: Crypto> Links<C> {
         random: &mut dyn Random,
         output: &mut Output,
     ) -> Result<(), Malformed> {
-        self.changed = true;
         if kind == Kind::Hello {
             let hello = HelloView::parse(bytes)?;
             self.hear(now, local, from, &hello, random);
             return Ok(());
         }
+        self.changed = true;
         if let Err(refused) = self.shake(now, local, from, kind, bytes, random, output) {
             match refused {
                 Refused::Malformed(malformed) => return Err(malformed),
@@ -461,6 +461,7 @@ impl<C: Crypto> Links<C> {
         id: NodeId,
         random: &mut dyn Random,
     ) {
+        self.changed = true;
         let interface = &mut self.interfaces[at];
         let is_named = interface.config.discovery != Discovery::Multicast;
         if is_named || self.strangers.iter().any(|stranger| stranger.address == from) {
@@ -683,6 +684,7 @@ impl<C: Crypto> Links<C> {
 
     fn down(&mut self, now: Time, slot: Slot, reason: DownReason) {
         let Some(neighbour) = self.neighbours.remove(now, slot) else { return };
+        self.changed = true;
         self.by_index.remove(&neighbour.index);
         self.handshakes.cancel(neighbour.address);
         self.list_up();
@@ -695,6 +697,13 @@ impl<C: Crypto> Links<C> {
     }
 
     fn find(&self, interface: u32, id: NodeId) -> Option<Slot> {
+        let is_there = |slot: &Slot| {
+            self.neighbours.get(*slot).is_some_and(|known| known.address.interface == interface)
+        };
+        let up = self.up.iter().filter(|neighbour| neighbour.id == id);
+        if let Some(slot) = up.map(|neighbour| neighbour.slot).find(is_there) {
+            return Some(slot);
+        }
         let mut all = self.neighbours.iter();
         let is_it = |(_, other, neighbour): &(Slot, NodeId, &Neighbour<C::Keys>)| {
             *other == id && neighbour.address.interface == interface
