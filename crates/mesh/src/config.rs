@@ -46,6 +46,10 @@ impl Default for Config {
 pub struct Limits {
     /// Neighbours; at most half of them on one interface.
     pub neighbours: usize,
+    /// Octets a second of messages that are taken from one neighbour, and at once.
+    pub neighbour_rate: u32,
+    /// See `neighbour_rate`.
+    pub neighbour_burst: u32,
     /// Time for which the slot of a lost neighbour is kept for it.
     pub slot_quarantine: Duration,
     /// Handshakes of links under way.
@@ -78,6 +82,8 @@ impl Default for Limits {
     fn default() -> Self {
         Limits {
             neighbours: 512,
+            neighbour_rate: 256 * 1024,
+            neighbour_burst: 2 * 1024 * 1024,
             slot_quarantine: Duration::from_secs(120),
             handshakes: 128,
             handshakes_busy: 32,

@@ -215,7 +215,8 @@ impl<C: Crypto> Handshakes<C> {
         C::read(&mut handshake, init.noise, &mut payload)?;
         let asker = InitPayload::parse(&payload)?;
         let is_ours = |at: usize| matches!(self.entries[at].state, State::Initiated { .. });
-        if own.is_some_and(is_ours) && local.identity.id() < asker.id {
+        let is_lower = (local.identity.id(), local.instance.0) < (asker.id, asker.instance.0);
+        if own.is_some_and(is_ours) && is_lower {
             return Err(Refused::OursGoesOn);
         }
         // The newest INIT of an address replaces what was there.
@@ -263,10 +264,14 @@ impl<C: Crypto> Handshakes<C> {
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
         let established = C::finish(handshake)?;
-        let id = verify::<C>(&payload, &established, local)?;
+        let verified = verify::<C>(&payload, &established, local);
         let mut packet = Vec::new();
         Conf { flags: 0, receiver: resp.sender, noise: &noise }.emit(&mut packet);
-        out.extend_from_slice(&packet);
+        // Whoever has a copy of our key must know it too.
+        if matches!(verified, Ok(_) | Err(Refused::OwnIdentity)) {
+            out.extend_from_slice(&packet);
+        }
+        let id = verified?;
         let (index, remote_index) = (entry.index, resp.sender);
         let state = State::Finished { packet, remote: remote_index };
         self.entries.push(Entry { index, address: from, state, sent: 1, due: now + FINISHED });

@@ -308,6 +308,12 @@ impl<C: Crypto> Links<C> {
         is_good.then_some(slot)
     }
 
+    /// Returns whether a message of so many octets may be taken from a neighbour: each has a rate of its own, so that none can
+    /// use up what another needs.
+    pub fn allows(&mut self, now: Time, slot: Slot, octets: usize) -> bool {
+        self.neighbours.get_mut(slot).is_some_and(|neighbour| neighbour.allows(now, octets))
+    }
+
     /// Handles an item that concerns the link alone, and appends items that answer it. Returns whether it was one.
     pub fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, answer: &mut Vec<u8>) -> bool {
         self.changed |= matches!(item, Item::LinkClose { .. });
@@ -581,7 +587,7 @@ impl<C: Crypto> Links<C> {
         if let Some(slot) = known {
             self.down(now, slot, DownReason::Restarted);
         }
-        let neighbour = Neighbour::new(now, from, mtu, verified);
+        let neighbour = Neighbour::new(now, from, mtu, verified, &self.limits);
         let slot = match self.neighbours.insert(now, id, from.interface, neighbour) {
             Ok(slot) => slot,
             Err(no_slot) => return self.events.push_back(LinkEvent::NoSlot(id, no_slot)),

@@ -6,6 +6,8 @@ use ringway_sansio::time::{Duration, sooner};
 use super::handshake::{LinkAddress, Verified};
 use super::interface::SLOW_INTERVAL;
 use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
+use crate::budget::TokenBucket;
+use crate::config::Limits;
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 use crate::wire::hello::Report;
@@ -50,6 +52,8 @@ pub struct Neighbour<K> {
     pub(super) window: ReplayWindow<WINDOW>,
     pub(super) hello_key: CodeKey,
     pub(super) liveness: Liveness,
+    /// What its messages may cost.
+    police: TokenBucket,
     /// The stamp of its newest HELLO, and when it came.
     heard: Option<(u32, Time)>,
     up_since: Time,
@@ -57,7 +61,13 @@ pub struct Neighbour<K> {
 }
 
 impl<K> Neighbour<K> {
-    pub(super) fn new(now: Time, address: LinkAddress, mtu: u16, verified: Verified<K>) -> Self {
+    pub(super) fn new(
+        now: Time,
+        address: LinkAddress,
+        mtu: u16,
+        verified: Verified<K>,
+        limits: &Limits,
+    ) -> Self {
         let Verified { id, payload, index, remote_index, keys, codes } = verified;
         Neighbour {
             id,
@@ -77,6 +87,7 @@ impl<K> Neighbour<K> {
             window: ReplayWindow::new(),
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, ASSUMED_INTERVAL),
+            police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
             heard: None,
             up_since: now,
             usable: true,
@@ -148,6 +159,11 @@ impl<K> Neighbour<K> {
     /// Returns the report of data that has arrived.
     pub(super) fn feedback(&self) -> Item<'static> {
         Item::Feedback { highest: 0, received: self.unacknowledged }
+    }
+
+    /// Returns whether a message of so many octets may be taken from it.
+    pub(super) fn allows(&mut self, now: Time, octets: usize) -> bool {
+        self.police.spend(now, u32::try_from(octets).unwrap_or(u32::MAX))
     }
 
     /// Returns when something is due.

@@ -112,6 +112,8 @@ pub struct Counters {
     pub malformed: u64,
     /// CONTROL packets of no link, replayed, or forged.
     pub refused: u64,
+    /// Messages above the rate of their neighbour.
+    pub policed: u64,
     /// Messages between other routers that were forwarded.
     pub forwarded: u64,
     /// Messages that could not be forwarded.
@@ -344,6 +346,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
             return;
         }
         match item {
+            Item::Routed(body) if !self.links.allows(now, slot, body.len()) => {
+                self.counters.policed += 1;
+            }
             Item::Routed(body) if self.pass(now, slot, body) => {}
             Item::Routed(body) => match Routed::parse(body) {
                 Ok(message) => self.route(now, slot, message, random),

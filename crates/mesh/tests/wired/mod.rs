@@ -66,7 +66,20 @@ impl<C: Crypto> Wired<C> {
     }
 
     pub(crate) fn with(links: Vec<BTreeSet<usize>>, seed: u64, config: &Config) -> Self {
-        let nodes = (0..links.len()).map(|at| fresh(at, seed, START, config)).collect();
+        let key = |_| NetworkKey::OPEN;
+        Wired::keyed(links, seed, config, key, |at| at)
+    }
+
+    /// Routers each of which has the network key that `key` returns, and the identity of the router that `same` returns.
+    pub(crate) fn keyed(
+        links: Vec<BTreeSet<usize>>,
+        seed: u64,
+        config: &Config,
+        key: impl Fn(usize) -> NetworkKey,
+        same: impl Fn(usize) -> usize,
+    ) -> Self {
+        let nodes =
+            (0..links.len()).map(|at| fresh(at, same(at), seed, START, config, key(at))).collect();
         let mut wired = Wired {
             due: vec![None; links.len()],
             nodes,
@@ -184,6 +197,16 @@ impl<C: Crypto> Wired<C> {
         self.after(at);
     }
 
+    /// Delivers octets to a router as if its neighbour had sent them.
+    pub(crate) fn inject(&mut self, to: usize, from: usize, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        let from = LinkAddress { interface: INTERFACE, remote: address(from) };
+        let node = &mut self.nodes[to];
+        let packet = node.router.handle_packet(self.now, from, &mut bytes, &mut node.random);
+        node.delivered.extend(packet.map(|range| (self.now, bytes[range].to_vec())));
+        self.after(to);
+    }
+
     /// A host at one router sends a packet with this payload to a host at another.
     pub(crate) fn send(&mut self, from: usize, to: usize, payload: &[u8]) {
         let packet = self.packet(from, self.id(to).prefix(), payload);
@@ -215,7 +238,7 @@ impl<C: Crypto> Wired<C> {
 
     /// A router that has crashed starts again with the same identity.
     pub(crate) fn restart(&mut self, at: usize, seed: u64, config: &Config) {
-        let mut new = fresh(at, seed, self.now, config);
+        let mut new = fresh(at, at, seed, self.now, config, NetworkKey::OPEN);
         new.random = SplitMix::new(self.random.next_u64());
         self.nodes[at] = new;
         self.after(at);
@@ -286,14 +309,21 @@ impl<C: Crypto> Wired<C> {
     }
 }
 
-fn fresh<C: Crypto>(at: usize, seed: u64, now: Time, config: &Config) -> Node<C> {
-    let mut random = SplitMix::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(at as u64));
+fn fresh<C: Crypto>(
+    at: usize,
+    same: usize,
+    seed: u64,
+    now: Time,
+    config: &Config,
+    key: NetworkKey,
+) -> Node<C> {
+    let mut random = SplitMix::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(same as u64));
     let search = &mut Search::new(config.extension_bits, &mut random);
     let Some(identity) = search.step(1_000_000) else { panic!("no identity") };
     let epoch = now.as_secs() as u32;
     let local = LocalRouter::new(
         identity,
-        NetworkKey::OPEN,
+        key,
         config.extension_bits,
         epoch,
         &mut SplitMix::new(now.as_nanos() ^ at as u64),
