@@ -2,8 +2,8 @@
 //!
 //! Every message of the overlay goes by the shortest path below, whose links are counted. The network below costs
 //! nothing to run and reports at once that a node cannot be reached, so the figures are better than those of a real
-//! one. Intervals, the length of the successor list and the hint to the old predecessor of a node that gets a new
-//! one are those of the simulator OverSim. Two rings that formed apart are not merged, which Chord has no rule for.
+//! one. A node that gets a new predecessor reports it to the old one, without which a ring takes hours to settle. Two
+//! rings that formed apart are not merged, which Chord has no rule for.
 
 use super::oracle_router::{Header, SharedPaths, Underlay};
 use crate::graph::data::{DataNode, Delivery, write_contents};
