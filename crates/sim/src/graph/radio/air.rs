@@ -248,8 +248,7 @@ impl Air {
             if is_clean && lost >= self.config.loss.get() {
                 // A node that does not run acknowledges nothing.
                 is_received = engine.node(*receiver).is_some();
-                engine.receive_copy(*receiver, node as u16, bits, *receiver);
-                engine.pump(self, *receiver)?;
+                engine.receive_copy(self, *receiver, node as u16, bits, *receiver)?;
             } else if only.is_none() {
                 engine.totals.lost += 1;
             }
