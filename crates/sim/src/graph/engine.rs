@@ -281,16 +281,28 @@ impl<N: GraphNode> Engine<N> {
         Ok(())
     }
 
-    /// Passes a packet that is received once to a node. `link` is the number of the link, or of the receiver.
+    /// Passes a packet that is received once to a node, and releases it. `link` is the number of the link, or
+    /// of the receiver.
     #[inline]
-    pub(super) fn receive(&mut self, node: u32, from: u16, packet: u32, link: u32) {
+    pub(super) fn receive(
+        &mut self,
+        medium: &mut impl Medium<N>,
+        node: u32,
+        from: u16,
+        packet: u32,
+        link: u32,
+    ) -> Result<(), Error> {
         let Head { sender, len, count } = self.store.head(packet);
         let now = self.local(node);
         if let Some(receiver) = self.slots[node as usize].receiver(len) {
             receiver.handle_packet(now, from, self.store.bytes_mut(packet));
             self.count_hop(len, self.bits(sender, count), link);
+            self.store.release(packet);
+            self.pump_at(medium, node, now)
         } else {
             self.totals.undelivered += 1;
+            self.store.release(packet);
+            Ok(())
         }
     }
 
@@ -307,7 +319,14 @@ impl<N: GraphNode> Engine<N> {
     /// Passes a copy of the packet that was loaded to one of its receivers, as [`receive`](Self::receive)
     /// does.
     #[inline]
-    pub(super) fn receive_copy(&mut self, node: u32, from: u16, bits: u64, link: u32) {
+    pub(super) fn receive_copy(
+        &mut self,
+        medium: &mut impl Medium<N>,
+        node: u32,
+        from: u16,
+        bits: u64,
+        link: u32,
+    ) -> Result<(), Error> {
         let now = self.local(node);
         let len = self.original.len() as u16;
         if let Some(receiver) = self.slots[node as usize].receiver(len) {
@@ -315,8 +334,10 @@ impl<N: GraphNode> Engine<N> {
             self.copy.extend_from_slice(&self.original);
             receiver.handle_packet(now, from, &mut self.copy);
             self.count_hop(len, bits, link);
+            self.pump_at(medium, node, now)
         } else {
             self.totals.undelivered += 1;
+            Ok(())
         }
     }
 
@@ -344,6 +365,12 @@ impl<N: GraphNode> Engine<N> {
     #[inline]
     pub(super) fn pump(&mut self, medium: &mut impl Medium<N>, node: u32) -> Result<(), Error> {
         let now = self.local(node);
+        self.pump_at(medium, node, now)
+    }
+
+    /// Does so for a node whose clock shows `now`.
+    #[inline]
+    fn pump_at(&mut self, medium: &mut impl Medium<N>, node: u32, now: Time) -> Result<(), Error> {
         let mut timeouts = 0;
         self.transmit(medium, node, now)?;
         loop {

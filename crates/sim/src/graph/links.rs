@@ -47,12 +47,12 @@ impl Links {
         link: u32,
     ) -> Result<(), Error> {
         let to = *self.adjacency.link(link);
-        match self.is_cut(link) {
-            true => engine.totals.undelivered += 1,
-            false => engine.receive(to.peer, to.back, packet, link),
+        if self.is_cut(link) {
+            engine.totals.undelivered += 1;
+            engine.store.release(packet);
+            return Ok(());
         }
-        engine.store.release(packet);
-        engine.pump(self, to.peer)
+        engine.receive(self, to.peer, to.back, packet, link)
     }
 
     /// Handles the arrival of a broadcast over `first` and the links that are as long, and adds the event of
@@ -66,6 +66,7 @@ impl Links {
         let (Head { sender, count, .. }, bits) = engine.load(packet);
         let [_, end] = self.adjacency.row(sender);
         let shortest = *self.adjacency.link(first);
+        let has_cuts = !self.cuts.is_empty();
         for link in first..end {
             let to = *self.adjacency.link(link);
             if !to.is_as_long_as(&shortest) {
@@ -78,12 +79,11 @@ impl Links {
                 engine.totals.lost += 1;
                 continue;
             }
-            if self.is_cut(link) {
+            if has_cuts && self.is_cut(link) {
                 engine.totals.undelivered += 1;
                 continue;
             }
-            engine.receive_copy(to.peer, to.back, bits, link);
-            engine.pump(self, to.peer)?;
+            engine.receive_copy(self, to.peer, to.back, bits, link)?;
         }
         engine.store.release(packet);
         Ok(())

@@ -9,7 +9,8 @@
 //! Read [`topology`] for graphs and [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for
 //! the trait of nodes and [`mod@world`] for the passing of time, in which nodes start and stop and links are cut.
 //! [`faults`] has schedules of such events, and [`oracle`] knows what could be reached. [`data`] is what protocols
-//! are tried with, [`flood`] one of them, and [`baseline`] has others.
+//! are tried with, [`flood`] one of them, and [`baseline`] has others. In [`radio`]
+//! nodes share the air and move.
 
 pub mod adjacency;
 pub mod baseline;
@@ -26,6 +27,7 @@ mod plan;
 mod planar;
 mod points;
 mod queue;
+pub mod radio;
 mod random;
 mod store;
 pub mod topology;
@@ -41,6 +43,7 @@ pub use mesh::{Identities, MeshNode};
 pub use node::{Destination, GraphNode, node_random};
 pub use oracle::{Oracle, Pair, Parts};
 pub use plan::{Plan, PlanError, PlanLink, PlanNode};
+pub use radio::{Radio, RadioConfig};
 pub use store::MAX_LEN;
 pub use topology::Topology;
 pub use world::{Graph, Memory};

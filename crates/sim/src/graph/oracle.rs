@@ -95,6 +95,18 @@ impl Oracle {
         Oracle { starts, steps, runs }
     }
 
+    /// Creates an oracle from the nodes that run and those that each one hears, whose numbers are their indices.
+    pub(super) fn heard(runs: Vec<bool>, rows: &[Vec<u32>]) -> Self {
+        let (mut starts, mut steps) = (vec![0], Vec::new());
+        for (node, row) in rows.iter().enumerate() {
+            let peers = row.iter().filter(|peer| runs[node] && runs[**peer as usize]);
+            let step = |peer: &u32| Step { peer: *peer, delay_us: 1, index: *peer as u16 };
+            steps.extend(peers.map(step));
+            starts.push(steps.len() as u32);
+        }
+        Oracle { starts, steps, runs }
+    }
+
     /// Returns the number of nodes, running or not.
     pub fn len(&self) -> u32 {
         self.runs.len() as u32

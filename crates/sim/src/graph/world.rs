@@ -53,7 +53,8 @@ impl<N: GraphNode> Graph<N> {
 
     /// Creates a graph at time zero, none of whose nodes runs.
     pub fn idle(adjacency: Adjacency, seed: u64) -> Self {
-        Graph { engine: Engine::new(adjacency.nodes(), seed), medium: Links::new(adjacency) }
+        let nodes = adjacency.nodes();
+        Graph::over(Links::new(adjacency), nodes, seed)
     }
 
     /// Returns the links.
@@ -96,6 +97,11 @@ impl<N: GraphNode> Graph<N> {
 }
 
 impl<N: GraphNode, M: Medium<N>> Graph<N, M> {
+    /// Creates a graph at time zero, none of whose nodes runs.
+    pub(super) fn over(medium: M, nodes: u32, seed: u64) -> Self {
+        Graph { engine: Engine::new(nodes, seed), medium }
+    }
+
     /// Sets the limits of the run. `per_instant` limits the timeouts of one node that follow each other in one
     /// instant.
     pub fn set_budget(&mut self, budget: Budget) {

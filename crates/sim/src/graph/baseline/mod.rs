@@ -4,7 +4,9 @@
 //! [`aodv`] finds routes by flooding. Plain flooding is [`Flood`](super::Flood).
 
 pub mod aodv;
+pub mod chord;
 pub mod oracle_router;
 
 pub use aodv::Aodv;
+pub use chord::Chord;
 pub use oracle_router::{OracleRouter, Paths, SharedPaths};

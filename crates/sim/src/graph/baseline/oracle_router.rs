@@ -97,6 +97,11 @@ impl Underlay {
         Underlay { number, paths, pending: VecDeque::new() }
     }
 
+    /// Returns whether a packet to a node would arrive.
+    pub(super) fn reaches(&self, to: u32) -> bool {
+        self.paths.borrow_mut().reaches(self.number, to)
+    }
+
     /// Sends a packet, if there is a path. It passes one link more than `header` says.
     pub(super) fn send(&mut self, header: Header, contents: &[u8]) {
         let Some(next) = self.paths.borrow_mut().next(self.number, header.to) else { return };
