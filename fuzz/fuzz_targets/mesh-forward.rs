@@ -29,7 +29,7 @@ fuzz_target!(|data: &[u8]| {
     message.best = GREEDY;
     loop {
         let around = neighbours(at);
-        let here = Here { id: NodeId::new(at as u64), neighbours: &around, closes: true };
+        let here = Here { id: NodeId::new(at as u64), neighbours: &around, closes: true, distance: |_, _| 0 };
         let verdict = forward(&mut message, here, entered, |_| {
             greedy = greedy.checked_sub(1)?;
             Some((Route::direct(around[greedy as usize % 2].slot), greedy))

@@ -15,6 +15,8 @@ pub struct Here<'a> {
     pub neighbours: &'a [Neighbour],
     /// Whether keys before the first router belong to the last ([`Space::CLOSES`](crate::metric::Space::CLOSES)).
     pub closes: bool,
+    /// How far a router is from a key ([`Space::distance`](crate::metric::Space::distance)).
+    pub distance: fn(NodeId, NodeId) -> u64,
 }
 
 impl Here<'_> {
@@ -54,6 +56,7 @@ pub fn forward(
     let out = match taken {
         Step::Out(out) => out,
         Step::Error(code) => return Verdict::Error(code),
+        Step::End if is_misled(message, here) => return Verdict::Error(Code::BadRoute),
         Step::End => match go_on(message, here, &mut onward) {
             Some(out) => out,
             None => {
@@ -70,6 +73,13 @@ pub fn forward(
         return Verdict::Error(Code::BadRoute);
     }
     Verdict::Out(out)
+}
+
+/// Returns whether a greedy message is not where the router that it goes on from has meant to send it. Slots are assigned
+/// anew when a router starts again, and a route may lead elsewhere then. Distances are unique, so they tell.
+fn is_misled(message: &Routed<'_>, here: Here<'_>) -> bool {
+    let is_greedy = message.flags.greedy && !message.flags.reverse && message.best != u64::MAX;
+    is_greedy && (here.distance)(here.id, message.key()) != message.best
 }
 
 /// Extends the labels by the route to a closer contact. Returns the first slot, or `None` if the message is at its end.

@@ -64,8 +64,12 @@ impl Net {
             let entered = self.slot(next, at);
             path.push(next);
             let neighbours = self.neighbours(next);
-            let here =
-                Here { id: NodeId::new(next as u64), neighbours: &neighbours, closes: false };
+            let here = Here {
+                id: NodeId::new(next as u64),
+                neighbours: &neighbours,
+                closes: false,
+                distance: |node, _| if node.raw() == 2 { 6 } else { 5 },
+            };
             match forward(message, here, entered, |_| onward(next)) {
                 Verdict::Out(slot) => (at, out) = (next, slot),
                 verdict => return (path, entered, verdict),
@@ -149,14 +153,27 @@ fn a_greedy_message_goes_on_from_the_end_of_its_labels() {
     assert_eq!((message.best, message.hop_limit), (5, HOP_LIMIT - 1));
 
     // No progress, no step.
+    let no_nearer = |at: usize| (at == 2).then(|| (net.route(&[2, 3, 4]), 6));
     let mut message = request(0, 4, &net.route(&[0, 1, 2]));
     message.flags.greedy = true;
-    message.best = 5;
-    let (path, _, verdict) = net.send(&mut message, 0, Slot(3), onward);
+    message.best = 6;
+    let (path, _, verdict) = net.send(&mut message, 0, Slot(3), no_nearer);
     assert_eq!(
         (path, verdict),
         (vec![0, 1, 2], Verdict::Arrived { back: Some(net.route(&[2, 1, 0])) })
     );
+}
+
+/// Whoever is at the end of a route that should lead to another router reports it, and does not go on.
+#[test]
+fn a_misled_message_is_reported() {
+    let net = Net::line(5);
+    let mut message = request(0, 4, &net.route(&[0, 1, 2]));
+    message.flags.greedy = true;
+    message.best = 7;
+    let onward = |at: usize| (at == 2).then(|| (net.route(&[2, 3, 4]), 5));
+    let (path, _, verdict) = net.send(&mut message, 0, Slot(3), onward);
+    assert_eq!((path, verdict), (vec![0, 1, 2], Verdict::Error(Code::BadRoute)));
 }
 
 /// Routers 0 to 4 in a line and 1 beside 3: what went by way of 2 is answered without it.

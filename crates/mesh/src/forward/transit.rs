@@ -119,6 +119,7 @@ mod tests {
     use super::super::message::{Verdict, forward};
     use super::*;
     use crate::id::NodeId;
+    use crate::metric::{Ring, Space};
     use crate::wire::{Labels, Message, MessageId, Neighbour, Record, Route};
     use proptest::prelude::*;
 
@@ -163,7 +164,7 @@ mod tests {
                 .into_iter()
                 .map(|(id, slot)| Neighbour { id: NodeId::new(id), slot, back: Some(slot) })
                 .collect();
-            let here = Here { id: NodeId::new(50), neighbours: &neighbours, closes: true };
+            let here = Here { id: NodeId::new(50), neighbours: &neighbours, closes: true, distance: Ring::distance };
             let mut short = b"before".to_vec();
             let passed = transit(&body, here, entered, (cost, mtu), &mut short);
             prop_assert!(passed.is_some() || short == b"before");

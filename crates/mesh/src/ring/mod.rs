@@ -96,6 +96,8 @@ pub struct Overlay<S> {
     limits: Limits,
     /// Routers to which a CONNECT is under way.
     connecting: SmallVec<[NodeId; 8]>,
+    /// Neighbours that have not answered since their link came up.
+    unmet: SmallVec<[NodeId; 4]>,
     /// The near contacts at the last review, and the number of changes of the table then.
     near: Ids,
     reviewed: u64,
@@ -116,6 +118,7 @@ impl<S: Space> Overlay<S> {
             contacts,
             limits,
             connecting: SmallVec::new(),
+            unmet: SmallVec::new(),
             near: Ids::new(),
             reviewed: 0,
             upkeep: Upkeep::default(),
@@ -140,6 +143,9 @@ impl<S: Space> Overlay<S> {
         let (id, route) = (neighbour.id, neighbour.route.clone());
         self.adopt(neighbour, out);
         if self.contacts.own() < id {
+            if !self.unmet.contains(&id) {
+                self.unmet.push(id);
+            }
             self.connect(id, route, out);
         }
     }
@@ -167,8 +173,11 @@ impl<S: Space> Overlay<S> {
 
     /// A router was not reached by a route. It may still be by the one it is known by: what somebody has offered may be
     /// out of date.
-    pub fn unreachable(&mut self, id: NodeId, route: &Route, out: &mut Vec<Action>) {
+    pub fn unreachable(&mut self, now: Time, id: NodeId, route: &Route, out: &mut Vec<Action>) {
         self.connecting.retain(|&mut other| other != id);
+        if self.unmet.contains(&id) || self.is_nearest(id) {
+            self.upkeep.hurry(now);
+        }
         if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
             return;
         }
@@ -207,6 +216,7 @@ impl<S: Space> Overlay<S> {
         }
         let hints = &connect.hints;
         self.connecting.retain(|&mut other| other != peer.id);
+        self.unmet.retain(|&mut other| other != peer.id);
         let (route, cost) = (peer.route.clone(), peer.cost);
         self.adopt(peer, out);
         for hint in hints {
@@ -261,6 +271,15 @@ impl<S: Space> Overlay<S> {
     /// Does what is due.
     pub fn timeout(&mut self, now: Time, out: &mut Vec<Action>) {
         if self.upkeep.is_due(now) {
+            let unmet = core::mem::take(&mut self.unmet);
+            for id in unmet {
+                // Those whose link has gone are no neighbours any more.
+                if let Some(contact) = self.contacts.get(id).filter(|known| known.is_neighbour()) {
+                    let route = contact.route.clone();
+                    self.unmet.push(id);
+                    self.connect(id, route, out);
+                }
+            }
             self.refresh(out);
             self.close(out);
         }
@@ -316,14 +335,15 @@ impl<S: Space> Overlay<S> {
     /// Returns whether a router that has settled must be of another network: in one network everybody who is near is known
     /// by then.
     fn is_foreign(&self, peer: NodeId, hints: &[Hint]) -> bool {
-        let near = |id: NodeId| {
-            let ids = self.contacts.ids();
-            let Err(at) = ids.binary_search(&id) else { return false };
-            let mut ids: SmallVec<[NodeId; 128]> = SmallVec::from_slice(ids);
-            ids.insert(at, id);
-            id != self.contacts.own() && S::near(self.contacts.own(), &ids, 1).contains(&id)
-        };
-        near(peer) || hints.iter().any(|hint| near(hint.id))
+        self.is_nearest(peer) || hints.iter().any(|hint| self.is_nearest(hint.id))
+    }
+
+    /// Returns whether a router that is no contact would be the nearest on its side.
+    fn is_nearest(&self, id: NodeId) -> bool {
+        let Err(at) = self.contacts.ids().binary_search(&id) else { return false };
+        let mut ids: SmallVec<[NodeId; 128]> = SmallVec::from_slice(self.contacts.ids());
+        ids.insert(at, id);
+        id != self.contacts.own() && S::near(self.contacts.own(), &ids, 1).contains(&id)
     }
 
     /// Joins two settled networks at many points at once: of each class of distance one contact is introduced into the
@@ -498,9 +518,9 @@ mod tests {
         for (id, slot) in [(40, 1), (45, 2), (55, 3), (60, 4)] {
             one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
         }
-        one.unreachable(NodeId::new(45), &far(9), &mut out);
+        one.unreachable(NOW, NodeId::new(45), &far(9), &mut out);
         assert!(out.is_empty() && one.contacts().get(NodeId::new(45)).is_some());
-        one.unreachable(NodeId::new(45), &far(2), &mut out);
+        one.unreachable(NOW, NodeId::new(45), &far(2), &mut out);
         let asked: Vec<u64> = out.iter().map(|action| action.subject().raw()).collect();
         assert_eq!(asked, [40, 55]);
         out.clear();
@@ -518,7 +538,7 @@ mod tests {
             one.offer(NodeId::new(id), far(1), 1, &mut out);
         }
         assert_eq!((out.len(), one.counters.connecting), (2, 1));
-        one.unreachable(NodeId::new(30), &far(1), &mut out);
+        one.unreachable(NOW, NodeId::new(30), &far(1), &mut out);
         one.offer(NodeId::new(10), far(1), 1, &mut out);
         assert_eq!(out.len(), 3);
     }

@@ -11,7 +11,7 @@ use ringway_sansio::time::Duration;
 const QUIET: Duration = Duration::from_secs(2);
 /// First and longest time between two questions when nothing changes.
 const FIRST_WAIT: Duration = Duration::from_secs(4);
-const MAX_WAIT: Duration = Duration::from_secs(300);
+const MAX_WAIT: Duration = Duration::from_secs(120);
 /// Time without a change after which a part of the ring counts as settled.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -31,12 +31,21 @@ impl Upkeep {
         self.wait = FIRST_WAIT;
     }
 
+    /// A router that may be a near one was not reached: it is asked for again soon.
+    pub(super) fn hurry(&mut self, now: Time) {
+        let soon = now + FIRST_WAIT;
+        if self.due.is_none_or(|due| due > soon) {
+            self.due = Some(soon);
+            self.wait = FIRST_WAIT * 2;
+        }
+    }
+
     /// Returns whether a question is due, and sets the time of the next.
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         let due = self.due.is_some_and(|due| due <= now);
         if due {
             self.due = Some(now + self.wait);
-            self.wait = (self.wait * 4).min(MAX_WAIT);
+            self.wait = (self.wait * 2).min(MAX_WAIT);
         }
         due
     }
@@ -69,7 +78,10 @@ mod tests {
             now = due;
             assert!(upkeep.is_due(now));
         }
-        assert_eq!(waits, [2, 4, 16, 64, 256, 300, 300, 300, 300, 300]);
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 120, 120, 120, 120]);
+        upkeep.hurry(now);
+        upkeep.hurry(now + FIRST_WAIT);
+        assert_eq!(upkeep.due(), Some(now + FIRST_WAIT));
         assert!(upkeep.is_settled(now));
         upkeep.change(now);
         assert_eq!((upkeep.due(), upkeep.is_settled(now)), (Some(now + QUIET), false));

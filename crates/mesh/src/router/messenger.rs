@@ -65,6 +65,17 @@ pub(super) enum Sent {
     Refused,
 }
 
+/// What became of an action.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tried {
+    /// It was sent.
+    Sent,
+    /// It has to wait for the budget, or for room.
+    Later,
+    /// No way leads to the router.
+    Nowhere,
+}
+
 /// What the messenger borrows for one call.
 pub(super) struct Desk<'a, S> {
     pub(super) now: Time,
@@ -120,8 +131,12 @@ impl<C: Crypto> Messenger<C> {
         desk: &mut Desk<'_, S>,
         action: Action,
     ) -> Option<NodeId> {
-        if self.deferred.is_empty() && self.try_act(desk, &action) {
-            return None;
+        let tried =
+            if self.deferred.is_empty() { self.try_act(desk, &action) } else { Tried::Later };
+        match tried {
+            Tried::Sent => return None,
+            Tried::Nowhere => return Some(action.subject()),
+            Tried::Later => {}
         }
         if self.deferred.len() >= self.max_deferred {
             self.counters.dropped += 1;
@@ -137,18 +152,24 @@ impl<C: Crypto> Messenger<C> {
         self.budget.set_mean_hops(hops);
     }
 
-    /// Sends deferred actions that can be paid for now.
-    pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) {
+    /// Sends deferred actions that can be paid for now. Returns the routers that actions were about to which no way leads.
+    pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) -> Vec<NodeId> {
+        let mut abandoned = Vec::new();
         if self.retry.is_none_or(|at| at > desk.now) {
-            return;
+            return abandoned;
         }
         self.retry = None;
         while let Some(action) = self.deferred.pop_front() {
-            if !self.try_act(desk, &action) {
-                self.deferred.push_front(action);
-                break;
+            match self.try_act(desk, &action) {
+                Tried::Sent => {}
+                Tried::Nowhere => abandoned.push(action.subject()),
+                Tried::Later => {
+                    self.deferred.push_front(action);
+                    break;
+                }
             }
         }
+        abandoned
     }
 
     /// Returns a request that is due: sent again, or expired and returned.
@@ -314,8 +335,8 @@ impl<C: Crypto> Messenger<C> {
         self.send::<S>(desk, message, &Body::Confirm { receiver, noise }, route);
     }
 
-    /// Sends the action if it can be paid for and there is room for an answer. Returns whether it is done with.
-    fn try_act<S: Space>(&mut self, desk: &mut Desk<'_, S>, action: &Action) -> bool {
+    /// Sends the action if it can be paid for and there is room for an answer.
+    fn try_act<S: Space>(&mut self, desk: &mut Desk<'_, S>, action: &Action) -> Tried {
         let (request, route) = match action {
             Action::Connect { to, route } => {
                 (Some((*to, Way::Route(route.clone()))), route.clone())
@@ -323,7 +344,9 @@ impl<C: Crypto> Messenger<C> {
             Action::Find { to } | Action::Close { to } => {
                 let way =
                     if matches!(action, Action::Find { .. }) { Way::Find } else { Way::Close };
-                let Some((route, ..)) = desk.overlay.first_step(*to) else { return true };
+                let Some((route, ..)) = desk.overlay.first_step(*to) else {
+                    return Tried::Nowhere;
+                };
                 (Some((*to, way)), route)
             }
             Action::Introduce { route, .. } | Action::Spread { route, .. } => (None, route.clone()),
@@ -332,7 +355,7 @@ impl<C: Crypto> Messenger<C> {
         if !self.budget.spend(desk.now, cost, route.hops()) {
             let ready = self.budget.ready_at(cost, route.hops());
             self.retry = Some(ready.max(desk.now + Duration::from_millis(10)));
-            return false;
+            return Tried::Later;
         }
         if let Some((to, way)) = request {
             return self.ask(desk, Request { to, way }, route.hops());
@@ -340,7 +363,7 @@ impl<C: Crypto> Messenger<C> {
         let (to, hint) = match action {
             Action::Introduce { to, hint, .. } => (*to, hint),
             Action::Spread { hint, .. } => (hint.id, hint),
-            _ => return true,
+            _ => return Tried::Sent,
         };
         let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
         let mut message = Routed::new(Message::Introduce, id, own, to, &route, &[]);
@@ -348,20 +371,20 @@ impl<C: Crypto> Messenger<C> {
         (message.flags.greedy, message.flags.closest) = (is_spread, is_spread);
         message.flags.linear = is_spread;
         self.send::<S>(desk, message, &Body::Introduce(hint.clone()), &route);
-        true
+        Tried::Sent
     }
 
-    fn ask<S: Space>(&mut self, desk: &mut Desk<'_, S>, request: Request, hops: u16) -> bool {
+    fn ask<S: Space>(&mut self, desk: &mut Desk<'_, S>, request: Request, hops: u16) -> Tried {
         // The ring goes on where the first contact ends.
         let hops = if matches!(request.way, Way::Route(_)) { hops } else { 2 * hops };
         match self.pending.insert(desk.now, request.clone(), hops, None, desk.random) {
             Ok(id) => {
                 self.send_connect(desk, id, &request);
-                true
+                Tried::Sent
             }
             Err(_) => {
                 self.retry = Some(desk.now + Duration::from_millis(50));
-                false
+                Tried::Later
             }
         }
     }

@@ -281,11 +281,12 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let (sessions, actions) = self.carrier.parts();
         sessions.timeout(now, &self.local, random, actions);
         let mut desk = desk!(self, now, random);
-        self.messenger.retry(&mut desk);
+        let abandoned = self.messenger.retry(&mut desk);
         let expired: Vec<Request> =
             core::iter::from_fn(|| self.messenger.expire(&mut desk)).collect();
+        abandoned.into_iter().for_each(|id| self.overlay.abandon(id));
         for request in expired {
-            self.give_up(&request);
+            self.give_up(now, &request);
         }
         self.settle(now, random);
     }
@@ -373,7 +374,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let mtu = neighbour.mtu;
         let id = self.local.id();
         let passed = self.links.seal_item(&mut self.output, |links, out| {
-            let here = Here { id, neighbours: links.up(), closes: S::CLOSES };
+            let here =
+                Here { id, neighbours: links.up(), closes: S::CLOSES, distance: S::distance };
             transit(body, here, entered, (cost, mtu), out)
         });
         let Some(out) = passed else { return false };
@@ -398,7 +400,12 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
-        let here = Here { id: self.local.id(), neighbours: self.links.up(), closes: S::CLOSES };
+        let here = Here {
+            id: self.local.id(),
+            neighbours: self.links.up(),
+            closes: S::CLOSES,
+            distance: S::distance,
+        };
         let overlay = &self.overlay;
         let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
         match forward(&mut message, here, entered, onward) {
@@ -430,7 +437,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
     ) {
         if message.target != self.local.id() && !message.flags.closest {
             self.counters.undelivered += 1;
-            return self.report(entered, message, Code::NotHere);
+            // A greedy message is as near as it gets: its target is absent.
+            let code = if message.flags.greedy { Code::NoRoute } else { Code::NotHere };
+            return self.report(entered, message, code);
         }
         match (message.message, back) {
             (Message::Connect, Some(back)) => self.connect(now, message, back, random),
@@ -633,11 +642,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     && matches!(request.way, Way::Route(_))
                 {
                     self.messenger.answered(now, id);
-                    self.give_up(&request);
+                    self.give_up(now, &request);
                 }
                 self.carrier.sessions.failed(report.quoted, entered);
-                // Who is not at the end of a route makes the route no worse.
-                if matches!(report.code, Code::LinkDown | Code::BadRoute | Code::HopLimit) {
+                // An absent target makes a route no worse.
+                if report.code != Code::NoRoute {
                     let route = Route { first: entered, labels: report.labels };
                     self.overlay.route_failed(&route, &mut self.actions);
                 }
@@ -647,9 +656,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
     }
 
     /// A request has had no answer.
-    fn give_up(&mut self, request: &Request) {
+    fn give_up(&mut self, now: Time, request: &Request) {
         match &request.way {
-            Way::Route(route) => self.overlay.unreachable(request.to, route, &mut self.actions),
+            Way::Route(route) => {
+                self.overlay.unreachable(now, request.to, route, &mut self.actions)
+            }
             Way::Find | Way::Close => self.overlay.abandon(request.to),
         }
     }

@@ -168,7 +168,7 @@ impl<S: Space> Net<S> {
                 );
             }
             Event::Introduce { back, hint } => overlay.hear(&back, back.hops(), &hint, out),
-            Event::Unreachable { id, route } => overlay.unreachable(id, &route, out),
+            Event::Unreachable { id, route } => overlay.unreachable(NOW, id, &route, out),
         }
     }
 
@@ -253,7 +253,12 @@ impl<S: Space> Net<S> {
                 (neighbour.back.unwrap_or_default(), self.nodes[at].peers[usize::from(slot.0)]);
             hops += 1;
             let node = &self.nodes[next];
-            let here = Here { id: node.id, neighbours: &node.neighbours, closes: false };
+            let here = Here {
+                id: node.id,
+                neighbours: &node.neighbours,
+                closes: false,
+                distance: S::distance,
+            };
             let verdict = forward(message, here, entered, |message| {
                 node.overlay.next(message.target, message.best)
             });
@@ -382,7 +387,7 @@ impl<S: Space> Net<S> {
                 let arrived =
                     matches!(verdict, Verdict::Arrived { .. }) && self.nodes[end].id == id;
                 if !arrived {
-                    self.nodes[at].overlay.unreachable(id, &route, &mut out);
+                    self.nodes[at].overlay.unreachable(NOW, id, &route, &mut out);
                 }
             }
             self.act(at, &mut out);
