@@ -39,6 +39,26 @@ fn a_paper_is_reproducible_and_its_claims_can_fail() {
     assert!(!first.ok && first.claims.iter().any(|c| !c.sure));
 }
 
+/// Two replications decide all but what is drawn at random; one thread and two give the same figures.
+#[test]
+fn a_paper_with_open_parts_is_reproducible() {
+    let darakji = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| find("darakji").unwrap().run(12_345, 2).unwrap())
+    };
+    let done = darakji(1);
+    let text = |r: &Reproduction| {
+        (serde_json::to_string(r).unwrap(), format!("{:?} {:?}", r.charts, r.sheet()))
+    };
+    assert_eq!(text(&done), text(&darakji(2)));
+    assert!(done.rows.iter().flat_map(|r| &r.figures).all(|f| f.within), "{:?}", done.outside());
+    assert!(done.claims.iter().filter(|c| c.sure).all(Claim::is_right), "{:?}", done.outside());
+    let tables = done.sheet().tables;
+    let parts = tables.iter().find(|t| t.caption.starts_with("Parts of the paper")).unwrap();
+    assert!(parts.rows.iter().any(|r| r[2] == "not measured here"));
+    assert!(!tables.iter().any(|t| t.caption.starts_with("What \"lost\"")));
+}
+
 /// Delays and cuts in a finding are this run's figures, and no figure is compared with a value that
 /// no paper prints.
 #[test]

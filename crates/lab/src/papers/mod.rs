@@ -1,13 +1,17 @@
 //! The papers' tables and figures, simulated and compared with the printed values.
 
+mod darakji;
 mod gangurde;
 mod measured;
 mod pang;
+mod part;
 
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
+pub use part::{Part, Progress};
 
 use crate::output::{ChartSheet, Sheet, figure};
 use crate::run::RunError;
+use crate::scenario::Scenario;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde::Serialize;
 
@@ -41,6 +45,13 @@ pub const ALL: &[Paper] = &[
                 call set-up as announced by Gangurde et al.",
         replications: Some(pang::REPLICATIONS),
         run: pang::run,
+    },
+    Paper {
+        name: "darakji",
+        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, Figures 20, 21 and 27 to \
+                30)",
+        replications: Some(darakji::REPLICATIONS),
+        run: darakji::run,
     },
 ];
 
@@ -101,7 +112,8 @@ pub struct Row {
     pub figures: Vec<Comparison>,
     /// The composition of the paper's "lost": packets dropped, packets in flight at the cut, and
     /// packets delivered.
-    pub account: Account,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// A mistake or a second value in print.
     pub note: &'static str,
 }
@@ -140,6 +152,9 @@ pub struct Reproduction {
     pub measured: Vec<MeasuredTable>,
     /// Claims of the paper.
     pub claims: Vec<Claim>,
+    /// Parts of the paper, if some of them are not reproduced yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Conclusions.
     pub findings: Vec<String>,
     /// Figures.
@@ -294,11 +309,14 @@ impl Reproduction {
         if !self.claims.is_empty() {
             tables.push(Claim::sheet(&self.claims));
         }
-        if !self.rows.is_empty() {
+        if self.rows.iter().any(|r| r.account.is_some()) {
             tables.push(self.accounts());
         }
         if !self.figures.is_empty() {
             tables.push(self.shown());
+        }
+        if !self.parts.is_empty() {
+            tables.push(Part::sheet(&self.parts));
         }
         Sheet {
             network: None,
@@ -349,6 +367,7 @@ impl Reproduction {
     fn accounts(&self) -> crate::output::TableSheet {
         let mut rows: Vec<Vec<String>> = Vec::new();
         for row in &self.rows {
+            let Some(a) = row.account else { continue };
             if rows.iter().any(|r| r[0] == row.protocol) {
                 continue;
             }
@@ -359,7 +378,6 @@ impl Reproduction {
                 .filter_map(|r| r.figures.iter().find(|f| f.name == "lost"))
                 .map(|f| f.paper.to_string())
                 .collect();
-            let a = row.account;
             rows.push(vec![
                 row.protocol.into(),
                 lost.join(" / "),
@@ -379,6 +397,12 @@ impl Reproduction {
             rows,
         }
     }
+}
+
+/// Parses a scenario of this program; a mistake in it is reported like one in a file.
+fn read(paper: &str, text: &str) -> Result<Scenario, RunError> {
+    let read = Scenario::read(paper, text);
+    read.map_err(|what| RunError::World(ringway_sim::Error::Settings { what: what.to_string() }))
 }
 
 fn percent(c: &Comparison) -> String {
