@@ -57,6 +57,13 @@ fn a_paper_with_open_parts_is_reproducible() {
     let parts = tables.iter().find(|t| t.caption.starts_with("Parts of the paper")).unwrap();
     assert!(parts.rows.iter().any(|r| r[2] == "not measured here"));
     assert!(!tables.iter().any(|t| t.caption.starts_with("What \"lost\"")));
+    // Points of a chart over sizes have their intervals, and bars their names.
+    let points = done.points().unwrap();
+    let (chart, low) = (points.texts("chart").unwrap(), points.schema().position("low").unwrap());
+    let estimates =
+        (0..points.len()).filter(|row| points.get(*row, low).unwrap().number().is_some());
+    assert_eq!(estimates.filter(|row| chart[*row] == "section-3-4-2-largest-share").count(), 16);
+    assert!(points.texts("bar").unwrap().contains(&"two routers"));
 }
 
 /// Delays and cuts in a finding are this run's figures, and no figure is compared with a value that

@@ -245,19 +245,34 @@ impl Reproduction {
         Ok(table)
     }
 
-    /// Returns the points of all charts as a long table.
+    /// Returns the points of all charts as a long table: bars with their names, estimates with their intervals.
     pub fn points(&self) -> Result<Table, TableError> {
         let mut table = Table::new(Schema::new([
             ("chart", Type::Text),
             ("series", Type::Text),
+            ("bar", Type::Text),
             ("x", Type::F64),
             ("y", Type::F64),
+            ("low", Type::F64),
+            ("high", Type::F64),
+            ("n", Type::U64),
         ])?);
         for chart in &self.charts {
             for series in &chart.series {
-                for [x, y] in &series.points {
-                    let (chart, series) = (chart.name.as_str(), series.name.as_str());
-                    table.row(&[chart.into(), series.into(), (*x).into(), (*y).into()])?;
+                for (i, [x, y]) in series.points.iter().enumerate() {
+                    let bar = series.names.get(i).map_or("", String::as_str);
+                    let estimate = series.bounds.get(i);
+                    let interval = estimate.and_then(|(interval, _)| *interval);
+                    table.row(&[
+                        chart.name.as_str().into(),
+                        series.name.as_str().into(),
+                        bar.into(),
+                        (*x).into(),
+                        (*y).into(),
+                        interval.map(|[low, _]| low).into(),
+                        interval.map(|[_, high]| high).into(),
+                        estimate.map(|(_, n)| *n as u64).into(),
+                    ])?;
                 }
             }
         }
