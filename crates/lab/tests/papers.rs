@@ -57,6 +57,12 @@ fn a_paper_with_open_parts_is_reproducible() {
     let parts = tables.iter().find(|t| t.caption.starts_with("Parts of the paper")).unwrap();
     assert!(parts.rows.iter().any(|r| r[2] == "not measured here"));
     assert!(!tables.iter().any(|t| t.caption.starts_with("What \"lost\"")));
+    // Figures 20 and 21, and the same with our ids.
+    let rings = done.sheet().rings;
+    assert_eq!(
+        rings.iter().map(|r| (r.nodes.len(), r.keys.len())).collect::<Vec<_>>(),
+        [(3, 10); 3]
+    );
     // Points of a chart over sizes have their intervals, and bars their names.
     let points = done.points().unwrap();
     let (chart, low) = (points.texts("chart").unwrap(), points.schema().position("low").unwrap());

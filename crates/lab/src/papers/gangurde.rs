@@ -181,6 +181,7 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         parts: Vec::new(),
         findings: findings(&udp, &tcp, &sctp, &cut),
         charts: charts(&udp_run, &tcp_run, &sctp_run),
+        rings: Vec::new(),
     })
 }
 

@@ -9,7 +9,7 @@ mod part;
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 pub use part::{Part, Progress};
 
-use crate::output::{ChartSheet, Sheet, figure};
+use crate::output::{ChartSheet, RingSheet, Sheet, figure};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
@@ -160,6 +160,9 @@ pub struct Reproduction {
     /// Figures.
     #[serde(skip)]
     pub charts: Vec<ChartSheet>,
+    /// Rings of ids.
+    #[serde(skip)]
+    pub rings: Vec<RingSheet>,
 }
 
 /// A value that can be read off a figure of the paper.
@@ -345,6 +348,7 @@ impl Reproduction {
             ],
             tables,
             charts: self.charts.clone(),
+            rings: self.rings.clone(),
             files: [
                 ("paper.json", "every figure, as JSON"),
                 ("figures.csv", "every figure as a long table"),

@@ -4,7 +4,7 @@
 //! which differ in their last octets only; its remedy is to reverse their octets. Ours are hashes of public keys.
 
 use super::{Study, StudyResult};
-use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
+use crate::output::{AxisSheet, ChartSheet, RingSheet, SeriesSheet, Style};
 use crate::papers::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 use rayon::prelude::*;
 use ringway_figures::statistics::{Estimate, mean};
@@ -203,7 +203,8 @@ pub(super) fn run(study: &Study) -> StudyResult {
     );
     let mut claims = claims_of_three(study);
     claims.extend(claims_of_many(&largest, &variation));
-    let charts = vec![parts_chart(study), spread_chart(study, &largest)];
+    let charts = vec![spread_chart(study, &largest)];
+    let rings = Ids::ALL.map(|ids| ring(study, ids)).to_vec();
     let n = ROUTERS[5];
     let [mac, reversed, ours] = Ids::ALL.map(|ids| value(&largest, n, ids.name()));
     let finding = format!(
@@ -215,7 +216,7 @@ pub(super) fn run(study: &Study) -> StudyResult {
         (n as f64).ln(),
     );
     let tables = vec![table_of_hashes(study), table_of_parts(study), largest, variation];
-    StudyResult { rows: Vec::new(), tables, claims, charts, findings: vec![finding] }
+    StudyResult { rows: Vec::new(), tables, claims, charts, rings, findings: vec![finding] }
 }
 
 fn sorted_hashes() -> Vec<NodeId> {
@@ -406,25 +407,23 @@ fn claims_of_many(largest: &MeasuredTable, variation: &MeasuredTable) -> Vec<Cla
     claims
 }
 
-fn parts_chart(study: &Study) -> ChartSheet {
-    let series = [0, 1, 2].map(|router| {
-        let part = |ids: Ids| [0.0, parts_of_ring(ids.three(study.seed))[router] * 100.0];
-        let name = format!("router {}", router + 1);
-        SeriesSheet {
-            names: Ids::ALL.map(|ids| ids.name().into()).to_vec(),
-            ..SeriesSheet::new(name, Style::Bars, &Ids::ALL.map(part))
-        }
-    });
-    ChartSheet {
-        shaded: Vec::new(),
-        name: "figures-20-21-parts".into(),
-        title: "Figures 20 and 21, part of the ring that each router is responsible for".into(),
-        caption: "Three routers; ids as in Tables 4 and 7, and of three keys.".into(),
-        seed: study.seed,
-        rests_on: Some((3, "routers".into())),
-        x: AxisSheet::new("ids", ""),
-        y: AxisSheet::new("part of the ring", "%"),
-        series: series.to_vec(),
+/// The three routers on the ring, with the hashes of Table 5.
+fn ring(study: &Study, ids: Ids) -> RingSheet {
+    let position = |id: NodeId| id.raw() as f64 / 2f64.powi(64);
+    let node = |(i, id): (usize, NodeId)| (format!("router {}", i + 1), position(id));
+    let (name, title) = match ids {
+        Ids::Mac => ("figure-20-mac-addresses", "Figure 20, MAC addresses as ids"),
+        Ids::Reversed => ("figure-21-reversed", "Figure 21, reversed MAC addresses as ids"),
+        Ids::Ours => ("figure-21-ours", "Figure 21, hashes of three keys as ids"),
+    };
+    RingSheet {
+        name: name.into(),
+        title: title.into(),
+        caption:
+            "Part of the ring that each router is responsible for. Dots: the hashes of Table 5."
+                .into(),
+        nodes: ids.three(study.seed).into_iter().enumerate().map(node).collect(),
+        keys: sorted_hashes().into_iter().map(position).collect(),
     }
 }
 

@@ -10,7 +10,7 @@ mod table9;
 
 use super::Progress::{Compared, Open};
 use super::{Claim, MeasuredTable, Part, Reproduction, Row};
-use crate::output::ChartSheet;
+use crate::output::{ChartSheet, RingSheet};
 use crate::run::RunError;
 
 /// Default number of replications, of the draws of ids and keys. It is also the per cent of Table 9's file that are
@@ -31,6 +31,7 @@ struct StudyResult {
     tables: Vec<MeasuredTable>,
     claims: Vec<Claim>,
     charts: Vec<ChartSheet>,
+    rings: Vec<RingSheet>,
     findings: Vec<String>,
 }
 
@@ -67,6 +68,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         all.tables.extend(part.tables);
         all.claims.extend(part.claims);
         all.charts.extend(part.charts);
+        all.rings.extend(part.rings);
         all.findings.extend(part.findings);
     }
     all.findings.extend(all.claims.iter().filter_map(Claim::reason));
@@ -84,5 +86,6 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         parts: PARTS.to_vec(),
         findings: all.findings,
         charts: all.charts,
+        rings: all.rings,
     })
 }

@@ -72,6 +72,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         parts: Vec::new(),
         findings: all.findings,
         charts: all.charts,
+        rings: Vec::new(),
     })
 }
 
