@@ -9,13 +9,15 @@
 //!
 //! This is the form of meshnet-lab's collection, whose files have `source`, `target` and coordinates; the three
 //! properties of a link are ours, and other keys are ignored. A link is one for both directions. Without `nodes`, the
-//! nodes are those that links name. Whatever is in a file, reading it takes bounded memory and does not panic.
+//! nodes are those that links name. Whatever is in a file, reading it takes bounded memory and does not panic. Here its
+//! form is checked; [`Plan::adjacency`] checks that its nodes and links agree.
 
-use ringway_link::{Chance, Rate, Span};
+use ringway_link::{Chance, Rate};
+use ringway_sansio::Duration;
+use ringway_sim::graph::{Plan, PlanLink, PlanNode};
+use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::File;
 use std::io::Read as _;
@@ -32,92 +34,6 @@ pub const MAX_LINKS: usize = 1 << 23;
 pub const MAX_ID: usize = 255;
 /// Maximum delay of a link in milliseconds.
 pub const MAX_DELAY_MS: f64 = 1e6;
-
-/// The name of a node. A number and its decimal digits are the same id.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Id {
-    /// A number.
-    Number(u64),
-    /// Any other text.
-    Text(Box<str>),
-}
-
-impl Id {
-    fn new(text: &str) -> Id {
-        match text.parse::<u64>() {
-            Ok(number) if number.to_string() == text => Id::Number(number),
-            _ => Id::Text(text.into()),
-        }
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Id::Number(number) => write!(f, "{number}"),
-            Id::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-impl Serialize for Id {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Id {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct IdVisitor;
-        impl Visitor<'_> for IdVisitor {
-            type Value = Id;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "an id: a text of 1 to {MAX_ID} bytes, or a whole number from 0")
-            }
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id, E> {
-                Ok(Id::Number(number))
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
-                if (1..=MAX_ID).contains(&text.len()) {
-                    return Ok(Id::new(text));
-                }
-                Err(E::invalid_length(text.len(), &self))
-            }
-        }
-        deserializer.deserialize_any(IdVisitor)
-    }
-}
-
-/// A node of a topology file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    /// Name of the node.
-    pub id: Id,
-    /// Coordinates, in any unit; in published maps degrees of latitude and longitude.
-    pub position: Option<[f64; 2]>,
-}
-
-/// A link of a topology file, for both directions.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Link {
-    /// Indices of the nodes at its ends; they differ.
-    pub between: [u32; 2],
-    /// Time from sending to arrival.
-    pub delay: Option<Span>,
-    /// Probability that a packet is lost.
-    pub loss: Option<Chance>,
-    /// Bit rate.
-    pub rate: Option<Rate>,
-}
-
-/// The contents of a topology file.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Topology {
-    /// Nodes, in the order of the file.
-    pub nodes: Vec<Node>,
-    /// Links, in the order of the file; at most one between two nodes.
-    pub links: Vec<Link>,
-}
 
 /// Reason why a topology cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -137,10 +53,10 @@ pub enum TopologyError {
     /// The text is not JSON, or not of this form; the error has its line and column.
     #[error(transparent)]
     Form(#[from] serde_json::Error),
-    /// Nodes or links contradict each other.
+    /// A value is not what it must be.
     #[error("{at}: expected {expected}, got {got}")]
-    Content {
-        /// Position in the file, such as `links[3].target`.
+    Value {
+        /// Position in the file, such as `links[3].delay_ms`.
         at: String,
         /// What is expected there.
         expected: &'static str,
@@ -149,90 +65,95 @@ pub enum TopologyError {
     },
 }
 
-impl Topology {
-    /// Reads a file.
-    pub fn read(path: &Path) -> Result<Topology, TopologyError> {
-        let failed = |source| TopologyError::File { path: path.into(), source };
-        let mut bytes = Vec::new();
-        let file = File::open(path).map_err(failed)?;
-        file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
-        Topology::parse(&bytes)
-    }
-
-    /// Parses the text of a file.
-    pub fn parse(text: &[u8]) -> Result<Topology, TopologyError> {
-        if text.len() as u64 > MAX_FILE {
-            return Err(TopologyError::Size);
-        }
-        let document: Document = serde_json::from_slice(text)?;
-        let listed = document.nodes.is_some();
-        let mut topology = Topology::default();
-        let mut numbers = HashMap::new();
-        for (i, node) in document.nodes.unwrap_or_default().into_iter().enumerate() {
-            if numbers.insert(node.id.clone(), i as u32).is_some() {
-                let got = format!("{:?} again", node.id.to_string());
-                return Err(content(format!("nodes[{i}].id"), "an id of its own", got));
-            }
-            let position = position(i, &node)?;
-            topology.nodes.push(Node { id: node.id, position });
-        }
-        let mut first = HashMap::new();
-        for (i, link) in document.links.into_iter().enumerate() {
-            let LinkEntry { source, target, delay_ms, loss, rate } = link;
-            let mut end = |id: Id, key| match numbers.entry(id) {
-                Entry::Occupied(known) => Ok(*known.get()),
-                Entry::Vacant(new) if !listed && topology.nodes.len() < MAX_NODES => {
-                    topology.nodes.push(Node { id: new.key().clone(), position: None });
-                    Ok(*new.insert(topology.nodes.len() as u32 - 1))
-                }
-                Entry::Vacant(new) => {
-                    let expected = if listed { "the id of a node" } else { TOO_MANY };
-                    let got = format!("{:?}", new.key().to_string());
-                    Err(content(format!("links[{i}].{key}"), expected, got))
-                }
-            };
-            let between = [end(source, "source")?, end(target, "target")?];
-            let [a, b] = between;
-            let at = format!("links[{i}]");
-            if a == b {
-                let got = format!("{:?} twice", topology.nodes[a as usize].id.to_string());
-                return Err(content(at, "two different nodes", got));
-            }
-            if let Some(earlier) = first.insert([a.min(b), a.max(b)], i) {
-                let got = format!("the nodes of links[{earlier}] again");
-                return Err(content(at, "one link between two nodes", got));
-            }
-            let delay = delay_ms.map(|ms| delay(i, ms)).transpose()?;
-            topology.links.push(Link { between, delay, loss, rate });
-        }
-        Ok(topology)
-    }
+/// Reads a file.
+pub fn read(path: &Path) -> Result<Plan, TopologyError> {
+    let failed = |source| TopologyError::File { path: path.into(), source };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(failed)?;
+    parse(&bytes)
 }
 
-/// What is expected of an id if there are too many nodes.
-const TOO_MANY: &str = "at most 1048576 nodes";
-
-fn content(at: String, expected: &'static str, got: String) -> TopologyError {
-    TopologyError::Content { at, expected, got }
+/// Parses the text of a file.
+pub fn parse(text: &[u8]) -> Result<Plan, TopologyError> {
+    if text.len() as u64 > MAX_FILE {
+        return Err(TopologyError::Size);
+    }
+    let document: Document = serde_json::from_slice(text)?;
+    let links: Vec<PlanLink> =
+        document.links.into_iter().enumerate().map(link).collect::<Result<_, _>>()?;
+    let nodes = match document.nodes {
+        Some(nodes) => nodes.into_iter().enumerate().map(node).collect::<Result<_, _>>()?,
+        None => named_by(&links)?,
+    };
+    Ok(Plan { nodes, links })
 }
 
-fn position(index: usize, node: &NodeEntry) -> Result<Option<[f64; 2]>, TopologyError> {
-    match (node.x, node.y) {
-        (None, None) => Ok(None),
-        (Some(x), Some(y)) => Ok(Some([x, y])),
+fn node((index, node): (usize, NodeEntry)) -> Result<PlanNode, TopologyError> {
+    let position = match (node.x, node.y) {
+        (None, None) => None,
+        (Some(x), Some(y)) => Some([x, y]),
         (x, _) => {
             let got = if x.is_some() { "x alone" } else { "y alone" };
-            Err(content(format!("nodes[{index}]"), "both x and y, or neither", got.into()))
+            let at = format!("nodes[{index}]");
+            let expected = "both x and y, or neither";
+            return Err(TopologyError::Value { at, expected, got: got.into() });
         }
-    }
+    };
+    Ok(PlanNode { id: node.id.0, position })
 }
 
-fn delay(index: usize, ms: f64) -> Result<Span, TopologyError> {
-    if (0.0..=MAX_DELAY_MS).contains(&ms) {
-        return Ok(Span((ms * 1e6).round() as u64));
+fn link((index, link): (usize, LinkEntry)) -> Result<PlanLink, TopologyError> {
+    let delay = |ms: f64| match (0.0..=MAX_DELAY_MS).contains(&ms) {
+        true => Ok(Duration::from_nanos((ms * 1e6).round() as u64)),
+        false => Err(TopologyError::Value {
+            at: format!("links[{index}].delay_ms"),
+            expected: "milliseconds from 0 to 1000000",
+            got: ms.to_string(),
+        }),
+    };
+    let LinkEntry { source: Id(source), target: Id(target), delay_ms, loss, rate } = link;
+    Ok(PlanLink { source, target, delay: delay_ms.map(delay).transpose()?, loss, rate })
+}
+
+/// Returns the nodes that links name, in the order in which they first do.
+fn named_by(links: &[PlanLink]) -> Result<Vec<PlanNode>, TopologyError> {
+    let mut seen = BTreeSet::new();
+    let ends = links.iter().flat_map(|link| [&link.source, &link.target]);
+    let new = ends.filter(|id| seen.insert(id.as_str()));
+    let nodes: Vec<PlanNode> =
+        new.take(MAX_NODES + 1).map(|id| PlanNode { id: id.clone(), position: None }).collect();
+    if nodes.len() > MAX_NODES {
+        let (at, expected) = ("links".into(), "links between at most 1048576 nodes");
+        return Err(TopologyError::Value { at, expected, got: "more".into() });
     }
-    let at = format!("links[{index}].delay_ms");
-    Err(content(at, "milliseconds from 0 to 1000000", ms.to_string()))
+    Ok(nodes)
+}
+
+/// The name of a node: a number is the same as its decimal digits.
+#[derive(Debug, PartialEq)]
+struct Id(String);
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct IdVisitor;
+        impl Visitor<'_> for IdVisitor {
+            type Value = Id;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an id: a text of 1 to {MAX_ID} bytes, or a whole number from 0")
+            }
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Id, E> {
+                Ok(Id(number.to_string()))
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Id, E> {
+                if (1..=MAX_ID).contains(&text.len()) {
+                    return Ok(Id(text.into()));
+                }
+                Err(E::invalid_length(text.len(), &self))
+            }
+        }
+        deserializer.deserialize_any(IdVisitor)
+    }
 }
 
 /// A file, as it is written.
@@ -292,100 +213,93 @@ fn at_most<'de, D: Deserializer<'de>, T: Deserialize<'de>, const MAX: usize>(
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use ringway_sim::graph::{Adjacency, LinkModel};
     use serde_json::{Value, json};
 
-    fn parse(text: &str) -> Result<Topology, String> {
-        Topology::parse(text.as_bytes()).map_err(|error| error.to_string())
+    fn parse(text: &str) -> Result<Plan, String> {
+        super::parse(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    fn ids(plan: &Plan) -> Vec<&str> {
+        plan.nodes.iter().map(|node| node.id.as_str()).collect()
+    }
+
+    fn adjacency(plan: &Plan) -> Result<Adjacency, String> {
+        let usual = LinkModel::new(Duration::from_millis(1));
+        plan.adjacency(usual).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_published_map_is_read() {
-        let map = parse(
+        let plan = parse(
             r#"{ "links": [{ "source": 1, "source_tq": 0.996, "target": "0", "target_tq": 1.0, "type": "vpn" },
                            { "source": "b", "target": 1, "delay_ms": 1.5, "loss": "1 %", "rate": "100mbit" }],
                  "nodes": [{ "id": 0, "name": "Bücherei", "x": 52.28, "y": 8.91 }, { "id": "1" }, { "id": "b" }] }"#,
         )
         .unwrap();
-        let ids: Vec<String> = map.nodes.iter().map(|n| n.id.to_string()).collect();
-        assert_eq!(ids, ["0", "1", "b"]);
-        assert_eq!((map.nodes[0].position, map.nodes[1].position), (Some([52.28, 8.91]), None));
-        let plain = Link { between: [1, 0], delay: None, loss: None, rate: None };
-        let second = Link {
-            between: [2, 1],
-            delay: Some(Span(1_500_000)),
+        assert_eq!(ids(&plan), ["0", "1", "b"]);
+        assert_eq!((plan.nodes[0].position, plan.nodes[1].position), (Some([52.28, 8.91]), None));
+        let first = PlanLink {
+            source: "1".into(),
+            target: "0".into(),
+            delay: None,
+            loss: None,
+            rate: None,
+        };
+        let second = PlanLink {
+            source: "b".into(),
+            target: "1".into(),
+            delay: Some(Duration::from_micros(1500)),
             loss: Chance::percent(1.0).ok(),
             rate: Some(Rate(100_000_000)),
         };
-        assert_eq!(map.links, [plain, second]);
+        assert_eq!(plan.links, [first, second]);
+        let graph = adjacency(&plan).unwrap();
+        assert_eq!(graph.neighbours(1).collect::<Vec<_>>(), [0, 2]);
     }
 
     #[test]
     fn without_a_list_the_nodes_are_those_of_links() {
         let links =
             json!({ "links": [{ "source": "c", "target": "a" }, { "source": "a", "target": 5 }] });
-        let map = parse(&links.to_string()).unwrap();
-        let ids: Vec<String> = map.nodes.iter().map(|n| n.id.to_string()).collect();
-        assert_eq!(ids, ["c", "a", "5"]);
-        assert_eq!(map.links.iter().map(|l| l.between).collect::<Vec<_>>(), [[0, 1], [1, 2]]);
-        assert_eq!(parse(r#"{ "links": [] }"#), Ok(Topology::default()));
+        assert_eq!(ids(&parse(&links.to_string()).unwrap()), ["c", "a", "5"]);
+        assert_eq!(parse(r#"{ "links": [] }"#), Ok(Plan::default()));
     }
 
     #[test]
     fn a_mistake_is_reported_with_its_position() {
         let two = r#"{ "nodes": [{ "id": "a" }, { "id": "b" }], "links": [LINK] }"#;
+        let id = "expected an id: a text of 1 to 255 bytes";
+        let delay = "links[0].delay_ms: expected milliseconds from 0 to 1000000, got -1";
         for (link, expected) in [
             (r#"{ "source": "a" }"#, "missing field `target` at line 1 column"),
-            (
-                r#"{ "source": "a", "target": "c" }"#,
-                "links[0].target: expected the id of a node, got \"c\"",
-            ),
-            (
-                r#"{ "source": "b", "target": "b" }"#,
-                "links[0]: expected two different nodes, got \"b\" twice",
-            ),
-            (
-                r#"{ "source": "a", "target": "b" }, { "source": "b", "target": "a" }"#,
-                "links[1]: expected one link between two nodes, got the nodes of links[0] again",
-            ),
-            (
-                r#"{ "source": "a", "target": "b", "delay_ms": -1 }"#,
-                "links[0].delay_ms: expected milliseconds from 0 to 1000000, got -1",
-            ),
-            (
-                r#"{ "source": "a", "target": "b", "loss": 1.5 }"#,
-                "expected a probability such as \"1 %\"",
-            ),
+            (r#"{ "source": "a", "target": "b", "delay_ms": -1 }"#, delay),
+            (r#"{ "source": "a", "target": "b", "loss": 1.5 }"#, "expected a probability such as"),
             (r#"{ "source": "a", "target": "b", "rate": 5 }"#, "expected a bit rate with its unit"),
-            (r#"{ "source": "", "target": "b" }"#, "expected an id: a text of 1 to 255 bytes"),
-            (r#"{ "source": -1, "target": "b" }"#, "expected an id: a text of 1 to 255 bytes"),
+            (r#"{ "source": "", "target": "b" }"#, id),
+            (r#"{ "source": -1, "target": "b" }"#, id),
             ("5", "expected struct LinkEntry"),
         ] {
             let error = parse(&two.replace("LINK", link)).unwrap_err();
             assert!(error.contains(expected), "{link}\nexpected {expected}\ngot      {error}");
         }
+        let x_alone = "nodes[0]: expected both x and y, or neither, got x alone";
         for (text, expected) in [
             ("", "EOF while parsing"),
             ("{}", "missing field `links`"),
             (r#"{ "nodes": 1, "links": [] }"#, "expected a list of at most 1048576 entries"),
-            (
-                r#"{ "nodes": [{ "id": 1 }, { "id": "1" }], "links": [] }"#,
-                "nodes[1].id: expected an id of its own",
-            ),
-            (
-                r#"{ "nodes": [{ "id": 1, "y": 2 }], "links": [] }"#,
-                "nodes[0]: expected both x and y, or neither, got y alone",
-            ),
-            (
-                r#"{ "nodes": [{ "id": 1, "x": 1e999, "y": 2 }], "links": [] }"#,
-                "number out of range",
-            ),
+            (r#"{ "nodes": [{ "id": 1, "x": 2 }], "links": [] }"#, x_alone),
+            (r#"{ "nodes": [{ "id": 1, "x": 1e999 }], "links": [] }"#, "number out of range"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(expected), "{text}\nexpected {expected}\ngot      {error}");
         }
-        assert!(TOO_MANY.contains(&MAX_NODES.to_string()));
-        let missing = Topology::read(Path::new("no-such-file.json")).unwrap_err().to_string();
+        let missing = read(Path::new("no-such-file.json")).unwrap_err().to_string();
         assert!(missing.starts_with("no-such-file.json: "), "{missing}");
+        // What nodes and links contradict each other in is the plan's to say.
+        let unknown = two.replace("LINK", r#"{ "source": "a", "target": 7 }"#);
+        let error = adjacency(&parse(&unknown).unwrap()).unwrap_err();
+        assert_eq!(error, "link 0 (from \"a\" to \"7\"): no node has the id \"7\"");
     }
 
     #[test]
@@ -433,20 +347,6 @@ mod tests {
         })
     }
 
-    fn check(map: &Topology) -> Result<(), TestCaseError> {
-        let mut pairs: Vec<[u32; 2]> = Vec::new();
-        for link in &map.links {
-            let [a, b] = link.between;
-            prop_assert!(a != b && (a.max(b) as usize) < map.nodes.len());
-            pairs.push([a.min(b), a.max(b)]);
-        }
-        pairs.sort_unstable();
-        prop_assert!(pairs.windows(2).all(|two| two[0] != two[1]));
-        let positions = map.nodes.iter().filter_map(|node| node.position);
-        prop_assert!(positions.flatten().all(f64::is_finite));
-        Ok(())
-    }
-
     proptest! {
         /// Any text gives a topology that can be used, or an error.
         #[test]
@@ -459,58 +359,59 @@ mod tests {
             links in prop::collection::vec(prop_oneof![6 => link(), 1 => value()], 0..6),
             cut in 0usize..400,
         ) {
-            let _ = Topology::parse(&bytes).map_err(|error| error.to_string());
+            let _ = super::parse(&bytes).map_err(|error| error.to_string());
             let mut document = json!({ "links": links });
             if let Some(nodes) = nodes {
                 document["nodes"] = nodes.into();
             }
             let text = document.to_string().into_bytes();
-            let _ = Topology::parse(&text[..cut.min(text.len())]).map_err(|error| error.to_string());
-            if let Ok(map) = Topology::parse(&text) {
-                check(&map)?;
+            let _ = super::parse(&text[..cut.min(text.len())]).map_err(|error| error.to_string());
+            if let Ok(plan) = super::parse(&text)
+                && let Ok(graph) = adjacency(&plan)
+            {
+                prop_assert_eq!(graph.nodes() as usize, plan.nodes.len());
+                prop_assert_eq!(graph.links(), 2 * plan.links.len());
             }
         }
 
         /// What is written in this form is read back.
         #[test]
         fn a_topology_is_read_back(
-            positions in prop::collection::vec(prop::option::of([-1_800_000i32..1_800_000, -900_000..900_000]), 2..20),
-            ends in prop::collection::btree_set((0u32..20, 0u32..20), 0..30),
-            delays in prop::collection::vec(prop::option::of(0u32..1_000_000), 30),
+            positions in prop::collection::vec(
+                prop::option::of([-1_800_000i32..1_800_000, -900_000..900_000]),
+                2..20,
+            ),
+            links in prop::collection::vec((0u32..20, 0u32..20, prop::option::of(0u32..1_000_000)), 0..30),
             loss in 0.0f64..=1.0,
         ) {
-            let nodes: Vec<Node> = positions.iter().enumerate()
-                .map(|(i, at)| Node {
-                    id: Id::new(&format!("n{i}")),
-                    position: at.map(|[x, y]| [f64::from(x) / 1e4, f64::from(y) / 1e4]),
-                }).collect();
-            let mut seen = std::collections::BTreeSet::new();
-            let links: Vec<Link> = ends.into_iter()
-                .filter(|(a, b)| a != b && (*a.max(b) as usize) < nodes.len() && seen.insert([*a.min(b), *a.max(b)]))
-                .zip(delays)
-                .map(|((a, b), delay)| Link {
-                    between: [a, b],
-                    delay: delay.map(|us| Span(u64::from(us) * 1000)),
-                    loss: Chance::new(loss).ok(),
-                    rate: delay.map(|us| Rate(u64::from(us) + 1)),
-                })
-                .collect();
-            let map = Topology { nodes, links };
-            let name = |end: u32| map.nodes[end as usize].id.to_string();
-            let text = json!({
-                "nodes": map.nodes.iter().map(|n| match n.position {
-                    Some([x, y]) => json!({ "id": n.id, "x": x, "y": y }),
-                    None => json!({ "id": n.id }),
-                }).collect::<Vec<_>>(),
-                "links": map.links.iter().map(|l| json!({
-                    "source": name(l.between[0]),
-                    "target": name(l.between[1]),
-                    "delay_ms": l.delay.map(|d| d.as_nanos() as f64 / 1e6),
-                    "loss": l.loss,
-                    "rate": l.rate,
-                })).collect::<Vec<_>>(),
+            let id = |number: u32| format!("n{number}");
+            let nodes = (0..).zip(&positions).map(|(i, at)| PlanNode {
+                id: id(i),
+                position: at.map(|[x, y]| [f64::from(x) / 1e4, f64::from(y) / 1e4]),
             });
-            prop_assert_eq!(Topology::parse(text.to_string().as_bytes()).map_err(|e| e.to_string()), Ok(map));
+            let links = links.into_iter().map(|(a, b, delay)| PlanLink {
+                source: id(a),
+                target: id(b),
+                delay: delay.map(|us| Duration::from_micros(us.into())),
+                loss: Chance::new(loss).ok(),
+                rate: delay.map(|us| Rate(u64::from(us) + 1)),
+            });
+            let plan = Plan { nodes: nodes.collect(), links: links.collect() };
+            let node = |n: &PlanNode| match n.position {
+                Some([x, y]) => json!({ "id": n.id, "x": x, "y": y }),
+                None => json!({ "id": n.id }),
+            };
+            let link = |l: &PlanLink| json!({
+                "source": l.source,
+                "target": l.target,
+                "delay_ms": l.delay.map(|d| d.as_nanos() as f64 / 1e6),
+                "loss": l.loss,
+                "rate": l.rate,
+            });
+            let nodes: Vec<Value> = plan.nodes.iter().map(node).collect();
+            let links: Vec<Value> = plan.links.iter().map(link).collect();
+            let text = json!({ "nodes": nodes, "links": links }).to_string();
+            prop_assert_eq!(parse(&text), Ok(plan));
         }
     }
 }
