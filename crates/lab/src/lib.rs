@@ -5,8 +5,8 @@
 //! measures of each flow. The protocols are the same state machines as in the real world, connected
 //! through [`ringway_sansio`]; [`ringway_link`] decides how links treat packets. [`campaign`]
 //! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
-//! figures, [`sip`] makes calls, [`papers`] holds the printed figures, [`commands`] implements the
-//! command line, and [`output`] writes files. No sockets are used; the real clock only measures how
+//! figures, [`sip`] makes calls, [`topology`] reads maps of real networks, [`papers`] holds the
+//! printed figures, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
 //! long a command takes.
 
 #![forbid(unsafe_code)]
@@ -22,3 +22,4 @@ pub mod run;
 pub mod scenario;
 pub mod search;
 pub mod sip;
+pub mod topology;

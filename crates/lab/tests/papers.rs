@@ -39,6 +39,39 @@ fn a_paper_is_reproducible_and_its_claims_can_fail() {
     assert!(!first.ok && first.claims.iter().any(|c| !c.sure));
 }
 
+/// Two replications decide all but what is drawn at random; one thread and two give the same figures.
+#[test]
+fn a_paper_with_open_parts_is_reproducible() {
+    let darakji = |threads| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| find("darakji").unwrap().run(12_345, 2).unwrap())
+    };
+    let done = darakji(1);
+    let text = |r: &Reproduction| {
+        (serde_json::to_string(r).unwrap(), format!("{:?} {:?}", r.charts, r.sheet()))
+    };
+    assert_eq!(text(&done), text(&darakji(2)));
+    assert!(done.rows.iter().flat_map(|r| &r.figures).all(|f| f.within), "{:?}", done.outside());
+    assert!(done.claims.iter().filter(|c| c.sure).all(Claim::is_right), "{:?}", done.outside());
+    let tables = done.sheet().tables;
+    let parts = tables.iter().find(|t| t.caption.starts_with("Parts of the paper")).unwrap();
+    assert!(parts.rows.iter().any(|r| r[2] == "not measured here"));
+    assert!(!tables.iter().any(|t| t.caption.starts_with("What \"lost\"")));
+    // Figures 20 and 21, and the same with our ids.
+    let rings = done.sheet().rings;
+    assert_eq!(
+        rings.iter().map(|r| (r.nodes.len(), r.keys.len())).collect::<Vec<_>>(),
+        [(3, 10); 3]
+    );
+    // Points of a chart over sizes have their intervals, and bars their names.
+    let points = done.points().unwrap();
+    let (chart, low) = (points.texts("chart").unwrap(), points.schema().position("low").unwrap());
+    let estimates =
+        (0..points.len()).filter(|row| points.get(*row, low).unwrap().number().is_some());
+    assert_eq!(estimates.filter(|row| chart[*row] == "section-3-4-2-largest-share").count(), 16);
+    assert!(points.texts("bar").unwrap().contains(&"two routers"));
+}
+
 /// Delays and cuts in a finding are this run's figures, and no figure is compared with a value that
 /// no paper prints.
 #[test]

@@ -112,7 +112,7 @@ fn built_in_files_are_listed() {
         assert!(names("scenarios").contains(&name.to_string()), "{name}");
     }
     assert!(names("campaigns").contains(&"gangurde-udp-search".to_string()));
-    assert_eq!(names("papers"), ["gangurde", "pang"]);
+    assert_eq!(names("papers"), ["gangurde", "pang", "darakji"]);
     let (text, _) = workdir.lab(0, &["list"]);
     assert!(text.contains("\n  cable-pulled"), "{text}");
 }
@@ -177,7 +177,10 @@ fn mistakes_are_reported_with_location() {
     let (_, err) = workdir.lab(2, &["run", "lossy-bulk", "--reps", "0"]);
     assert!(err.contains("--reps: expected 1 to"), "{err}");
     let (_, err) = workdir.lab(2, &["paper", "nobody"]);
-    assert!(err.contains("expected a paper (gangurde, pang) or all, got \"nobody\""), "{err}");
+    assert!(
+        err.contains("expected a paper (gangurde, pang, darakji) or all, got \"nobody\""),
+        "{err}"
+    );
     let (_, err) = workdir.lab(2, &["paper", "gangurde", "--reps", "3"]);
     assert!(err.contains("the paper has no random elements"), "{err}");
     workdir.lab(2, &["paper", "pang", "--reps", "0"]);
@@ -292,7 +295,7 @@ fn all_papers_are_reproduced() {
     assert!(err.contains("is undecided"), "{err}");
     let papers: Vec<&str> =
         all.as_array().unwrap().iter().map(|p| p["paper"].as_str().unwrap()).collect();
-    assert_eq!(papers, ["gangurde", "pang"]);
+    assert_eq!(papers, ["gangurde", "pang", "darakji"]);
     let pang = &all[1];
     assert_eq!((&pang["ok"], pang["replications"].as_u64()), (&false.into(), Some(2)));
     let tables = pang["measured"].as_array().unwrap();
@@ -325,6 +328,13 @@ fn all_papers_are_reproduced() {
     for claim in pang["claims"].as_array().unwrap().iter().filter(|c| c["sure"] == true) {
         assert_eq!(claim["holds"], claim["expected"], "{claim}");
     }
+    // Figures are within their tolerances with two replications too; open parts have no figures.
+    let darakji = &all[2];
+    let rows = darakji["rows"].as_array().unwrap().iter();
+    let figures = rows.flat_map(|r| r["figures"].as_array().unwrap());
+    assert!(figures.clone().count() > 20 && figures.clone().all(|f| f["within"] == true));
+    let parts = darakji["parts"].as_array().unwrap();
+    assert!(parts.iter().any(|p| p["progress"] == "open"), "{parts:?}");
     let written = files(&workdir.path("out/pang"));
     for name in ["figures.csv", "figures.parquet", "points.csv", "report.html"] {
         assert!(written.contains_key(name), "{name}");

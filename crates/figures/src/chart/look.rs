@@ -103,6 +103,11 @@ impl Marker {
     }
 }
 
+/// The colour of what stands at `position`, as SVG writes it.
+pub(crate) fn colour(position: usize) -> &'static str {
+    Look::at(position).colour.code()
+}
+
 /// How a series looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Look {

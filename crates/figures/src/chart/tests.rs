@@ -103,6 +103,32 @@ fn a_figure_fits_its_column_and_its_text_the_page() {
     }
 }
 
+/// One series for each kind of network, over networks of a hundred nodes to 125,000.
+#[test]
+fn a_plot_over_sizes_has_powers_of_ten_on_both_axes() {
+    let sizes = [100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 125e3];
+    let figure =
+        Figure::new("State", Axis::bare("nodes").log(), Axis::si("state", "B").log(), SEED);
+    let figure = named(
+        figure,
+        (1..=7).map(|kind| {
+            let state =
+                |n: f64| estimate(100.0 * n.powf(f64::from(kind) / 10.0), 3, Kind::StudentT);
+            Data::Ribbon(sizes.iter().map(|&n| (n, state(n))).collect())
+        }),
+    );
+    for figure in [figure.clone(), figure.wide()] {
+        let svg = check(&figure).unwrap();
+        let document = Document::parse(&svg).unwrap();
+        let names: Vec<&str> = texts(&document).iter().filter_map(Node::text).collect();
+        for label in ["100", "1000", "10\u{2009}000", "100\u{2009}000", "1\u{a0}kB", "100\u{a0}kB"]
+        {
+            assert!(names.contains(&label), "{label} in {names:?}");
+        }
+        assert_eq!(names.iter().filter(|name| name.starts_with("series ")).count(), 7);
+    }
+}
+
 #[test]
 fn the_legend_stands_above_the_plot() {
     let figure = named(delay(), (0..MAX_SERIES).map(|_| Data::Line(line(30))));

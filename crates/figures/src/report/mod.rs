@@ -11,11 +11,13 @@
 
 mod diagram;
 mod grid;
+mod ring;
 
 use std::fmt::Write as _;
 
 pub use diagram::{Diagram, Edge, MAX_NODES};
 pub use grid::{Compared, Entry, Grid, Head};
+pub use ring::{MAX_RING_KEYS, MAX_RING_NODES, Ring};
 
 use crate::chart::{ChartError, Figure, Size};
 use crate::markup::escape;
@@ -58,6 +60,8 @@ pub enum Part {
     Figure(Figure),
     /// A drawing of nodes and what joins them.
     Diagram(Diagram),
+    /// A drawing of a ring of ids.
+    Ring(Ring),
 }
 
 impl Section {
@@ -84,6 +88,13 @@ impl Section {
     #[must_use]
     pub fn diagram(mut self, diagram: Diagram) -> Self {
         self.parts.push(Part::Diagram(diagram));
+        self
+    }
+
+    /// The section with a ring more.
+    #[must_use]
+    pub fn ring(mut self, ring: Ring) -> Self {
+        self.parts.push(Part::Ring(ring));
         self
     }
 
@@ -178,7 +189,10 @@ impl Page {
             Part::Text(text) => self.text(text),
             Part::Grid(grid) => self.grid(grid),
             Part::Figure(figure) => self.figure(figure)?,
-            Part::Diagram(diagram) => self.diagram(diagram),
+            Part::Diagram(diagram) => {
+                self.drawing(&diagram.title, &diagram.svg(), &diagram.full_caption());
+            }
+            Part::Ring(ring) => self.drawing(&ring.title, &ring.svg(), &ring.full_caption()),
         }
         Ok(())
     }
@@ -199,14 +213,14 @@ impl Page {
         Ok(())
     }
 
-    fn diagram(&mut self, diagram: &Diagram) {
+    fn drawing(&mut self, title: &str, svg: &str, caption: &str) {
         self.figures += 1;
-        let (number, svg) = (self.figures, diagram.svg());
+        let number = self.figures;
         self.add(format_args!(
             "<figure class=\"diagram\">\n<div class=\"wide\" tabindex=\"0\">{svg}</div>\n<figcaption><b>Figure \
              {number}. {}.</b> {}</figcaption>\n</figure>\n",
-            escape(diagram.title.trim_end_matches('.')),
-            escape(&diagram.full_caption())
+            escape(title.trim_end_matches('.')),
+            escape(caption)
         ));
     }
 

@@ -107,11 +107,17 @@ fn text(done: &Reproduction) -> String {
     for finding in &done.findings {
         text += &wrap(finding);
     }
-    text += match (done.ok, done.claims.is_empty()) {
-        (true, true) => "every figure is within its tolerance\n",
-        (true, false) => "every claim has the expected outcome\n",
-        (false, true) => "not every figure is within its tolerance (!)\n",
-        (false, false) => "not every claim has the expected outcome (!)\n",
+    text += match (done.rows.is_empty(), done.claims.is_empty(), done.ok) {
+        (_, true, true) => "every figure is within its tolerance\n",
+        (_, true, false) => "not every figure is within its tolerance (!)\n",
+        (true, _, true) => "every claim has the expected outcome\n",
+        (true, _, false) => "not every claim has the expected outcome (!)\n",
+        (_, _, true) => {
+            "every figure is within its tolerance, and every claim has the expected outcome\n"
+        }
+        (_, _, false) => {
+            "a figure is not within its tolerance, or a claim has another outcome than expected (!)\n"
+        }
     };
     text
 }

@@ -349,6 +349,7 @@ fn sheet(
             all
         }),
         network: Some(network(scenario)),
+        rings: Vec::new(),
         files: if files { listed } else { Vec::new() },
     }
 }

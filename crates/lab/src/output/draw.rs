@@ -24,6 +24,11 @@ pub fn draw(sheet: &Sheet, dir: &Path) -> Result<Vec<String>, OutputError> {
         files.push(format!("{FIGURES}/{}.png", chart.name));
         drawn.push(figure);
     }
+    for ring in &sheet.rings {
+        let svg = figures.join(format!("{}.svg", ring.name));
+        write(&svg, super::page::ring(ring).svg().as_bytes())?;
+        files.push(format!("{FIGURES}/{}.svg", ring.name));
+    }
     let page = dir.join(PAGE);
     let html = super::page::page(sheet, drawn).map_err(|e| OutputError::rendering(&page, e))?;
     write(&page, html.as_bytes())?;

@@ -88,6 +88,9 @@ pub struct Sheet {
     pub tables: Vec<TableSheet>,
     /// Figures.
     pub charts: Vec<ChartSheet>,
+    /// Rings of ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rings: Vec<RingSheet>,
     /// Other files of the same folder, each with a description.
     pub files: Vec<(String, String)>,
 }
@@ -145,6 +148,21 @@ pub struct ChartSheet {
     /// Shaded intervals of the horizontal axis: times when a link was down.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shaded: Vec<[f64; 2]>,
+}
+
+/// A drawing of a ring of ids.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RingSheet {
+    /// Name of its file, without extension.
+    pub name: String,
+    /// Title.
+    pub title: String,
+    /// Caption.
+    pub caption: String,
+    /// Nodes with their positions, as parts of the whole ring.
+    pub nodes: Vec<(String, f64)>,
+    /// Positions of keys.
+    pub keys: Vec<f64>,
 }
 
 /// An axis.

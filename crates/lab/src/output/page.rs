@@ -1,9 +1,9 @@
 //! The page: the whole sheet in one self-contained HTML file.
 
 use super::text::is_numbers;
-use super::{LinkSheet, NetworkSheet, Sheet, TableSheet};
+use super::{LinkSheet, NetworkSheet, RingSheet, Sheet, TableSheet};
 use ringway_figures::chart::{ChartError, Figure};
-use ringway_figures::report::{Diagram, Edge, Entry, Grid, Head, Report, Section};
+use ringway_figures::report::{Diagram, Edge, Entry, Grid, Head, Report, Ring, Section};
 
 /// Renders the page.
 pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartError> {
@@ -12,6 +12,7 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
     report.manifest.clone_from(&sheet.facts);
     let results = sheet.tables.iter().fold(Section::new("Results"), |s, t| s.grid(grid(t)));
     let drawn = figures.into_iter().fold(Section::new("Figures"), Section::figure);
+    let drawn = sheet.rings.iter().map(ring).fold(drawn, Section::ring);
     let mut network = Section::new("Network");
     if let Some(sheet) = &sheet.network {
         network = network.diagram(diagram(sheet));
@@ -23,7 +24,9 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
             let file = |ending: &str| format!("figures/{}.{ending}", chart.name);
             [(file("svg"), chart.title.clone()), (file("png"), "the same as PNG".into())]
         });
-        let all = sheet.files.iter().cloned().chain(charts);
+        let rings = sheet.rings.iter();
+        let rings = rings.map(|ring| (format!("figures/{}.svg", ring.name), ring.title.clone()));
+        let all = sheet.files.iter().cloned().chain(charts).chain(rings);
         let rows = all.map(|(file, what)| [Entry::File(file), what.into()]);
         files = files.grid(rows.fold(Grid::new("", heads), Grid::row));
     }
@@ -46,6 +49,12 @@ fn diagram(sheet: &NetworkSheet) -> Diagram {
         nodes: sheet.nodes.clone(),
         edges: sheet.links.iter().map(edge).collect(),
     }
+}
+
+/// Converts a ring into the form of the drawing library.
+pub(super) fn ring(sheet: &RingSheet) -> Ring {
+    let RingSheet { name: _, title, caption, nodes, keys } = sheet.clone();
+    Ring { title, caption, nodes, keys }
 }
 
 /// Converts a table: words are aligned left, numbers right.

@@ -7,7 +7,7 @@ use super::{Account, Comparison, FigureRow, Reproduction, Row};
 use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::run::{FlowMeasures, Options, Outcome, RunError, run as run_once};
-use crate::scenario::{ProbeKind, Scenario};
+use crate::scenario::ProbeKind;
 
 /// Tolerances in per cent.
 const UDP: f64 = 0.1;
@@ -27,10 +27,7 @@ fn outcome(name: &str) -> Result<(Outcome, FlowMeasures), RunError> {
 }
 
 fn outcome_of(name: &str, text: &str) -> Result<(Outcome, FlowMeasures), RunError> {
-    // A test reads and runs every built-in scenario.
-    let Ok(scenario) = Scenario::read(name, text) else {
-        return Err(RunError::World(ringway_sim::Error::Unknown { what: "scenario", index: 0 }));
-    };
+    let scenario = super::read(name, text)?;
     let mut outcome = run_once(&scenario, &Options { probes: true, ..Options::default() }, |_| ())?;
     let flow = outcome.flows.swap_remove(0);
     Ok((outcome, flow))
@@ -73,12 +70,12 @@ fn row(
     if let Some(kilobits) = printed.throughput {
         figures.push(compare("throughput", "kbit/s", kilobits, value("throughput") / 1000.0));
     }
-    let account = Account {
+    let account = Some(Account {
         sent: flow.sent,
         dropped: flow.dropped,
         in_flight: flow.in_flight,
         delivered: flow.delivered,
-    };
+    });
     Row { source, protocol, figures, account, note }
 }
 
@@ -181,8 +178,10 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         figures,
         measured: Vec::new(),
         claims: Vec::new(),
+        parts: Vec::new(),
         findings: findings(&udp, &tcp, &sctp, &cut),
         charts: charts(&udp_run, &tcp_run, &sctp_run),
+        rings: Vec::new(),
     })
 }
 

@@ -67,10 +67,16 @@ impl MeasuredFigure {
 
     /// Adds a value that is computed from printed figures and not printed itself.
     pub(super) fn with_derived_value(self, paper: f64) -> Self {
-        MeasuredFigure { paper_derived: true, ..self.with_paper_value(paper) }
+        self.with_paper_value(paper).derived()
     }
 
-    /// Adds a printed value of another quantity, which is shown without a difference.
+    /// Marks the paper's value as computed from printed figures.
+    pub(super) fn derived(self) -> Self {
+        MeasuredFigure { paper_derived: true, ..self }
+    }
+
+    /// Adds a printed value that is shown without a difference: one of another quantity, or a count
+    /// that may be 0.
     pub(super) fn with_other_quantity(self, paper: f64) -> Self {
         MeasuredFigure { compared: false, ..self.with_paper_value(paper) }
     }
@@ -137,7 +143,8 @@ impl MeasuredTable {
                     let mark = if derived { " (computed)" } else { "" };
                     cells.push(paper.map_or("-".into(), |(_, p)| format!("{}{mark}", figure(p))));
                     let off = |(ours, paper): (f64, f64)| {
-                        format!("{:+.0} %", (ours / paper - 1.0) * 100.0)
+                        // A difference that rounds to zero has no sign.
+                        format!("{:+.0} %", ((ours / paper - 1.0) * 100.0).round() + 0.0)
                     };
                     let compared = paper.filter(|_| found.is_some_and(|f| f.compared));
                     cells.push(compared.map_or("-".into(), off));

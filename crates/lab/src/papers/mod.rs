@@ -1,13 +1,17 @@
 //! The papers' tables and figures, simulated and compared with the printed values.
 
+mod darakji;
 mod gangurde;
 mod measured;
 mod pang;
+mod part;
 
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
+pub use part::{Part, Progress};
 
-use crate::output::{ChartSheet, Sheet, figure};
+use crate::output::{ChartSheet, RingSheet, Sheet, figure};
 use crate::run::RunError;
+use crate::scenario::Scenario;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
 use serde::Serialize;
 
@@ -41,6 +45,13 @@ pub const ALL: &[Paper] = &[
                 call set-up as announced by Gangurde et al.",
         replications: Some(pang::REPLICATIONS),
         run: pang::run,
+    },
+    Paper {
+        name: "darakji",
+        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, Figures 20, 21 and 27 to \
+                30)",
+        replications: Some(darakji::REPLICATIONS),
+        run: darakji::run,
     },
 ];
 
@@ -101,7 +112,8 @@ pub struct Row {
     pub figures: Vec<Comparison>,
     /// The composition of the paper's "lost": packets dropped, packets in flight at the cut, and
     /// packets delivered.
-    pub account: Account,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub account: Option<Account>,
     /// A mistake or a second value in print.
     pub note: &'static str,
 }
@@ -140,11 +152,17 @@ pub struct Reproduction {
     pub measured: Vec<MeasuredTable>,
     /// Claims of the paper.
     pub claims: Vec<Claim>,
+    /// Parts of the paper, if some of them are not reproduced yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// Conclusions.
     pub findings: Vec<String>,
     /// Figures.
     #[serde(skip)]
     pub charts: Vec<ChartSheet>,
+    /// Rings of ids.
+    #[serde(skip)]
+    pub rings: Vec<RingSheet>,
 }
 
 /// A value that can be read off a figure of the paper.
@@ -230,19 +248,34 @@ impl Reproduction {
         Ok(table)
     }
 
-    /// Returns the points of all charts as a long table.
+    /// Returns the points of all charts as a long table: bars with their names, estimates with their intervals.
     pub fn points(&self) -> Result<Table, TableError> {
         let mut table = Table::new(Schema::new([
             ("chart", Type::Text),
             ("series", Type::Text),
+            ("bar", Type::Text),
             ("x", Type::F64),
             ("y", Type::F64),
+            ("low", Type::F64),
+            ("high", Type::F64),
+            ("n", Type::U64),
         ])?);
         for chart in &self.charts {
             for series in &chart.series {
-                for [x, y] in &series.points {
-                    let (chart, series) = (chart.name.as_str(), series.name.as_str());
-                    table.row(&[chart.into(), series.into(), (*x).into(), (*y).into()])?;
+                for (i, [x, y]) in series.points.iter().enumerate() {
+                    let bar = series.names.get(i).map_or("", String::as_str);
+                    let estimate = series.bounds.get(i);
+                    let interval = estimate.and_then(|(interval, _)| *interval);
+                    table.row(&[
+                        chart.name.as_str().into(),
+                        series.name.as_str().into(),
+                        bar.into(),
+                        (*x).into(),
+                        (*y).into(),
+                        interval.map(|[low, _]| low).into(),
+                        interval.map(|[_, high]| high).into(),
+                        estimate.map(|(_, n)| *n as u64).into(),
+                    ])?;
                 }
             }
         }
@@ -294,11 +327,14 @@ impl Reproduction {
         if !self.claims.is_empty() {
             tables.push(Claim::sheet(&self.claims));
         }
-        if !self.rows.is_empty() {
+        if self.rows.iter().any(|r| r.account.is_some()) {
             tables.push(self.accounts());
         }
         if !self.figures.is_empty() {
             tables.push(self.shown());
+        }
+        if !self.parts.is_empty() {
+            tables.push(Part::sheet(&self.parts));
         }
         Sheet {
             network: None,
@@ -312,6 +348,7 @@ impl Reproduction {
             ],
             tables,
             charts: self.charts.clone(),
+            rings: self.rings.clone(),
             files: [
                 ("paper.json", "every figure, as JSON"),
                 ("figures.csv", "every figure as a long table"),
@@ -349,6 +386,7 @@ impl Reproduction {
     fn accounts(&self) -> crate::output::TableSheet {
         let mut rows: Vec<Vec<String>> = Vec::new();
         for row in &self.rows {
+            let Some(a) = row.account else { continue };
             if rows.iter().any(|r| r[0] == row.protocol) {
                 continue;
             }
@@ -359,7 +397,6 @@ impl Reproduction {
                 .filter_map(|r| r.figures.iter().find(|f| f.name == "lost"))
                 .map(|f| f.paper.to_string())
                 .collect();
-            let a = row.account;
             rows.push(vec![
                 row.protocol.into(),
                 lost.join(" / "),
@@ -379,6 +416,12 @@ impl Reproduction {
             rows,
         }
     }
+}
+
+/// Parses a scenario of this program; a mistake in it is reported like one in a file.
+fn read(paper: &str, text: &str) -> Result<Scenario, RunError> {
+    let read = Scenario::read(paper, text);
+    read.map_err(|what| RunError::World(ringway_sim::Error::Settings { what: what.to_string() }))
 }
 
 fn percent(c: &Comparison) -> String {

@@ -69,8 +69,10 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         figures: Vec::new(),
         measured: all.tables,
         claims: all.claims,
+        parts: Vec::new(),
         findings: all.findings,
         charts: all.charts,
+        rings: Vec::new(),
     })
 }
 
@@ -102,10 +104,9 @@ impl Study {
     }
 }
 
-/// Parses a scenario of this program; a mistake in it is reported like one in a file.
+/// Parses a scenario of these experiments.
 fn read(text: &str) -> Result<Scenario, RunError> {
-    let read = Scenario::read("pang", text);
-    read.map_err(|what| RunError::World(ringway_sim::Error::Settings { what: what.to_string() }))
+    super::read("pang", text)
 }
 
 /// The estimate of a quantity without observations.

@@ -1,0 +1,91 @@
+//! Darakji and Johansson 2008, "An Implementation of Distributed SIP for Wireless Mesh Networks": its figures, and what
+//! follows from them.
+//!
+//! [`ids`] is section 3.4.2, [`table9`] sections 4.6 and 4.7, over the routers of [`model`]. The experiments that need
+//! a running mesh are listed as parts that are not measured.
+
+mod ids;
+mod model;
+mod table9;
+
+use super::Progress::{Compared, Open};
+use super::{Claim, MeasuredTable, Part, Reproduction, Row};
+use crate::output::{ChartSheet, RingSheet};
+use crate::run::RunError;
+
+/// Default number of replications, of the draws of ids and keys. It is also the per cent of Table 9's file that are
+/// transferred, so that fewer replications are a smaller experiment in both.
+pub(super) const REPLICATIONS: u64 = 100;
+
+/// Parameters shared by all experiments.
+#[derive(Clone, Copy, Debug)]
+struct Study {
+    seed: u64,
+    replications: u64,
+}
+
+/// Results of one experiment.
+#[derive(Default)]
+struct StudyResult {
+    rows: Vec<Row>,
+    tables: Vec<MeasuredTable>,
+    claims: Vec<Claim>,
+    charts: Vec<ChartSheet>,
+    rings: Vec<RingSheet>,
+    findings: Vec<String>,
+}
+
+/// The parts of the paper that have figures, or an experiment that was planned.
+const PARTS: &[Part] = &[
+    part("Figures 5 to 8", "virtual ring, source routes and packets", Open),
+    part("Figures 16 to 19", "routing to an exact id and to the closest one", Open),
+    part("Tables 4 to 8, Figures 20 and 21", "spread of ids", Compared),
+    part("Section 4.5.1, Figures 25 and 26", "round trip of an echo from A0 to D0", Open),
+    part("Section 4.5.1", "REGISTER from A0 to 30, 70, A0 and D0", Open),
+    part("Section 4.5.1", "INVITE from D0 to A0, registered at D0", Open),
+    part("Section 4.5.1", "INVITE from D0 to A0, registered at A0", Open),
+    part("Section 4.5.1", "INVITE from D0 to D0, registered at A0", Open),
+    part("Section 4.5.1", "INVITE from D0 to D0, registered at D0", Open),
+    part("Section 4.5.1", "the same over AODV, with and without background traffic", Open),
+    part(
+        "Table 9, Figures 27 to 30",
+        "one router, two, x86 and the SIP module: a model of the processor",
+        Compared,
+    ),
+    part("Table 9, Figures 27 to 30", "the same with running routers of this project", Open),
+    part("Section 2.1.4.5", "delivery above 90 % in networks of up to 125,000 nodes", Open),
+];
+
+const fn part(source: &'static str, what: &'static str, progress: super::Progress) -> Part {
+    Part { source, what, progress }
+}
+
+pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError> {
+    let study = Study { seed, replications };
+    let mut all = StudyResult::default();
+    for part in [ids::run(&study), table9::run(&study)?] {
+        all.rows.extend(part.rows);
+        all.tables.extend(part.tables);
+        all.claims.extend(part.claims);
+        all.charts.extend(part.charts);
+        all.rings.extend(part.rings);
+        all.findings.extend(part.findings);
+    }
+    all.findings.extend(all.claims.iter().filter_map(Claim::reason));
+    let within = all.rows.iter().flat_map(|r| &r.figures).all(|f| f.within);
+    Ok(Reproduction {
+        paper: "darakji",
+        title: "Distributed SIP for wireless mesh networks: Darakji and Johansson 2008, Tables 4 to 9",
+        ok: within && all.claims.iter().all(Claim::is_right),
+        seed,
+        replications,
+        rows: all.rows,
+        figures: Vec::new(),
+        measured: all.tables,
+        claims: all.claims,
+        parts: PARTS.to_vec(),
+        findings: all.findings,
+        charts: all.charts,
+        rings: all.rings,
+    })
+}
