@@ -1,0 +1,208 @@
+"""The mesh routers that are compared: what starts each, and where its address is.
+
+A daemon has a `name`, the `device` that carries its global IPv6 address, `missing()` (why it cannot be tried here, or
+None), `prepare(lab)` (what must be there before the start and is not timed) and `commands(lab, node)`.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from ether import TARGET
+from laboratory import path_of
+from spaces import UPLINK, run
+
+# Addresses of routers whose daemon brings none of its own.
+SUBNET = "fd52:696e:6777:6179::"
+
+
+class Daemon:
+    """A routing daemon that installs kernel routes between addresses that it is given."""
+
+    name, program, device = "", "", UPLINK
+
+    def missing(self):
+        """Why it cannot be tried here, or None."""
+        return None if path_of(self.program) else f"{self.program} is not installed (scripts/install-test-tools --mesh)"
+
+    def about(self):
+        """Its version."""
+        asked = subprocess.run([path_of(self.program), "-V"], capture_output=True, text=True, check=False)
+        return ((asked.stdout + asked.stderr).strip().splitlines() or ["?"])[0]
+
+    def prepare(self, lab):
+        """Each router forwards and has an address."""
+        for node in lab.graph.nodes:
+            lab.spaces.write(node, {"net/ipv6/conf/all/forwarding": 1})
+        self.address(lab)
+
+    def address(self, lab):
+        """Gives each router its address, once more after its uplink was down."""
+        for number, node in enumerate(lab.graph.nodes, 1):
+            lab.spaces.ip(node, f"address replace {SUBNET}{number:x}/128 dev {UPLINK} nodad")
+
+    def commands(self, lab, node):
+        """The programs of a router."""
+        raise NotImplementedError
+
+
+class Babeld(Daemon):
+    """The reference implementation of Babel."""
+
+    name, program = "babeld", "babeld"
+
+    def commands(self, lab, node):
+        return [[path_of("babeld"), "-I", "", "-S", lab.folder_of(node) / "babel-state", UPLINK]]
+
+
+class Bird(Daemon):
+    """BIRD's implementation of Babel."""
+
+    name, program = "bird", "bird"
+
+    def about(self):
+        return run([path_of("bird"), "--version"]) or super().about()
+
+    def commands(self, lab, node):
+        folder = lab.folder_of(node)
+        number = lab.graph.nodes.index(node) + 1
+        (folder / "bird.conf").write_text(f"""
+            router id 10.0.{number // 256}.{number % 256};
+            protocol device {{}}
+            protocol direct {{ ipv6; interface "{UPLINK}"; }}
+            protocol kernel {{ ipv6 {{ export all; import none; }}; }}
+            protocol babel {{ ipv6 {{ export all; import all; }}; interface "{UPLINK}" {{ type wireless; }}; }}
+        """, encoding="ascii")
+        return [[path_of("bird"), "-f", "-c", folder / "bird.conf", "-s", folder / "bird.ctl"]]
+
+
+class FrrBabel(Daemon):
+    """FRRouting's babeld, with its zebra."""
+
+    name, program = "frr", "/usr/lib/frr/babeld"
+
+    def about(self):
+        asked = subprocess.run([path_of(self.program), "-v"], capture_output=True, text=True, check=False)
+        return ((asked.stdout + asked.stderr).strip().splitlines() or ["?"])[0]
+
+    def commands(self, lab, node):
+        folder = lab.folder_of(node)
+        (folder / "zebra.conf").write_text("ipv6 forwarding\n", encoding="ascii")
+        (folder / "babeld.conf").write_text(f"""
+interface {UPLINK}
+ babel wireless
+ no babel split-horizon
+router babel
+ network {UPLINK}
+ redistribute ipv6 connected
+""", encoding="ascii")
+        # They give up root's rights.
+        for path in (folder, *folder.iterdir()):
+            shutil.chown(path, "frr", "frr")
+        common = ["-z", folder / "zserv", "--vty_socket", folder, "-P", "0"]
+        return [[path_of(f"/usr/lib/frr/{name}"), *common, "-f", folder / f"{name}.conf", "-i", folder / f"{name}.pid"]
+                for name in ("zebra", "babeld")]
+
+
+class Yggdrasil(Daemon):
+    """An overlay with a tree, encrypted from end to end; addresses follow from keys."""
+
+    name, program, device = "yggdrasil", "yggdrasil", "tun0"
+
+    def __init__(self, mtu=None, interfaces=UPLINK):
+        self.mtu, self.interfaces = mtu, interfaces
+
+    def about(self):
+        asked = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "yggdrasil"], capture_output=True, text=True,
+                               check=False)
+        return f"yggdrasil {asked.stdout}"
+
+    def address(self, lab):
+        """It has one of its own."""
+
+    def prepare(self, lab):
+        """New keys for each router, as at a start without a configuration."""
+        for node in lab.graph.nodes:
+            settings = json.loads(run([path_of("yggdrasil"), "-genconf", "-json"]))
+            settings |= {"AdminListen": "none", "IfName": self.device, "MulticastInterfaces": [
+                {"Regex": f"^({self.interfaces})$", "Beacon": True, "Listen": True, "Port": 0, "Priority": 0}]}
+            if self.mtu:
+                settings["IfMTU"] = self.mtu
+            (lab.folder_of(node) / "yggdrasil.conf").write_text(json.dumps(settings), encoding="utf-8")
+
+    def commands(self, lab, node):
+        return [[path_of("yggdrasil"), "-useconffile", lab.folder_of(node) / "yggdrasil.conf"]]
+
+
+class Static(Daemon):
+    """No daemon: the shortest routes, set once. What the network itself costs."""
+
+    name, program = "static", "ip"
+
+    def about(self):
+        return "static routes"
+
+    def prepare(self, lab):
+        super().prepare(lab)
+        graph, spaces = lab.graph, lab.spaces
+        link_local = {node: next(address for address, _ in spaces.addresses(node, UPLINK) if address.is_link_local)
+                      for node in graph.nodes}
+        neighbours = graph.neighbours()
+        for node in graph.nodes:
+            spaces.ip(node, *(
+                f"route replace {SUBNET}{graph.nodes.index(to) + 1:x}/128 dev {UPLINK} via "
+                f"{link_local[min(neighbours[node], key=lambda other: graph.hops_from(other)[to])]}"
+                for to in graph.nodes if to != node and to in graph.hops_from(node)))
+
+    def commands(self, lab, node):
+        return []
+
+
+class Ringway(Daemon):
+    """`ringway mesh`, as `cargo build` leaves it or as `RINGWAY_MESH` names it."""
+
+    name, program, device = "ringway", "ringway", "tun0"
+
+    def __init__(self, interfaces=(UPLINK,)):
+        self.interfaces = interfaces
+        found = [TARGET / profile / "ringway" for profile in ("release", "quick", "debug")]
+        self.path = Path(os.environ.get("RINGWAY_MESH") or next((path for path in found if path.exists()), found[0]))
+
+    def missing(self):
+        if self.path.exists():
+            asked = subprocess.run([self.path, "mesh", "run", "--help"], capture_output=True, check=False)
+            if asked.returncode == 0:
+                return None
+        return "ringway mesh: not built"
+
+    def about(self):
+        return f"{run([self.path, '--version']).strip()} ({self.path.parent.name})"
+
+    def address(self, lab):
+        """It has one of its own."""
+
+    def prepare(self, lab):
+        """A new identity for each router: the daemon makes it in an empty folder."""
+        for node in lab.graph.nodes:
+            for old in (lab.folder_of(node) / "state").glob("*"):
+                old.unlink()
+
+    def commands(self, lab, node):
+        interfaces = [word for name in self.interfaces for word in ("--interface", name)]
+        return [[self.path, "mesh", "run", *interfaces, "--tun", self.device, "--state", lab.folder_of(node) / "state"]]
+
+
+class Batman(Daemon):
+    """The kernel's mesh router."""
+
+    name = "batman-adv"
+
+    def missing(self):
+        made = subprocess.run(["unshare", "-n", "ip", "link", "add", "bat0", "type", "batadv"], capture_output=True,
+                              check=False)
+        return "this kernel has no batman-adv" if made.returncode else "no adapter: no kernel had it so far"
+
+
+ALL = {daemon.name: daemon for daemon in (Ringway, Babeld, Yggdrasil, Bird, FrrBabel, Batman, Static)}
