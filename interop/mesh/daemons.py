@@ -21,7 +21,7 @@ SUBNET = "fd52:696e:6777:6179::"
 class Daemon:
     """A routing daemon that installs kernel routes between addresses that it is given."""
 
-    name, program, device = "", "", UPLINK
+    name, program, device, version = "", "", UPLINK, "-V"
 
     def missing(self):
         """Why it cannot be tried here, or None."""
@@ -29,7 +29,7 @@ class Daemon:
 
     def about(self):
         """Its version."""
-        asked = subprocess.run([path_of(self.program), "-V"], capture_output=True, text=True, check=False)
+        asked = subprocess.run([path_of(self.program), self.version], capture_output=True, text=True, check=False)
         return ((asked.stdout + asked.stderr).strip().splitlines() or ["?"])[0]
 
     def prepare(self, lab):
@@ -43,9 +43,9 @@ class Daemon:
         for number, node in enumerate(lab.graph.nodes, 1):
             lab.spaces.ip(node, f"address replace {SUBNET}{number:x}/128 dev {UPLINK} nodad")
 
-    def commands(self, lab, node):
+    def commands(self, lab, node):  # noqa: ARG002 without a daemon there is nothing to know
         """The programs of a router."""
-        raise NotImplementedError
+        return []
 
 
 class Babeld(Daemon):
@@ -60,10 +60,7 @@ class Babeld(Daemon):
 class Bird(Daemon):
     """BIRD's implementation of Babel."""
 
-    name, program = "bird", "bird"
-
-    def about(self):
-        return run([path_of("bird"), "--version"]) or super().about()
+    name, program, version = "bird", "bird", "--version"
 
     def commands(self, lab, node):
         folder = lab.folder_of(node)
@@ -81,11 +78,7 @@ class Bird(Daemon):
 class FrrBabel(Daemon):
     """FRRouting's babeld, with its zebra."""
 
-    name, program = "frr", "/usr/lib/frr/babeld"
-
-    def about(self):
-        asked = subprocess.run([path_of(self.program), "-v"], capture_output=True, text=True, check=False)
-        return ((asked.stdout + asked.stderr).strip().splitlines() or ["?"])[0]
+    name, program, version = "frr", "/usr/lib/frr/babeld", "-v"
 
     def commands(self, lab, node):
         folder = lab.folder_of(node)
@@ -111,8 +104,8 @@ class Yggdrasil(Daemon):
 
     name, program, device = "yggdrasil", "yggdrasil", "tun0"
 
-    def __init__(self, mtu=None, interfaces=UPLINK):
-        self.mtu, self.interfaces = mtu, interfaces
+    def __init__(self, mtu=None):
+        self.mtu = mtu
 
     def about(self):
         asked = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "yggdrasil"], capture_output=True, text=True,
@@ -127,7 +120,8 @@ class Yggdrasil(Daemon):
         for node in lab.graph.nodes:
             settings = json.loads(run([path_of("yggdrasil"), "-genconf", "-json"]))
             settings |= {"AdminListen": "none", "IfName": self.device, "MulticastInterfaces": [
-                {"Regex": f"^({self.interfaces})$", "Beacon": True, "Listen": True, "Port": 0, "Priority": 0}]}
+                {"Regex": f"^({'|'.join(lab.interfaces(node))})$", "Beacon": True, "Listen": True, "Port": 0,
+                 "Priority": 0}]}
             if self.mtu:
                 settings["IfMTU"] = self.mtu
             (lab.folder_of(node) / "yggdrasil.conf").write_text(json.dumps(settings), encoding="utf-8")
@@ -156,17 +150,13 @@ class Static(Daemon):
                 f"{link_local[min(neighbours[node], key=lambda other: graph.hops_from(other)[to])]}"
                 for to in graph.nodes if to != node and to in graph.hops_from(node)))
 
-    def commands(self, lab, node):
-        return []
-
 
 class Ringway(Daemon):
     """`ringway mesh`, as `cargo build` leaves it or as `RINGWAY_MESH` names it."""
 
     name, program, device = "ringway", "ringway", "tun0"
 
-    def __init__(self, interfaces=(UPLINK,)):
-        self.interfaces = interfaces
+    def __init__(self):
         found = [TARGET / profile / "ringway" for profile in ("release", "quick", "debug")]
         self.path = Path(os.environ.get("RINGWAY_MESH") or next((path for path in found if path.exists()), found[0]))
 
@@ -190,7 +180,7 @@ class Ringway(Daemon):
                 old.unlink()
 
     def commands(self, lab, node):
-        interfaces = [word for name in self.interfaces for word in ("--interface", name)]
+        interfaces = [word for name in lab.interfaces(node) for word in ("--interface", name)]
         return [[self.path, "mesh", "run", *interfaces, "--tun", self.device, "--state", lab.folder_of(node) / "state"]]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -32,7 +33,7 @@ def built():
 class Ether:
     """The switch of one network."""
 
-    name = "ether"
+    further = ()
 
     def __init__(self, spaces, graph, delay_ms=DELAY_MS, rate_mbit=RATE_MBIT, loss=0.0):
         self.settings = {"delay_ms": delay_ms, "rate_mbit": rate_mbit, "loss": loss}
@@ -57,7 +58,7 @@ class Ether:
     def counts(self):
         """Octets and frames per node as the switch counts them, and what it dropped."""
         before = self.program.log.read_text(encoding="utf-8").count("\n")
-        self.program.child.send_signal(10)  # SIGUSR1
+        self.program.child.send_signal(signal.SIGUSR1)
         deadline = time.monotonic() + READY
         while time.monotonic() < deadline:
             lines = self.program.log.read_text(encoding="utf-8").splitlines(keepends=True)

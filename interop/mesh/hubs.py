@@ -11,7 +11,8 @@ SWITCHES = "hubs"
 class Hubs:
     """The devices of one network."""
 
-    name = "hub"
+    # Namespaces beside those of the routers.
+    further = (SWITCHES,)
 
     def __init__(self, spaces, graph):
         self.spaces, self.links = spaces, set()

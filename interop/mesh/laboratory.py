@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from ether import TARGET, Ether
-from hubs import SWITCHES, Hubs
+from hubs import Hubs
 from probe import Probe
 from spaces import UPLINK, Spaces, end
 
@@ -14,10 +14,10 @@ KINDS = {"hub": Hubs, "ether": Ether}
 
 
 class Laboratory:
-    """Made with the block, removed after it."""
+    """Made with the block, removed after it. `links` is the class of the links: `Hubs` or `Ether`."""
 
-    def __init__(self, graph, kind, name="mesh", **link):
-        self.graph, self.kind = graph, kind
+    def __init__(self, graph, links, name="mesh", **link):
+        self.graph, self.make_links = graph, links
         self.folder = TARGET / "interop-mesh" / f"{name}-{os.getpid()}"
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -25,8 +25,8 @@ class Laboratory:
 
     def __enter__(self):
         try:
-            self.spaces = Spaces(self.graph.nodes, self.folder, [SWITCHES] if self.kind == "hub" else [])
-            self.links = KINDS[self.kind](self.spaces, self.graph, **self.link)
+            self.spaces = Spaces(self.graph.nodes, self.folder, self.make_links.further)
+            self.links = self.make_links(self.spaces, self.graph, **self.link)
             for number, node in enumerate(self.graph.nodes):
                 self.spaces.ip(node, f"link set {UPLINK} address 02:00:00:00:{number // 256:02x}:{number % 256:02x} up")
             self.probe = Probe(self.spaces, self.graph.nodes)
@@ -41,6 +41,7 @@ class Laboratory:
         for part in (self.probe, self.links, self.spaces):
             if part is not None:
                 part.close()
+        self.probe = self.links = self.spaces = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def change(self, graph):
@@ -70,6 +71,10 @@ class Laboratory:
     def ended(self):
         """Daemons that are not running any more, with what they said."""
         return [program for program in self.programs if program.child.poll() is not None]
+
+    def interfaces(self, node):  # noqa: ARG002 all are alike, unless a network says otherwise
+        """Devices over which a router is linked with others."""
+        return [UPLINK]
 
     def folder_of(self, node):
         """A folder of a router's own."""

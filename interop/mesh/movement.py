@@ -1,4 +1,4 @@
-"""How many pings arrive while the routers move: in each step all move, there is time to notice, 200 pairs are pinged."""
+"""How many pings arrive while the routers move: all move a step, there is time to notice, 200 pairs are pinged."""
 
 import random
 import time

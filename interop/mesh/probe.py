@@ -43,7 +43,7 @@ class Probe:
         address of a node or None. Returns the round trip time of each in seconds, None for one that was lost."""
         return self.run(spread(pairs, time.monotonic(), span), address)
 
-    def run(self, plan, address, enough=lambda times: False):
+    def run(self, plan, address, enough=lambda _: False):
         """Sends pings at the times of `plan`, a list of (time, pair), until `enough` of the round trip times, in
         which a ping that is under way is `WAITING`. Returns them."""
         times, pending, sending = [], {}, True
