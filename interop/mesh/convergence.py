@@ -29,6 +29,12 @@ def windows(times):
     return found
 
 
+def loaded(lab):
+    """What the daemons have used since they were started, and how many have ended by themselves."""
+    cpu, resident, _ = lab.load()
+    return {"cpu_seconds": cpu, "resident_mb": resident, "ended": len(lab.ended())}
+
+
 def fine(lab, daemon, seed, limit, down_up):
     """One start; the share at each half of a second, and when it reached the goal."""
     rng = random.Random(seed)
@@ -43,24 +49,23 @@ def fine(lab, daemon, seed, limit, down_up):
         return len(times) % EACH == 0 and max(windows(times), default=0) >= GOAL
     times = lab.probe.run(plan, lab.addresses(daemon), enough)
     shares = windows(times)
-    cpu, resident, _ = lab.load()
-    gone = len(lab.ended())
+    load = loaded(lab)
     lab.stop()
     reached = next((FINE * index for index, value in enumerate(shares) if value >= GOAL), None)
-    return {"reached": reached, "start_seconds": took, "shares": shares, "cpu_seconds": cpu, "resident_mb": resident,
-            "ended": gone}
+    return {"reached": reached, "start_seconds": took, "shares": shares, **load}
 
 
 def published(lab, daemon, seed, limit, down_up):
     """A start for each wait; the share after each, and the first wait after which it was the goal."""
-    rng, shares, took = random.Random(seed), [], 0.0
+    rng, shares, took, load = random.Random(seed), [], 0.0, {}
     while (not shares or shares[-1] < GOAL) and STEP * len(shares) < limit:
         _, took = lab.start(daemon, down_up)
         time.sleep(STEP * len(shares))
         shares.append(share(lab.probe.ping(lab.graph.pairs(rng, PAIRS), SPAN, lab.addresses(daemon))))
+        load = loaded(lab)
         lab.stop()
     reached = STEP * (len(shares) - 1) if shares[-1] >= GOAL else None
-    return {"reached": reached, "start_seconds": took, "shares": shares}
+    return {"reached": reached, "start_seconds": took, "shares": shares, **load}
 
 
 METHODS = {"fine": fine, "published": published}

@@ -6,7 +6,6 @@ None), `prepare(lab)` (what must be there before the start and is not timed) and
 
 import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -73,30 +72,6 @@ class Bird(Daemon):
             protocol babel {{ ipv6 {{ export all; import all; }}; interface "{UPLINK}" {{ type wireless; }}; }}
         """, encoding="ascii")
         return [[path_of("bird"), "-f", "-c", folder / "bird.conf", "-s", folder / "bird.ctl"]]
-
-
-class FrrBabel(Daemon):
-    """FRRouting's babeld, with its zebra."""
-
-    name, program, version = "frr", "/usr/lib/frr/babeld", "-v"
-
-    def commands(self, lab, node):
-        folder = lab.folder_of(node)
-        (folder / "zebra.conf").write_text("ipv6 forwarding\n", encoding="ascii")
-        (folder / "babeld.conf").write_text(f"""
-interface {UPLINK}
- babel wireless
- no babel split-horizon
-router babel
- network {UPLINK}
- redistribute ipv6 connected
-""", encoding="ascii")
-        # They give up root's rights.
-        for path in (folder, *folder.iterdir()):
-            shutil.chown(path, "frr", "frr")
-        common = ["-z", folder / "zserv", "--vty_socket", folder, "-P", "0"]
-        return [[path_of(f"/usr/lib/frr/{name}"), *common, "-f", folder / f"{name}.conf", "-i", folder / f"{name}.pid"]
-                for name in ("zebra", "babeld")]
 
 
 class Yggdrasil(Daemon):
@@ -181,7 +156,10 @@ class Ringway(Daemon):
 
     def commands(self, lab, node):
         interfaces = [word for name in lab.interfaces(node) for word in ("--interface", name)]
-        return [[self.path, "mesh", "run", *interfaces, "--tun", self.device, "--state", lab.folder_of(node) / "state"]]
+        folder = lab.folder_of(node)
+        # Namespaces share the files: a control socket named after the device would be everybody's.
+        return [["env", f"RUNTIME_DIRECTORY={folder}", self.path, "mesh", "run", *interfaces, "--tun", self.device,
+                 "--state", folder / "state"]]
 
 
 class Batman(Daemon):
@@ -195,4 +173,4 @@ class Batman(Daemon):
         return "this kernel has no batman-adv" if made.returncode else "no adapter: no kernel had it so far"
 
 
-ALL = {daemon.name: daemon for daemon in (Ringway, Babeld, Yggdrasil, Bird, FrrBabel, Batman, Static)}
+ALL = {daemon.name: daemon for daemon in (Ringway, Babeld, Yggdrasil, Bird, Batman, Static)}
