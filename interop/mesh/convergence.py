@@ -36,7 +36,8 @@ def loaded(lab):
 
 
 def fine(lab, daemon, seed, limit, down_up):
-    """One start; the share at each half of a second, and when it reached the goal."""
+    """One start; the share of the two seconds after each half of a second and when it reached the goal; and the share
+    of each half of a second by itself."""
     rng = random.Random(seed)
     begun, took = lab.start(daemon, down_up)
     points = int(limit / FINE)
@@ -52,7 +53,8 @@ def fine(lab, daemon, seed, limit, down_up):
     load = loaded(lab)
     lab.stop()
     reached = next((FINE * index for index, value in enumerate(shares) if value >= GOAL), None)
-    return {"reached": reached, "start_seconds": took, "shares": shares, **load}
+    halves = [share(times[begin:begin + EACH]) for begin in range(0, len(times) - EACH + 1, EACH)]
+    return {"reached": reached, "start_seconds": took, "shares": shares, "halves": halves, **load}
 
 
 def published(lab, daemon, seed, limit, down_up):
