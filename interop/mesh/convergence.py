@@ -38,12 +38,10 @@ def loaded(lab):
 def fine(lab, daemon, seed, limit, down_up):
     """One start; the share of the two seconds after each half of a second and when it reached the goal; and the share
     of each half of a second by itself."""
-    rng = random.Random(seed)
+    points = int(limit / FINE) + PAIRS // EACH
+    pairs = lab.graph.pairs(random.Random(seed), EACH * points)
     begun, took = lab.start(daemon, down_up)
-    points = int(limit / FINE)
-    plan = []
-    for point in range(points + PAIRS // EACH):
-        plan += spread(lab.graph.pairs(rng, EACH), begun + FINE * point, FINE)
+    plan = spread(pairs, begun, FINE * points)
 
     def enough(times):
         # Looking at them is work: once a point is enough.
