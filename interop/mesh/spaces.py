@@ -16,6 +16,11 @@ UPLINK = "uplink"
 SETTLED, ENDED = 20, 5
 CLONE_NEWNET, PR_SET_PDEATHSIG = 0x40000000, 1
 IFA_F_TENTATIVE = 0x40
+# The kernel's table of neighbours is one for all namespaces, with room for 1024: fewer than a large network has. When
+# it is full, packets are dropped. A router alone never comes near that.
+TABLE = Path("/proc/sys/net/ipv6/neigh/default")
+ROOM = {"gc_thresh3": 65536, "gc_thresh2": 32768, "gc_thresh1": 16384}
+FEW = 10
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -102,13 +107,23 @@ class Spaces:
         self.folder, self.nodes = folder, list(nodes)
         self.prefix = f"{PREFIX}{os.getpid()}-"
         self.names = {node: f"{self.prefix}{node}" for node in (*nodes, *further)}
-        self.files = {}
+        self.files, self.thresholds = {}, {}
+        if len(self.nodes) > FEW:
+            self.make_room()
         self.home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         run(["ip", "-batch", "-"], [f"netns add {name}" for name in self.names.values()])
         for node, name in self.names.items():
             self.files[node] = os.open(f"/run/netns/{name}", os.O_RDONLY | os.O_CLOEXEC)
             self.write(node, {"net/ipv6/conf/default/router_solicitations": 0})
         self.each("link set lo up")
+
+    def make_room(self):
+        """Enlarges the kernel's table of neighbours as long as the namespaces exist."""
+        for name, value in ROOM.items():
+            before = int((TABLE / name).read_text(encoding="ascii"))
+            if before < value:
+                self.thresholds[name] = before
+                (TABLE / name).write_text(f"{value}\n", encoding="ascii")
 
     def close(self):
         """Removes them, with all devices inside."""
@@ -118,6 +133,8 @@ class Spaces:
         for name in self.names.values():
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         os.close(self.home)
+        for name, value in self.thresholds.items():
+            (TABLE / name).write_text(f"{value}\n", encoding="ascii")
 
     @contextlib.contextmanager
     def inside(self, node):
