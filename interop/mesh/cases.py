@@ -8,6 +8,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 
 import daemons
 import network
+import server
 import topology
 from ether import DELAY_MS, Ether
 from hubs import Hubs
@@ -18,8 +19,9 @@ ENDS = [("0", "2"), ("2", "0")]
 ROUND_TRIP = 4 * DELAY_MS / 1000
 
 
-def line(c, links):
-    """A laboratory of three routers in a line that ends with the case; Babel, where it is installed."""
+def line(c, links, daemon=None):
+    """A laboratory of three routers in a line that ends with the case; Babel, where it is installed, unless another
+    daemon is asked for."""
     lab = Laboratory(topology.line(3), links, c.case.name.replace("/", "-"))
     names = list(lab.__enter__().spaces.names.values())
 
@@ -28,9 +30,8 @@ def line(c, links):
         c.expect(not any(Path("/run/netns", name).exists() for name in names), "namespaces are left")
         c.expect(not lab.folder.exists(), "files are left")
     c.after(lab.__exit__)
-    daemon = daemons.Babeld()
-    if daemon.missing():
-        daemon = daemons.Static()
+    if daemon is None:
+        daemon = daemons.Static() if daemons.Babeld().missing() else daemons.Babeld()
     lab.start(daemon)
     return lab, lab.addresses(daemon), end
 
@@ -77,6 +78,25 @@ def of_hubs(c):
     more = lab.spaces.octets("0")[0] - received
     c.expect(more < 1000, f"{more} octets came over a link that is gone")
     end()
+
+
+@network.case("mesh/three-routers", limit=20)
+def three_routers(c):
+    """Three routers in a line find each other without any configuration; the outer ones reach each other over the
+    middle one, and all end when they are asked to."""
+    daemon = daemons.Ringway(server.binary())
+    lab, address, end = line(c, Ether, daemon)
+
+    def ping():
+        return lab.probe.ping(ENDS, 0.05, address)
+
+    times = c.until(lambda: None not in (got := ping()) and got, 10,
+                    lambda: f"the outer routers do not reach each other: {[one.said() for one in lab.programs]}")
+    c.expect(min(times) >= ROUND_TRIP, f"an answer came {1000 * min(times):.2f} ms after a ping over two links")
+    programs = lab.programs
+    end()
+    c.expect([program.child.returncode for program in programs] == [0, 0, 0],
+             f"they ended with {[program.child.returncode for program in programs]}")
 
 
 @network.case("mesh/networks", limit=10)

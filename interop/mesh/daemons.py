@@ -127,20 +127,21 @@ class Static(Daemon):
 
 
 class Ringway(Daemon):
-    """`ringway mesh`, as `cargo build` leaves it or as `RINGWAY_MESH` names it."""
+    """`ringway mesh`, as `cargo build` leaves it or as `RINGWAY` names it; optimised, if there is a choice."""
 
     name, program, device = "ringway", "ringway", "tun0"
 
-    def __init__(self):
+    def __init__(self, path=None):
         found = [TARGET / profile / "ringway" for profile in ("release", "quick", "debug")]
-        self.path = Path(os.environ.get("RINGWAY_MESH") or next((path for path in found if path.exists()), found[0]))
+        path = path or os.environ.get("RINGWAY") or next((path for path in found if path.exists()), found[0])
+        self.path = Path(path).resolve()
 
     def missing(self):
         if self.path.exists():
             asked = subprocess.run([self.path, "mesh", "run", "--help"], capture_output=True, check=False)
             if asked.returncode == 0:
                 return None
-        return "ringway mesh: not built"
+        return "ringway mesh: not built (cargo build --release -p ringway)"
 
     def about(self):
         return f"{run([self.path, '--version']).strip()} ({self.path.parent.name})"
