@@ -7,14 +7,18 @@ None), `prepare(lab)` (what must be there before the start and is not timed) and
 import json
 import os
 import subprocess
+import time
 from pathlib import Path
 
 from ether import TARGET
 from laboratory import path_of
-from spaces import UPLINK, run
+from spaces import UPLINK, Program, Trouble, end, run
 
 # Addresses of routers whose daemon brings none of its own.
 SUBNET = "fd52:696e:6777:6179::"
+
+# Longest time for making what daemons need, seconds.
+PREPARED = 120
 
 
 class Daemon:
@@ -150,17 +154,28 @@ class Ringway(Daemon):
         """It has one of its own."""
 
     def prepare(self, lab):
-        """A new identity for each router: the daemon makes it in an empty folder."""
-        for node in lab.graph.nodes:
-            for old in (lab.folder_of(node) / "state").glob("*"):
-                old.unlink()
+        """An identity for each router that has none: its proof of work is done once in a router's life, and fifty at
+        once would be the first seconds of what is measured."""
+        states = [lab.folder_of(node) / "state" for node in lab.graph.nodes]
+        making = [Program(["unshare", "-n", *self.command(state, ())], state.parent / "identity.log", None)
+                  for state in states if not state.exists()]
+        deadline = time.monotonic() + PREPARED
+        try:
+            while not all("ready" in program.said() for program in making):
+                if time.monotonic() > deadline or any(program.child.poll() is not None for program in making):
+                    raise Trouble(f"ringway makes no identity: {[program.said() for program in making][:3]}")
+                time.sleep(0.1)
+        finally:
+            end(making)
+
+    def command(self, state, interfaces):
+        """The words that start a router."""
+        # Namespaces share the files: a control socket named after the device would be everybody's.
+        return ["env", f"RUNTIME_DIRECTORY={state.parent}", self.path, "mesh", "run", "--tun", self.device, "--state",
+                state, *(word for name in interfaces for word in ("--interface", name))]
 
     def commands(self, lab, node):
-        interfaces = [word for name in lab.interfaces(node) for word in ("--interface", name)]
-        folder = lab.folder_of(node)
-        # Namespaces share the files: a control socket named after the device would be everybody's.
-        return [["env", f"RUNTIME_DIRECTORY={folder}", self.path, "mesh", "run", *interfaces, "--tun", self.device,
-                 "--state", folder / "state"]]
+        return [self.command(lab.folder_of(node) / "state", lab.interfaces(node))]
 
 
 class Batman(Daemon):
