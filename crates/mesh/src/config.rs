@@ -2,7 +2,7 @@
 
 use ringway_sansio::time::Duration;
 
-/// Maximum number of nibbles in the route of a data packet: 240 hops of routers with up to 15 neighbours.
+/// Maximum number of nibbles in the route of a data packet: 241 links between routers with up to 15 neighbours.
 pub const MAX_DATA_NIBBLES: usize = 240;
 /// Maximum number of nibbles in the route or record of a control message.
 pub const MAX_CONTROL_NIBBLES: usize = 1_022;

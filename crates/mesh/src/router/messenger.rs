@@ -243,7 +243,7 @@ impl<C: Crypto> Messenger<C> {
         hints: &[Hint],
         (settled, wrap): (bool, bool),
     ) {
-        // Whoever asks pays for the answer too: it is not longer than the question.
+        // Not paid for: nobody is answered more often than it has asked.
         let body = Body::Connect(connect(desk.local, hints, settled, wrap));
         self.answer(desk, (Message::ConnectAck, id, to), back, &body);
     }

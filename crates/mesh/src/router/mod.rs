@@ -644,9 +644,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.messenger.answered(now, id);
                     self.give_up(now, &request);
                 }
-                self.carrier.sessions.failed(report.quoted, entered);
+                let mtu = (report.code == Code::TooBig).then_some(report.value);
+                self.carrier.sessions.failed(report.quoted, entered, mtu);
                 // An absent target makes a route no worse.
-                if report.code != Code::NoRoute {
+                if !matches!(report.code, Code::NoRoute | Code::TooBig) {
                     let route = Route { first: entered, labels: report.labels };
                     self.overlay.route_failed(&route, &mut self.actions);
                 }

@@ -21,7 +21,7 @@ pub struct Contact {
     pub id: NodeId,
     /// The way to it.
     pub route: Route,
-    /// Cost of the route in units of an eighth of a link's.
+    /// Cost of the route in 32nds of a link without loss and delay.
     pub cost: u16,
     /// The mark that routers on the way have of the route ([`Marks`](super::Marks)).
     pub mark: u32,

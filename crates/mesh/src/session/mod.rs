@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
-use crate::config::Limits;
+use crate::config::{Limits, MAX_DATA_NIBBLES};
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::id::{NodeId, Prefix};
 use crate::identity::KEY;
@@ -116,6 +116,8 @@ pub struct Counters {
     pub forged: u64,
     /// Packets of no session.
     pub unknown: u64,
+    /// Routes that are too long for packets of hosts.
+    pub too_long: u64,
 }
 
 /// The sessions of a router.
@@ -264,6 +266,10 @@ impl<C: Crypto> Sessions<C> {
         id: MessageId,
         random: &mut dyn Random,
     ) -> Option<(u32, Vec<u8>)> {
+        if usize::from(back.labels.nibbles()) > MAX_DATA_NIBBLES {
+            self.counters.too_long += 1;
+            return None;
+        }
         let slot = back.first;
         let is_by_slot = |half: &&Half<C>| half.path.route.first == slot;
         let of_slot = self.halves.iter().filter(is_by_slot).count();
@@ -302,6 +308,10 @@ impl<C: Crypto> Sessions<C> {
             return;
         };
         let Some(search) = &mut peer.search else { return };
+        if usize::from(route.labels.nibbles()) > MAX_DATA_NIBBLES {
+            self.counters.too_long += 1;
+            return;
+        }
         let Some((keys, owner, third)) = search.finish(local, noise, mtu) else {
             self.counters.refused += 1;
             return;
@@ -384,13 +394,17 @@ impl<C: Crypto> Sessions<C> {
         broken
     }
 
-    /// A packet was not forwarded: `quoted` is from it.
-    pub fn failed(&mut self, quoted: u64, entered: Slot) {
+    /// A packet was not forwarded: `quoted` is from it. Where it was too long for a link, `mtu` is what passes there;
+    /// otherwise the route is broken.
+    pub fn failed(&mut self, quoted: u64, entered: Slot, mtu: Option<u16>) {
         for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            let is_it =
-                u64::from(session.remote) == quoted >> 32 && session.path.route.first == entered;
+            let is_by = session.path.route.first == entered;
+            let is_it = u64::from(session.remote) == quoted >> 32 && is_by;
             if is_it && session.has_sent((quoted & 0xffff_ffff) as u32) {
-                session.break_route();
+                match mtu {
+                    Some(mtu) => session.lower_mtu(mtu),
+                    None => session.break_route(),
+                }
             }
         }
     }

@@ -14,8 +14,10 @@ use crate::wire::{DataView, MessageId, Route};
 
 /// Words of the window of a session: packets may overtake each other by 4,032.
 const WINDOW: usize = 64;
-/// Octets of a UDP datagram's path around a DATA packet's own: nothing, they are counted by the link's MTU.
+/// Octets of the type of the contents.
 const TYPE: usize = 1;
+/// Least MTU of IPv6 in octets (RFC 8200 section 5).
+const MIN_MTU: u16 = 1_280;
 
 /// What a packet of a session contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,6 +122,13 @@ impl<K> Session<K> {
     /// The route cannot be used any more.
     pub(super) fn break_route(&mut self) {
         self.broken = true;
+    }
+
+    /// A link on the way takes packets of at most `mtu` octets. Less than IPv6 needs is not believed.
+    pub(super) fn lower_mtu(&mut self, mtu: u16) {
+        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + TYPE;
+        let least = MIN_MTU + overhead as u16;
+        self.path.mtu = self.path.mtu.min(mtu.max(least));
     }
 
     pub(super) fn has_sent(&self, low: u32) -> bool {
