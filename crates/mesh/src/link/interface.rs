@@ -1,7 +1,7 @@
 //! Interfaces, and when a router sends its HELLO by each.
 //!
 //! HELLOs begin quickly and become slower: 0.1, 0.2, 0.4 and 0.8 s after the first, then every second until nothing has
-//! changed for [`FAST`], then every 1.9 s. A stranger brings the next one forward, at most ten times a second, so that
+//! changed for 30 s, then every 1.9 s. A stranger brings the next one forward, at most ten times a second, so that
 //! two routers know of each other after one round trip. All are up to a tenth early, so that neighbours that have started
 //! together do not stay together.
 

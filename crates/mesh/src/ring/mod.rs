@@ -8,7 +8,7 @@
 //! 2. A contact that a new one displaces is introduced to the contact between ([`introduce`]).
 //!
 //! On the ring all this is done on a line from the lowest id to the highest. Its first router looks for the last, so
-//! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated ([`upkeep`]).
+//! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
 pub mod introduce;
 mod upkeep;
