@@ -34,7 +34,7 @@ pub use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread}
 pub use poll::wait_readable;
 pub use process::{limit_memory_retention, max_files, trim_memory};
 pub use random::ChaCha;
-pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception};
+pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception, ReceptionMut};
 pub use route::{LocalAddresses, source_for};
 pub use send::{After, Datagram, SEND_BATCH, SendBatch};
 pub use tun::Tun;

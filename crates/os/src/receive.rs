@@ -70,6 +70,26 @@ impl<'a> Reception<'a> {
     }
 }
 
+/// A reception whose bytes may be changed, as by decryption in place.
+#[derive(Debug)]
+pub struct ReceptionMut<'a> {
+    /// The peer's address.
+    pub remote: SocketAddr,
+    /// The index of the interface that it came by, where the socket reports it; otherwise 0.
+    pub interface: u32,
+    /// The hop limit of IPv6 that was left, where the socket reports it.
+    pub hop_limit: Option<u8>,
+    bytes: &'a mut [u8],
+    stride: usize,
+}
+
+impl<'a> ReceptionMut<'a> {
+    /// Returns the datagrams that are not empty.
+    pub fn datagrams(self) -> impl Iterator<Item = &'a mut [u8]> {
+        self.bytes.chunks_mut(self.stride.max(1))
+    }
+}
+
 /// Reusable buffers for `recvmmsg`: about 2 MiB of address space, of which the system allocates what is used.
 pub struct ReceiveBatch {
     /// Owned. A pointer, because the headers in it point into it.
@@ -114,6 +134,14 @@ impl ReceiveBatch {
     /// `WouldBlock` when nothing is queued; else the error of recvmmsg(2), except that an interrupted call is
     /// repeated.
     pub fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        self.receive_at_most(fd, RECEIVE_BATCH)
+    }
+
+    /// Receives like [`receive`](ReceiveBatch::receive), but at most `limit` receptions.
+    ///
+    /// # Errors
+    /// As `receive`.
+    pub fn receive_at_most(&mut self, fd: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let a = self.arrays.as_ptr();
         loop {
             for i in 0..self.used {
@@ -132,7 +160,7 @@ impl ReceiveBatch {
                 libc::recvmmsg(
                     fd.as_raw_fd(),
                     (&raw mut (*a).headers).cast(),
-                    RECEIVE_BATCH as libc::c_uint,
+                    limit.min(RECEIVE_BATCH) as libc::c_uint,
                     libc::MSG_DONTWAIT,
                     std::ptr::null_mut(),
                 )
@@ -156,24 +184,29 @@ impl ReceiveBatch {
         }
         let a = self.arrays.as_ptr();
         // SAFETY: `*a` is valid and initialised, and i is below RECEIVE_BATCH. It is changed only by
-        // `receive`, which no reference made here outlives.
+        // `receive` and through `receptions_mut`, which no reference made here outlives.
         let (header, name, buffer) =
             unsafe { (&(*a).headers[i], &(*a).names[i], &(*a).buffers[i]) };
         let bytes = &buffer[..(header.msg_len as usize).min(BUFFER)];
-        let mut reception = Reception {
-            remote: decode_name(name)?,
-            local: None,
-            interface: 0,
-            ecn: 0,
-            hop_limit: None,
-            bytes,
-            stride: bytes.len(),
-        };
-        if header.msg_hdr.msg_controllen > 0 {
-            // SAFETY: the kernel filled this header and the control buffer it points at.
-            unsafe { read_control(&header.msg_hdr, &mut reception) };
-        }
-        Some(reception)
+        // SAFETY: the kernel filled the header in the last call.
+        let reception = unsafe { describe(header, name) }?;
+        Some(Reception { bytes, ..reception })
+    }
+
+    /// Returns the receptions of the last call, except those whose sender has no internet address.
+    pub fn receptions_mut(&mut self) -> impl Iterator<Item = ReceptionMut<'_>> {
+        let a = self.arrays.as_ptr();
+        (0..self.used).filter_map(move |i| {
+            // SAFETY: `*a` is valid and initialised, and i is below RECEIVE_BATCH. It is borrowed mutably for as long
+            // as what is returned, and every buffer is returned once.
+            let (header, name, buffer) =
+                unsafe { (&(*a).headers[i], &(*a).names[i], &mut (*a).buffers[i]) };
+            let bytes = &mut buffer[..(header.msg_len as usize).min(BUFFER)];
+            // SAFETY: the kernel filled the header in the last call.
+            let Reception { remote, interface, hop_limit, stride, .. } =
+                unsafe { describe(header, name) }?;
+            Some(ReceptionMut { remote, interface, hop_limit, bytes, stride })
+        })
     }
 }
 
@@ -191,6 +224,27 @@ impl Drop for ReceiveBatch {
         // SAFETY: allocated by `new` with this layout; nothing in it needs dropping.
         unsafe { dealloc(self.arrays.as_ptr().cast(), Layout::new::<Arrays>()) }
     }
+}
+
+/// Returns what is known of a reception besides its bytes. `None` when the sender has no internet address.
+///
+/// # Safety
+/// The header must be one that the kernel has filled, together with the name.
+unsafe fn describe(header: &libc::mmsghdr, name: &Name) -> Option<Reception<'static>> {
+    let mut reception = Reception {
+        remote: decode_name(name)?,
+        local: None,
+        interface: 0,
+        ecn: 0,
+        hop_limit: None,
+        bytes: &[],
+        stride: (header.msg_len as usize).min(BUFFER),
+    };
+    if header.msg_hdr.msg_controllen > 0 {
+        // SAFETY: the kernel filled this header and the control buffer it points at.
+        unsafe { read_control(&header.msg_hdr, &mut reception) };
+    }
+    Some(reception)
 }
 
 /// # Safety
@@ -308,5 +362,35 @@ mod tests {
         };
         // The ECN bits and the hop limit are integers of the same size.
         assert!(v4.max(v6) + 3 * train <= CONTROL);
+    }
+
+    #[test]
+    fn datagrams_may_be_changed_in_place() {
+        let receiver = UdpSocket::bind("[::1]:0").unwrap();
+        let sender = UdpSocket::bind("[::1]:0").unwrap();
+        let mut batch = ReceiveBatch::new();
+        for n in 1..=4 {
+            sender.send_to(&[n; 3], receiver.local_addr().unwrap()).unwrap();
+        }
+        assert_eq!(batch.receive_at_most(receiver.as_fd(), 3).unwrap(), 3);
+        let mut all: Vec<_> = batch.receptions_mut().flat_map(ReceptionMut::datagrams).collect();
+        all.iter_mut().for_each(|datagram| datagram[0] += 10);
+        assert_eq!(all, [[11, 1, 1], [12, 2, 2], [13, 3, 3]]);
+        assert_eq!(batch.receive(receiver.as_fd()).unwrap(), 1);
+        let last = batch.receptions_mut().next().unwrap();
+        assert_eq!(last.remote, sender.local_addr().unwrap());
+    }
+
+    #[test]
+    fn a_train_may_be_changed_in_place() {
+        let mut bytes = [7; 5];
+        let remote = "[::1]:1".parse().unwrap();
+        let train =
+            ReceptionMut { remote, interface: 1, hop_limit: None, bytes: &mut bytes, stride: 2 };
+        let lengths: Vec<_> = train.datagrams().map(|datagram| datagram.len()).collect();
+        assert_eq!(lengths, [2, 2, 1]);
+        let empty =
+            ReceptionMut { remote, interface: 1, hop_limit: None, bytes: &mut [], stride: 0 };
+        assert_eq!(empty.datagrams().count(), 0);
     }
 }

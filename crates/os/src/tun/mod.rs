@@ -14,7 +14,7 @@ mod header;
 mod queue;
 mod split;
 
-pub use checksum::complete_checksum;
+pub use checksum::{complete_checksum, verify_checksum};
 pub use coalesce::{Coalescer, MAX_COALESCED};
 pub use header::{Checksum, Pieces, Segmentation, VNET_HEADER, VnetHeader};
 pub use queue::{PACKET_BUFFER, TunQueue};
