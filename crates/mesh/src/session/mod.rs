@@ -31,7 +31,7 @@ const TRIES: u32 = 5;
 /// First wait for an answer; each further one is twice as long.
 const FIRST_WAIT: Duration = Duration::from_millis(300);
 /// Time for which a prefix that nobody owns is not looked for again.
-const NEGATIVE: Duration = Duration::from_secs(5);
+const NEGATIVE: Duration = Duration::from_secs(1);
 /// Lifetime of a session that is used, and of one that is not.
 const RENEW: Duration = Duration::from_secs(120);
 const IDLE: Duration = Duration::from_secs(240);
