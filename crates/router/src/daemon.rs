@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::net::Ipv6Addr;
 
 use ringway_mesh::config::Config;
 use ringway_mesh::crypto::{NetworkKey, Real};
@@ -12,14 +11,11 @@ use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
 use ringway_mesh::{LocalRouter, Router};
-use ringway_os::netlink::{Monitor, Netlink, NetlinkError};
-use ringway_os::{
-    After, ChaCha, Clock, Datagram, ReceiveBatch, SEND_BATCH, SendBatch, Tun, Watched,
-};
+use ringway_os::netlink::{self, Monitor, Netlink, NetlinkError};
+use ringway_os::{ChaCha, Clock};
 use ringway_sansio::Time;
 use ringway_sansio::time::Duration;
 use serde_json::Value;
-use socket2::Socket;
 use tokio::sync::mpsc;
 
 use crate::control::{self, Asked, Question};
@@ -29,17 +25,16 @@ use crate::settings::Settings;
 use crate::socket::{self, NAMED};
 use crate::state::{self, StateError};
 use crate::status::{self, Surroundings};
+use crate::traffic::{Ports, Traffic};
 
-/// Packets of hosts that are read before anything else has its turn.
-const TUN_BATCH: usize = 64;
-/// Longest packet of a host in octets.
-const MAX_PACKET: usize = 65_536;
 /// Largest UDP payload between named routers, of which nobody knows the way: IPv6 over Ethernet.
 const NAMED_MTU: u16 = 1_452;
 /// Time for which a repeated warning is not logged again.
 const QUIET: Duration = Duration::from_secs(60);
 /// Warnings that are remembered.
 const MAX_WARNINGS: usize = 256;
+/// Time for which the address of the device is waited for.
+const LOCAL_WAIT: Duration = Duration::from_secs(5);
 /// Shortest sleep.
 const TICK: Duration = Duration::from_micros(200);
 /// Questions that wait.
@@ -83,17 +78,12 @@ struct Daemon<'a> {
     log: &'a dyn Fn(&str),
     clock: Clock,
     start: Time,
-    random: ChaCha,
-    router: Router<Real>,
-    udp: Watched<Socket>,
-    tun: Watched<Tun>,
+    traffic: Traffic,
+    ports: &'a Ports,
     netlink: Netlink,
     interfaces: Interfaces,
-    received: ReceiveBatch,
-    sending: SendBatch,
     /// When a warning was logged last.
     warned: BTreeMap<String, Time>,
-    buffer: Vec<u8>,
 }
 
 /// Runs a router until `shutdown` ends. `log` gets lines for the operator. To be called within a runtime.
@@ -105,16 +95,37 @@ pub async fn run(
     log: &dyn Fn(&str),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    let mut daemon = Daemon::start(settings, log)?;
+    let mut monitor = Monitor::open()?;
+    let (clock, mut random) = (Clock::new(), ChaCha::from_os()?);
+    let start = clock.now();
+    let router = router(settings, log, start, &mut random)?;
+    let (id, port) = (router.id(), settings.port);
+    let udp = socket::open(port).map_err(|error| StartError::Socket { port, error })?;
+    let mut netlink = Netlink::open()?;
+    let tun = device::open(&settings.tun, id.prefix(), &mut netlink)?;
     let path = control::path(&settings.tun);
     let listener = control::listen(&path)
         .map_err(|error| StartError::Control { path: path.display().to_string(), error })?;
     let (sender, mut questions) = mpsc::channel(QUESTIONS);
     let control = tokio::spawn(control::serve(listener, sender));
-    let mut monitor = Monitor::open()?;
+    let ports = Ports { udp, tun };
+    let mut daemon = Daemon {
+        settings,
+        log,
+        clock,
+        start,
+        traffic: Traffic::new(router, random, port),
+        ports: &ports,
+        netlink,
+        interfaces: Interfaces::new(&settings.interfaces),
+        warned: BTreeMap::new(),
+    };
+    let address = id.prefix().router();
+    if !is_local(&mut monitor, address).await {
+        log(&format!("the address {address} is not in use after {} s", LOCAL_WAIT.as_secs()));
+    }
     daemon.read_interfaces();
-    let id = daemon.router.id();
-    log(&format!("ready: {} on {}, router {id}", id.prefix().router(), settings.tun));
+    log(&format!("ready: {address} on {}, router {id}", settings.tun));
     daemon.serve(&mut monitor, &mut questions, shutdown).await;
     control.abort();
     let _ = std::fs::remove_file(path);
@@ -122,49 +133,51 @@ pub async fn run(
     Ok(())
 }
 
-impl<'a> Daemon<'a> {
-    fn start(settings: &'a Settings, log: &'a dyn Fn(&str)) -> Result<Self, StartError> {
-        let (clock, mut random) = (Clock::new(), ChaCha::from_os()?);
-        let start = clock.now();
-        let identity = state::identity(&settings.state, &mut random, || {
-            log(&format!("a new identity is created in {}", settings.state.display()));
-        })?;
-        let network = match &settings.network_key {
-            Some(path) => state::network_key(path)?,
-            None => NetworkKey::OPEN,
-        };
-        let epoch = u32::try_from(start.as_secs()).unwrap_or(u32::MAX);
-        let local = LocalRouter::new(identity, network, HASH_EXTENSION_BITS, epoch, &mut random);
-        let prefix = local.id().prefix();
-        let mut router = Router::new(&Config::default(), local, start, &mut random);
-        let named = InterfaceConfig {
-            index: NAMED,
-            discovery: Discovery::Named(settings.peers.clone()),
-            mtu: NAMED_MTU,
-        };
-        router.add_interface(start, named, &mut random);
-        let port = settings.port;
-        let udp = socket::open(port).map_err(|error| StartError::Socket { port, error })?;
-        let mut netlink = Netlink::open()?;
-        let tun = device::open(&settings.tun, prefix, &mut netlink)?;
-        Ok(Daemon {
-            settings,
-            log,
-            clock,
-            start,
-            random,
-            router,
-            udp,
-            tun,
-            netlink,
-            interfaces: Interfaces::new(&settings.interfaces),
-            received: ReceiveBatch::new(),
-            sending: SendBatch::new(),
-            warned: BTreeMap::new(),
-            buffer: vec![0; MAX_PACKET],
-        })
-    }
+/// Returns the router of this host, which has no interfaces yet but the network between named routers.
+fn router(
+    settings: &Settings,
+    log: &dyn Fn(&str),
+    start: Time,
+    random: &mut ChaCha,
+) -> Result<Router<Real>, StartError> {
+    let identity = state::identity(&settings.state, random, || {
+        log(&format!("a new identity is created in {}", settings.state.display()));
+    })?;
+    let network = match &settings.network_key {
+        Some(path) => state::network_key(path)?,
+        None => NetworkKey::OPEN,
+    };
+    let epoch = u32::try_from(start.as_secs()).unwrap_or(u32::MAX);
+    let local = LocalRouter::new(identity, network, HASH_EXTENSION_BITS, epoch, random);
+    let mut router = Router::new(&Config::default(), local, start, random);
+    let named = InterfaceConfig {
+        index: NAMED,
+        discovery: Discovery::Named(settings.peers.clone()),
+        mtu: NAMED_MTU,
+    };
+    router.add_interface(start, named, random);
+    Ok(router)
+}
 
+/// Waits until packets to an address that was added are received here. Returns whether they are.
+async fn is_local(monitor: &mut Monitor, address: Ipv6Addr) -> bool {
+    let reported = async {
+        loop {
+            match monitor.next().await {
+                Ok(netlink::Change::Address(known)) if known.ip == address && known.is_usable() => {
+                    return true;
+                }
+                // What was lost may have been the report.
+                Ok(netlink::Change::Lost) => return true,
+                Ok(_) => {}
+                Err(_) => return false,
+            }
+        }
+    };
+    tokio::time::timeout(LOCAL_WAIT, reported).await.unwrap_or(false)
+}
+
+impl Daemon<'_> {
     async fn serve(
         &mut self,
         monitor: &mut Monitor,
@@ -172,31 +185,32 @@ impl<'a> Daemon<'a> {
         shutdown: impl Future<Output = ()>,
     ) {
         tokio::pin!(shutdown);
+        let ports = self.ports;
         loop {
             self.flush();
             let now = self.clock.now();
-            let due = self.router.poll_timeout().unwrap_or(now + Duration::from_secs(3_600));
+            let due = self.traffic.router().poll_timeout();
+            let due = due.unwrap_or(now + Duration::from_secs(3_600));
             let sleep = self.clock.instant(due.max(now + TICK));
             tokio::select! {
-                ready = self.udp.readable() => match ready {
-                    Ok(mut ready) => {
+                ready = ports.udp.readable() => match ready {
+                    Ok(mut ready) if self.traffic.receive(ports, self.clock.now()) => {
                         ready.clear_ready();
-                        drop(ready);
-                        self.receive();
                     }
+                    // The runtime looks for other descriptors and timers only when it has nothing to run.
+                    Ok(_) => tokio::task::yield_now().await,
                     Err(error) => self.warn("udp", &format!("the UDP socket fails: {error}")),
                 },
-                ready = self.tun.readable() => match ready {
-                    Ok(mut ready) => {
+                ready = ports.tun.readable() => match ready {
+                    Ok(mut ready) if self.traffic.read_tun(ports, self.clock.now()) => {
                         ready.clear_ready();
-                        drop(ready);
-                        self.read_tun();
                     }
+                    Ok(_) => tokio::task::yield_now().await,
                     Err(error) => self.warn("tun", &format!("the TUN device fails: {error}")),
                 },
                 () = tokio::time::sleep_until(sleep.into()) => {
                     let now = self.clock.now();
-                    self.router.handle_timeout(now, &mut self.random);
+                    self.traffic.handle_timeout(now);
                 }
                 change = monitor.next() => match change {
                     Ok(_) => self.read_interfaces(),
@@ -215,73 +229,10 @@ impl<'a> Daemon<'a> {
         }
     }
 
-    /// Reads datagrams until there are none, or others are to have their turn.
-    fn receive(&mut self) {
-        let now = self.clock.now();
-        loop {
-            let fd = self.udp.get_ref().as_fd();
-            let Ok(count) = self.received.receive(fd) else { return };
-            let mut packet = core::mem::take(&mut self.buffer);
-            for at in 0..count {
-                let Some(reception) = self.received.get(at) else { continue };
-                let from = socket::source(reception.remote);
-                for datagram in reception.datagrams() {
-                    let Some(bytes) = packet.get_mut(..datagram.len()) else { continue };
-                    bytes.copy_from_slice(datagram);
-                    let opened = self.router.handle_packet(now, from, bytes, &mut self.random);
-                    if let Some(packet) = opened.and_then(|range| bytes.get(range)) {
-                        // A full queue of the kernel is loss as on any link.
-                        let _ = self.tun.get_ref().write(packet);
-                    }
-                }
-            }
-            self.buffer = packet;
-            self.flush();
-            if count < ringway_os::RECEIVE_BATCH {
-                return;
-            }
-        }
-    }
-
-    /// Reads packets of hosts.
-    fn read_tun(&mut self) {
-        let now = self.clock.now();
-        let mut packet = core::mem::take(&mut self.buffer);
-        for _ in 0..TUN_BATCH {
-            let Ok(length) = self.tun.get_ref().read(&mut packet) else { break };
-            let Some(packet) = packet.get(..length) else { continue };
-            self.router.handle_local(now, packet, &mut self.random);
-        }
-        self.buffer = packet;
-    }
-
     /// Sends what the router has to send, and logs what has happened.
     fn flush(&mut self) {
-        while let Some(error) = self.router.poll_error() {
-            let _ = self.tun.get_ref().write(&error);
-        }
-        let mut failed = Vec::new();
-        let port = self.settings.port;
-        let mut packets: Vec<(u32, SocketAddr, Vec<u8>)> = Vec::new();
-        while let Some(packet) = self.router.poll_transmit() {
-            let to = socket::destination(packet.interface, packet.to, port);
-            packets.push((packet.interface, to, packet.bytes.to_vec()));
-        }
-        for batch in packets.chunks(SEND_BATCH) {
-            let datagrams: Vec<Datagram<'_>> =
-                batch.iter().map(|(_, to, bytes)| Datagram::new(bytes, *to, None)).collect();
-            let fd = self.udp.get_ref().as_fd();
-            self.sending.send(fd, &datagrams, |at, _| {
-                failed.push((batch[at].0, batch[at].1));
-                After::Skip
-            });
-        }
-        let now = self.clock.now();
-        for (interface, remote) in failed {
-            let to = LinkAddress { interface, remote };
-            self.router.send_failed(now, to, &mut self.random);
-        }
-        while let Some(event) = self.router.poll_event() {
+        self.traffic.flush(self.ports, self.clock.now());
+        while let Some(event) = self.traffic.poll_event() {
             self.report(&event);
         }
     }
@@ -339,19 +290,19 @@ impl<'a> Daemon<'a> {
                     (self.log)(&format!("interface {name} does not exist; waiting for it"));
                 }
                 Change::Up { name, index, mtu } => {
-                    if let Err(error) = socket::join(self.udp.get_ref(), index) {
+                    if let Err(error) = socket::join(self.ports.udp.get_ref(), index) {
                         self.warn(&name, &format!("interface {name}: {error}"));
                     }
                     (self.log)(&format!("interface {name} is used"));
                     let config = InterfaceConfig { index, discovery: Discovery::Multicast, mtu };
-                    self.router.add_interface(now, config, &mut self.random);
+                    self.traffic.add_interface(now, config);
                 }
                 Change::Down { name, index } => {
                     (self.log)(&format!(
                         "interface {name} is not used any more: it is down or gone"
                     ));
-                    socket::leave(self.udp.get_ref(), index);
-                    self.router.remove_interface(now, index, &mut self.random);
+                    socket::leave(self.ports.udp.get_ref(), index);
+                    self.traffic.remove_interface(now, index);
                 }
             }
         }
@@ -362,16 +313,20 @@ impl<'a> Daemon<'a> {
         let (tun, interfaces) = (self.settings.tun.as_str(), self.interfaces.names());
         let around = Surroundings { tun, interfaces, start: self.start };
         let value = match question {
-            Question::Status => serde_json::to_value(status::status(now, &self.router, &around)),
-            Question::Peers => serde_json::to_value(status::peers(now, &self.router, &around)),
-            Question::Ring => serde_json::to_value(status::ring(&self.router)),
+            Question::Status => {
+                serde_json::to_value(status::status(now, self.traffic.router(), &around))
+            }
+            Question::Peers => {
+                serde_json::to_value(status::peers(now, self.traffic.router(), &around))
+            }
+            Question::Ring => serde_json::to_value(status::ring(self.traffic.router())),
         };
         value.unwrap_or(Value::Null)
     }
 
     fn leave(&mut self) {
         let now = self.clock.now();
-        self.router.leave(now, &mut self.random);
+        self.traffic.leave(now);
         self.flush();
         (self.log)("left the mesh");
     }
@@ -379,6 +334,6 @@ impl<'a> Daemon<'a> {
 
 impl core::fmt::Debug for Daemon<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Daemon({})", self.router.id())
+        write!(f, "Daemon({})", self.traffic.router().id())
     }
 }

@@ -5,7 +5,8 @@ use std::net::Ipv6Addr;
 
 use ringway_mesh::Prefix;
 use ringway_os::netlink::{Netlink, NetlinkError, Route};
-use ringway_os::{Tun, Watched, watch_tun};
+use ringway_os::tun::TunQueue;
+use ringway_os::{Watched, watch_tun_queue};
 
 /// MTU of the device in octets: what passes a link of 1,500 octets by a route of 54 hops.
 pub const MTU: u32 = 1_368;
@@ -38,9 +39,10 @@ pub fn open(
     name: &str,
     prefix: Prefix,
     netlink: &mut Netlink,
-) -> Result<Watched<Tun>, DeviceError> {
+) -> Result<Watched<TunQueue>, DeviceError> {
     let fail = |error| DeviceError::Open { name: name.to_owned(), error };
-    let tun = Tun::open(name).map_err(fail)?;
+    let mut queues = TunQueue::open(name, 1).map_err(fail)?;
+    let tun = queues.pop().ok_or(io::ErrorKind::NotFound.into()).map_err(fail)?;
     let index = netlink.link(name)?.index;
     netlink.set_mtu(index, MTU)?;
     netlink.set_up(index)?;
@@ -48,5 +50,5 @@ pub fn open(
     let (destination, prefix_length) = MESH;
     let route = Route { destination, prefix_length, interface: index, gateway: None, metric: 0 };
     netlink.add_route(&route)?;
-    watch_tun(tun).map_err(fail)
+    watch_tun_queue(tun).map_err(fail)
 }

@@ -10,6 +10,8 @@
 //! | [`device`] | the TUN device and its address |
 //! | [`interfaces`] | which interfaces there are now |
 //! | [`daemon`] | the loop that joins them with the router |
+//! | `traffic` | the path of packets between the kernel and the router |
+//! | `trains` | packets that are sent together |
 //! | [`control`] | questions and answers on a Unix socket |
 
 #![forbid(unsafe_code)]
@@ -23,6 +25,8 @@ pub mod settings;
 mod socket;
 pub mod state;
 pub mod status;
+mod traffic;
+mod trains;
 
 pub use daemon::{StartError, run};
 pub use settings::Settings;

@@ -5,8 +5,9 @@ use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use ringway_mesh::link::LinkAddress;
 use ringway_mesh::output::Destination;
+use ringway_os::udp::{LinkSocket, Sharing};
 use ringway_os::{Watched, enlarge_buffers, watch_reading};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 /// The group to which HELLOs go: of link-local scope, so that no other router carries them (RFC 4291 section 2.7).
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0x5257, 1);
@@ -17,11 +18,7 @@ const BUFFER: usize = 1 << 20;
 
 /// Opens the socket for both families. To be called within a runtime.
 pub(crate) fn open(port: u16) -> io::Result<Watched<Socket>> {
-    let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_only_v6(false)?;
-    socket.set_nonblocking(true)?;
-    socket.set_multicast_loop_v6(false)?;
-    socket.bind(&SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)).into())?;
+    let socket = LinkSocket::bind(port, Sharing::Exclusive)?.into_socket();
     let _ = enlarge_buffers(&socket, BUFFER);
     watch_reading(socket)
 }
