@@ -70,6 +70,8 @@ pub struct Limits {
     pub half_sessions: usize,
     /// Packets that wait for one session.
     pub queued_packets: usize,
+    /// Octets of a buffer for packets to send that is kept between bursts.
+    pub output: usize,
     /// Own requests under way.
     pub pending: usize,
     /// Times that a request is sent again before it is given up.
@@ -94,6 +96,7 @@ impl Default for Limits {
             sessions: 1_024,
             half_sessions: 64,
             queued_packets: 8,
+            output: 256 * 1024,
             pending: 64,
             retransmissions: 2,
             min_wait: Duration::from_millis(200),

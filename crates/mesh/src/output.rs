@@ -4,9 +4,6 @@ use core::net::SocketAddr;
 use core::ops::Range;
 use std::collections::VecDeque;
 
-/// Octets that stay allocated between bursts.
-const KEPT: usize = 512;
-
 /// Where a packet goes on its interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {
@@ -35,13 +32,19 @@ struct Packet {
 }
 
 /// Packets in the order in which they are to be sent, in one buffer.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Output {
     bytes: Vec<u8>,
     packets: VecDeque<Packet>,
+    kept: usize,
 }
 
 impl Output {
+    /// An empty queue that keeps a buffer of up to `kept` octets between bursts.
+    pub fn new(kept: usize) -> Output {
+        Output { bytes: Vec::new(), packets: VecDeque::new(), kept }
+    }
+
     /// Appends the packet that `build` appends to its argument; nothing if it appends nothing. Returns what `build` does.
     pub fn packet<R>(
         &mut self,
@@ -61,8 +64,8 @@ impl Output {
     pub fn pop(&mut self) -> Option<Transmit<'_>> {
         if self.packets.is_empty() {
             self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
-            self.packets.shrink_to(KEPT / size_of::<Packet>());
+            self.bytes.shrink_to(self.kept);
+            self.packets.shrink_to(self.kept / size_of::<Packet>());
         }
         let Packet { interface, to, range } = self.packets.pop_front()?;
         Some(Transmit { interface, to, bytes: &self.bytes[range] })
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn packets_leave_in_order_and_empty_ones_do_not() {
-        let mut output = Output::default();
+        let mut output = Output::new(64);
         let one = Destination::One("[fe80::1]:5267".parse().unwrap());
         output.packet(2, Destination::All, |out| out.extend(b"hello"));
         assert!(!output.packet(2, one, |_| false));

@@ -32,6 +32,9 @@ pub(crate) struct Run {
     /// Router that is reached through the network between, as udp://HOST[:PORT] (repeatable)
     #[arg(long = "peer", value_name = "URI", value_parser = parse_peer)]
     peers: Vec<SocketAddr>,
+    /// Interface of a LAN whose hosts get addresses of the mesh by router advertisements; turns IPv6 forwarding on
+    #[arg(long, value_name = "IF")]
+    lan: Option<String>,
     /// Name of the TUN device
     #[arg(long, value_name = "NAME", default_value = TUN)]
     tun: String,
@@ -71,9 +74,9 @@ fn runtime() -> Result<Runtime, CommandError> {
 }
 
 fn run(args: Run) -> Result<(), CommandError> {
-    let Run { interfaces, peers, tun, network_key, state, port } = args;
+    let Run { interfaces, peers, lan, tun, network_key, state, port } = args;
     let state = state.unwrap_or_else(settings::default_state);
-    let settings = Settings { interfaces, peers, tun, network_key, state, port };
+    let settings = Settings { interfaces, peers, lan, tun, network_key, state, port };
     if settings.interfaces.is_empty() && settings.peers.is_empty() {
         out::note("no --interface and no --peer: waiting for routers that name this one");
     }

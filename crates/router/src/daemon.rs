@@ -10,17 +10,18 @@ use ringway_mesh::crypto::{NetworkKey, Real};
 use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
-use ringway_mesh::{LocalRouter, Router};
+use ringway_mesh::{LocalRouter, Prefix, Router};
 use ringway_os::netlink::{self, Monitor, Netlink, NetlinkError};
 use ringway_os::{ChaCha, Clock};
 use ringway_sansio::Time;
-use ringway_sansio::time::Duration;
+use ringway_sansio::time::{Duration, sooner};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use crate::control::{self, Asked, Question};
 use crate::device::{self, DeviceError};
 use crate::interfaces::{Change, Interfaces};
+use crate::lan::{self, Lan};
 use crate::settings::Settings;
 use crate::socket::{self, NAMED};
 use crate::state::{self, StateError};
@@ -47,7 +48,7 @@ pub enum StartError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The TUN device.
-    #[error("{0}; a router needs CAP_NET_ADMIN and /dev/net/tun")]
+    #[error("{0}")]
     Device(#[from] DeviceError),
     /// The kernel's tables.
     #[error(transparent)]
@@ -65,6 +66,14 @@ pub enum StartError {
     Control {
         /// The socket.
         path: String,
+        /// What failed.
+        error: io::Error,
+    },
+    /// The LAN.
+    #[error("LAN {name}: {error}; it needs CAP_NET_RAW")]
+    Lan {
+        /// The interface.
+        name: String,
         /// What failed.
         error: io::Error,
     },
@@ -102,7 +111,11 @@ pub async fn run(
     let (id, port) = (router.id(), settings.port);
     let udp = socket::open(port).map_err(|error| StartError::Socket { port, error })?;
     let mut netlink = Netlink::open()?;
-    let tun = device::open(&settings.tun, id.prefix(), &mut netlink)?;
+    let tun = device::open(&settings.tun, id.prefix(), settings.lan.is_some(), &mut netlink)?;
+    let mut lan = match &settings.lan {
+        Some(name) => Some(open_lan(name, id.prefix(), log)?),
+        None => None,
+    };
     let path = control::path(&settings.tun);
     let listener = control::listen(&path)
         .map_err(|error| StartError::Control { path: path.display().to_string(), error })?;
@@ -125,8 +138,12 @@ pub async fn run(
         log(&format!("the address {address} is not in use after {} s", LOCAL_WAIT.as_secs()));
     }
     daemon.read_interfaces();
+    daemon.read_lan(&mut lan);
     log(&format!("ready: {address} on {}, router {id}", settings.tun));
-    daemon.serve(&mut monitor, &mut questions, shutdown).await;
+    daemon.serve(&mut monitor, &mut lan, &mut questions, shutdown).await;
+    if let Some(lan) = &mut lan {
+        lan.leave();
+    }
     control.abort();
     let _ = std::fs::remove_file(path);
     daemon.leave();
@@ -159,6 +176,24 @@ fn router(
     Ok(router)
 }
 
+/// Opens what serves the hosts of a LAN.
+fn open_lan(name: &str, prefix: Prefix, log: &dyn Fn(&str)) -> Result<Lan, StartError> {
+    match lan::forward() {
+        Ok(false) => {}
+        Ok(true) => log("IPv6 forwarding was off and is on now, for hosts of the LAN"),
+        Err(error) => log(&format!("IPv6 forwarding is not on, which a LAN needs: {error}")),
+    }
+    Lan::open(name, prefix).map_err(|error| StartError::Lan { name: name.to_owned(), error })
+}
+
+/// Waits for hosts that ask for an advertisement; for ever without a LAN.
+async fn solicited(lan: &mut Option<Lan>, clock: &Clock) -> io::Result<()> {
+    match lan {
+        Some(lan) => lan.receive(|| clock.now()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits until packets to an address that was added are received here. Returns whether they are.
 async fn is_local(monitor: &mut Monitor, address: Ipv6Addr) -> bool {
     let reported = async {
@@ -181,6 +216,7 @@ impl Daemon<'_> {
     async fn serve(
         &mut self,
         monitor: &mut Monitor,
+        lan: &mut Option<Lan>,
         questions: &mut mpsc::Receiver<Asked>,
         shutdown: impl Future<Output = ()>,
     ) {
@@ -190,6 +226,7 @@ impl Daemon<'_> {
             self.flush();
             let now = self.clock.now();
             let due = self.traffic.router().poll_timeout();
+            let due = sooner(due, lan.as_ref().and_then(Lan::poll_timeout));
             let due = due.unwrap_or(now + Duration::from_secs(3_600));
             let sleep = self.clock.instant(due.max(now + TICK));
             tokio::select! {
@@ -211,14 +248,24 @@ impl Daemon<'_> {
                 () = tokio::time::sleep_until(sleep.into()) => {
                     let now = self.clock.now();
                     self.traffic.handle_timeout(now);
+                    if let Some(lan) = lan {
+                        lan.handle_timeout(now);
+                    }
                 }
                 change = monitor.next() => match change {
-                    Ok(_) => self.read_interfaces(),
+                    Ok(_) => {
+                        self.read_interfaces();
+                        self.read_lan(lan);
+                    }
                     Err(error) => {
                         self.warn("monitor", &format!("changes of interfaces are not reported: {error}"));
                         tokio::time::sleep(Duration::from_secs(1)).await;
                         self.read_interfaces();
                     }
+                },
+                result = solicited(lan, &self.clock) => if let Err(error) = result {
+                    self.warn("lan", &format!("hosts of the LAN are not answered: {error}"));
+                    *lan = None;
                 },
                 Some(asked) = questions.recv() => {
                     // Whoever has asked may be gone.
@@ -305,6 +352,14 @@ impl Daemon<'_> {
                     self.traffic.remove_interface(now, index);
                 }
             }
+        }
+    }
+
+    fn read_lan(&mut self, lan: &mut Option<Lan>) {
+        let Some(lan) = lan else { return };
+        match lan.read_interface(self.clock.now(), &mut self.netlink) {
+            Ok(lines) => lines.iter().for_each(|line| (self.log)(line)),
+            Err(error) => self.warn("lan", &error.to_string()),
         }
     }
 

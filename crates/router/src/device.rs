@@ -13,13 +13,15 @@ pub const MTU: u32 = 1_368;
 /// All addresses of the mesh (RFC 4193 section 3.1).
 const MESH: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0), 8);
 /// Bits of a router's prefix.
-const PREFIX: u8 = 64;
+pub(crate) const PREFIX: u8 = 64;
+/// Bits of the router's address, where the prefix is on a LAN.
+const ADDRESS: u8 = 128;
 
 /// Why there is no device.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// It cannot be opened.
-    #[error("TUN device {name}: {error}")]
+    #[error("TUN device {name}: {error}; a router needs CAP_NET_ADMIN and /dev/net/tun")]
     Open {
         /// Which.
         name: String,
@@ -31,13 +33,15 @@ pub enum DeviceError {
     Netlink(#[from] NetlinkError),
 }
 
-/// Opens the device with the router's address and the route to the mesh. To be called within a runtime.
+/// Opens the device with the router's address and the route to the mesh. The router's prefix is on the device, unless
+/// it is on a LAN. To be called within a runtime.
 ///
 /// # Errors
 /// A [`DeviceError`] that says what failed; mostly the right to do it is missing.
 pub fn open(
     name: &str,
     prefix: Prefix,
+    has_lan: bool,
     netlink: &mut Netlink,
 ) -> Result<Watched<TunQueue>, DeviceError> {
     let fail = |error| DeviceError::Open { name: name.to_owned(), error };
@@ -46,7 +50,8 @@ pub fn open(
     let index = netlink.link(name)?.index;
     netlink.set_mtu(index, MTU)?;
     netlink.set_up(index)?;
-    netlink.add_address(index, prefix.router(), PREFIX)?;
+    let length = if has_lan { ADDRESS } else { PREFIX };
+    netlink.add_address(index, prefix.router(), length)?;
     let (destination, prefix_length) = MESH;
     let route = Route { destination, prefix_length, interface: index, gateway: None, metric: 0 };
     netlink.add_route(&route)?;

@@ -12,6 +12,7 @@
 //! | [`daemon`] | the loop that joins them with the router |
 //! | `traffic` | the path of packets between the kernel and the router |
 //! | `trains` | packets that are sent together |
+//! | `lan` | the hosts of a LAN |
 //! | [`control`] | questions and answers on a Unix socket |
 
 #![forbid(unsafe_code)]
@@ -21,6 +22,7 @@ pub mod control;
 pub mod daemon;
 pub mod device;
 pub mod interfaces;
+mod lan;
 pub mod settings;
 mod socket;
 pub mod state;

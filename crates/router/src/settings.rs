@@ -15,6 +15,8 @@ pub struct Settings {
     pub interfaces: Vec<String>,
     /// Routers that are reached through the network between.
     pub peers: Vec<SocketAddr>,
+    /// Name of the interface of a LAN whose hosts get addresses of this router. One that does not exist is waited for.
+    pub lan: Option<String>,
     /// Name of the TUN device.
     pub tun: String,
     /// File with the key of the network; without one, everybody may join.
@@ -30,6 +32,7 @@ impl Default for Settings {
         Settings {
             interfaces: Vec::new(),
             peers: Vec::new(),
+            lan: None,
             tun: TUN.to_owned(),
             network_key: None,
             state: default_state(),

@@ -45,6 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let identities = Identities::draw(nodes, 1);
     let limits = Limits {
         neighbours: 4_096,
+        output: 512,
         contacts: 96,
         marks: 128,
         pending: 32,

@@ -2,7 +2,7 @@
 //! reached. A seed that fails is run alone with `MESH_FAULTS=SEED cargo test -p ringway-sim --test mesh_faults`.
 
 use ringway_link::Chance;
-use ringway_mesh::config::Config;
+use ringway_mesh::config::{Config, Limits};
 use ringway_sansio::{Duration, SplitMix, Time};
 use ringway_sim::graph::faults::{Churn, Outages, Skew};
 use ringway_sim::graph::{
@@ -55,7 +55,8 @@ fn run(seed: u64) -> Result<(), String> {
     let schedule = rates(seed, loss).draw(&adjacency, seed).map_err(text)?;
     let nodes = adjacency.nodes();
     let identities = Identities::draw(nodes, seed);
-    let config = Config { extension_bits: 0, ..Config::default() };
+    let limits = Limits { output: 512, ..Limits::default() };
+    let config = Config { limits, extension_bits: 0, ..Config::default() };
     let node = |node, life, now| MeshNode::new(&config, &identities, node, life, seed, now);
     let mut graph = Graph::<MeshNode>::idle(adjacency, seed);
     for number in 0..nodes {

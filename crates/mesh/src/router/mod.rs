@@ -148,7 +148,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             messenger: Messenger::new(now, config),
             local,
             outbox: Outbox::default(),
-            output: Output::default(),
+            output: Output::new(config.limits.output),
             actions: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
