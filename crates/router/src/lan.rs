@@ -22,7 +22,7 @@ const SOLICITATION: u8 = 133;
 /// Whether this host passes packets on.
 const FORWARDING: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 
-/// A LAN and what its hosts are told.
+/// A LAN and the router advertisements on it.
 pub(crate) struct Lan {
     prefix: Prefix,
     advertisement: Advertisement,

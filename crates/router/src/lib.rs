@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`settings`] | what an operator chooses |
 //! | [`state`] | the identity and the network key in files |
-//! | [`advertise`] | what hosts of a LAN are told, and when |
+//! | [`advertise`] | router advertisements for the hosts of a LAN, and their times |
 //! | [`device`] | the TUN device and its address |
 //! | [`interfaces`] | which interfaces there are now |
 //! | [`daemon`] | the loop that joins them with the router |

@@ -307,7 +307,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.events.pop_front()
     }
 
-    /// Leaves the network: neighbours are told at once. Nothing else should be called afterwards.
+    /// Leaves the network: neighbours are notified at once. Nothing else should be called afterwards.
     pub fn leave(&mut self, now: Time, random: &mut dyn Random) {
         self.links.leave(now, &self.local, random, &mut self.output);
     }

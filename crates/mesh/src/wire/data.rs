@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The code is the link's. It covers the header without itself, the labels, and the numbers of the session: nobody but a
-//! neighbour gives a router labels to follow. Routers on the way change the part up to the end of the labels; what
+//! neighbour makes a router follow labels. Routers on the way change the part up to the end of the labels; what
 //! follows the labels is between the two routers of the session, and they cannot read it.
 
 use ringway_sansio::{Got, Malformed};

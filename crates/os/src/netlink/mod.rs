@@ -26,7 +26,7 @@ const TENTATIVE: u32 = libc::IFA_F_TENTATIVE | libc::IFA_F_DADFAILED;
 /// A network interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// The index, which the system never gives to another interface while this one exists.
+    /// The index, which the system never assigns to another interface while this one exists.
     pub index: u32,
     /// The name.
     pub name: String,
