@@ -32,13 +32,19 @@ fn replayed_packets_change_nothing() {
     net.run(SECOND * 10);
     let tap = net.tap.take().unwrap();
     assert_eq!(net.received(8), [b"once"]);
-    let events: Vec<usize> = net.nodes.iter().map(|node| node.events.len()).collect();
+    let forwarded = |net: &Wired<Real>| -> u64 {
+        net.nodes.iter().map(|node| node.router.packet_counters().forwarded).sum()
+    };
+    let (events, before): (Vec<usize>, u64) =
+        (net.nodes.iter().map(|node| node.events.len()).collect(), forwarded(&net));
     for bytes in &tap {
         for to in 0..9 {
             let neighbours: Vec<usize> = net.links[to].iter().copied().collect();
             neighbours.into_iter().for_each(|from| net.inject(to, from, bytes));
         }
     }
+    // Nothing is forwarded once more, nor is a sign that its sender lives.
+    assert_eq!(forwarded(&net), before);
     net.run(SECOND * 10);
     assert!((0..9).all(|at| net.received(at).is_empty()));
     let after: Vec<usize> = net.nodes.iter().map(|node| node.events.len()).collect();

@@ -13,7 +13,7 @@ use crate::id::{Instance, NodeId};
 use crate::wire::hello::Report;
 use crate::wire::{DataView, Hello, Item, Slot};
 
-/// Words of the window of CONTROL packets.
+/// Words of the windows of a link, on which packets hardly overtake each other.
 const WINDOW: usize = 4;
 /// Time for which a new link is used before HELLOs show what it is worth: its handshake has just passed in both
 /// directions.
@@ -50,6 +50,7 @@ pub struct Neighbour<K> {
     unacknowledged: u32,
     data_since: Option<Time>,
     pub(super) window: ReplayWindow<WINDOW>,
+    data_window: ReplayWindow<WINDOW>,
     pub(super) hello_key: CodeKey,
     pub(super) liveness: Liveness,
     /// What its messages may cost.
@@ -85,6 +86,7 @@ impl<K> Neighbour<K> {
             unacknowledged: 0,
             data_since: None,
             window: ReplayWindow::new(),
+            data_window: ReplayWindow::new(),
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, ASSUMED_INTERVAL),
             police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
@@ -100,7 +102,8 @@ impl<K> Neighbour<K> {
         (self.address, self.index, self.remote_index, self.keys) =
             (address, index, remote_index, keys);
         self.codes = codes;
-        (self.sent, self.data_sent, self.window) = (0, 0, ReplayWindow::new());
+        (self.sent, self.data_sent) = (0, 0);
+        (self.window, self.data_window) = (ReplayWindow::new(), ReplayWindow::new());
         self.hello_key = CodeKey(payload.hello_key);
         self.liveness = Liveness::new(now, ASSUMED_INTERVAL);
     }
@@ -142,8 +145,11 @@ impl<K> Neighbour<K> {
     /// Returns whether a data packet is from the neighbour, which is alive then, and whether it must be shown that it has
     /// arrived.
     pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> (bool, bool) {
-        let is_good = data.code(&self.codes[1]) == data.given_code();
+        let number = self.data_window.expand(data.sequence());
+        let is_good =
+            self.data_window.is_fresh(number) && data.code(&self.codes[1]) == data.given_code();
         if is_good {
+            self.data_window.note(number);
             self.liveness.hear(now, super::Sign::Sealed);
             self.unacknowledged += 1;
             self.data_since.get_or_insert(now);

@@ -1,4 +1,5 @@
-//! Contacts: the routers to which a router has a route that an answer has come by.
+//! Contacts: the routers to which a router has a route. Whoever asked has the route by which the answer came; whoever
+//! answered has the recorded way back, which is proved only when it is used.
 //!
 //! A contact is kept for one of three reasons: it is *near* in the space of ids, it is among the cheapest of its class of
 //! distance (a *finger*), or it is a physical neighbour. What is none of these is not adopted, so the table stays small:

@@ -228,7 +228,7 @@ impl<C: Crypto> Sessions<C> {
         self.peers.get_mut(&prefix).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
     }
 
-    /// Opens what was sealed for the session `index`. Returns whose it is, and what it contains.
+    /// Opens what was sealed for the session `index`. Returns the prefix of its sender, and the contents.
     pub fn open<'a>(
         &mut self,
         now: Time,

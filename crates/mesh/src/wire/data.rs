@@ -79,6 +79,11 @@ impl<'a> DataView<'a> {
         self.number(4)
     }
 
+    /// Returns the number of the packet on the link.
+    pub fn sequence(&self) -> u32 {
+        self.number(8)
+    }
+
     /// Returns the code in the packet.
     pub fn given_code(&self) -> [u8; MAC] {
         core::array::from_fn(|at| self.bytes[CODE + at])

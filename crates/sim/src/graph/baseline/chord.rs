@@ -23,7 +23,7 @@ pub const SUCCESSORS: usize = 8;
 const MAX_OVERLAY_HOPS: u8 = 64;
 /// Number of fingers, one for each bit of an id.
 const FINGERS: usize = 64;
-/// The number of a look-up for a place in the ring.
+/// The number of a look-up for a position on the ring.
 const JOIN: u8 = FINGERS as u8;
 /// A node that does not exist.
 const NOBODY: u32 = u32::MAX;
