@@ -425,6 +425,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        match self.decide(entered, &mut message) {
+            Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
+            verdict => self.follow(now, entered, &message, verdict, random),
+        }
+    }
+
+    /// Decides what to do with a message that came by `entered`.
+    fn decide(&self, entered: Slot, message: &mut Routed<'_>) -> Verdict {
         let here = Here {
             id: self.local.id(),
             neighbours: self.links.up(),
@@ -433,7 +441,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
         };
         let overlay = &self.overlay;
         let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
-        match forward(&mut message, here, entered, onward) {
+        forward(message, here, entered, onward)
+    }
+
+    /// Does with a message what was decided.
+    fn follow(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        message: &Routed<'_>,
+        verdict: Verdict,
+        random: &mut dyn Random,
+    ) {
+        match verdict {
             Verdict::Out(out) => {
                 self.counters.forwarded += 1;
                 if matches!(message.message, Message::ConnectAck | Message::LookUpAck) {
@@ -443,12 +463,38 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 message.emit(&mut body);
                 self.outbox.push(out, &Item::Routed(&body));
             }
-            Verdict::Arrived { back } => self.arrive(now, entered, &message, back, random),
+            Verdict::Arrived { back } => self.arrive(now, entered, message, back, random),
+            Verdict::Returned => {}
             Verdict::Error(code) => {
                 self.counters.undelivered += 1;
-                self.report(entered, &message, code);
+                self.report(entered, message, code);
             }
         }
+    }
+
+    /// Sends a message that has returned by another contact. The one by which it went is lost, so this ends; a neighbour is
+    /// no such contact, and never returns anything.
+    fn go_on_elsewhere(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        mut message: Routed<'_>,
+        random: &mut dyn Random,
+    ) {
+        let route = Route { first: entered, labels: message.begin_anew() };
+        self.overlay.route_failed(&route, &mut self.actions);
+        let is_known = self.overlay.contacts().iter().any(|contact| contact.route == route);
+        let verdict = self.decide(entered, &mut message);
+        let is_handled = match verdict {
+            Verdict::Out(_) => true,
+            Verdict::Arrived { .. } => message.flags.closest || message.target == self.local.id(),
+            _ => false,
+        };
+        if is_known || !is_handled {
+            self.counters.undelivered += 1;
+            return;
+        }
+        self.follow(now, entered, &message, verdict, random);
     }
 
     /// Handles a message that is at its end.
