@@ -26,8 +26,6 @@ const SECOND_WAIT: Duration = Duration::from_millis(150);
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// Strangers that are waited for.
 const MAX_STRANGERS: usize = 64;
-/// Octets of a buffer that stay allocated.
-const MAX_SCRATCH: usize = 256;
 
 /// Why a link has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +121,6 @@ pub struct Links<C: Crypto> {
     /// The links that are up, as forwarding needs them.
     up: Vec<crate::wire::Neighbour>,
     events: VecDeque<LinkEvent>,
-    scratch: Vec<u8>,
     /// When something is due, unless something has changed since it was computed.
     due: Option<Time>,
     changed: bool,
@@ -148,7 +145,6 @@ impl<C: Crypto> Links<C> {
             hello_key: CodeKey(hello_key),
             up: Vec::new(),
             events: VecDeque::new(),
-            scratch: Vec::new(),
             due: None,
             changed: false,
             forged_hellos: 0,
@@ -269,27 +265,22 @@ impl<C: Crypto> Links<C> {
         output: &mut Output,
         build: impl FnOnce(&Self, &mut Vec<u8>) -> Option<Slot>,
     ) -> Option<Slot> {
-        let mut scratch = core::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.resize(Control::HEADER + Items::HEADER, 0);
-        let sealed = build(self, &mut scratch).and_then(|slot| {
-            let length = u16::try_from(scratch.len() - Control::HEADER - Items::HEADER).ok()?;
+        output.packet_to(|packet| {
+            let start = packet.len();
+            packet.resize(start + Control::HEADER + Items::HEADER, 0);
+            let slot = build(self, packet)?;
+            let items = start + Control::HEADER;
+            let length = u16::try_from(packet.len() - items - Items::HEADER).ok()?;
             let neighbour = self.neighbours.get_mut(slot)?;
             let (number, receiver) = (neighbour.next_number(), neighbour.remote_index);
-            Control::write_header(receiver, number as u32, scratch.first_chunk_mut()?);
-            Item::write_routed_header(
-                length,
-                scratch.get_mut(Control::HEADER..)?.first_chunk_mut()?,
-            );
-            let header = *scratch.first_chunk::<{ Control::HEADER }>()?;
-            C::seal(&neighbour.keys, number, &header, &mut scratch, Control::HEADER);
+            let header = packet.get_mut(start..)?.first_chunk_mut()?;
+            Control::write_header(receiver, number as u32, header);
+            let header = *header;
+            Item::write_routed_header(length, packet.get_mut(items..)?.first_chunk_mut()?);
+            C::seal(&neighbour.keys, number, &header, packet, items);
             let (interface, to) = (neighbour.address.interface, neighbour.address.remote);
-            output.packet(interface, Destination::One(to), |out| out.extend_from_slice(&scratch));
-            Some(slot)
-        });
-        scratch.shrink_to(MAX_SCRATCH);
-        self.scratch = scratch;
-        sealed
+            Some((interface, Destination::One(to), slot))
+        })
     }
 
     /// Sends the data packet that `build` appends to a neighbour. Does nothing if there is no such neighbour.
@@ -734,7 +725,6 @@ impl<C: Crypto> Links<C> {
             + self.strangers.capacity() * size_of::<Stranger>()
             + self.up.capacity() * size_of::<crate::wire::Neighbour>()
             + self.events.capacity() * size_of::<LinkEvent>()
-            + self.scratch.capacity()
     }
 
     /// Returns the limits.
