@@ -1,7 +1,7 @@
 //! The neighbours of a router, and everything that makes and ends a link.
 
 use core::ops::Range;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Malformed, Random, Time};
@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::handshake::{Handshakes, LinkAddress, Local, Refused, Verified};
 use super::interface::{Discovery, Interface, InterfaceConfig};
 use super::neighbour::{Judgement, Neighbour, micros, short_tag};
+use super::numbers::Numbers;
 use super::slots::{NoSlot, Slots};
 use super::{Sign, Task};
 use crate::config::Limits;
@@ -114,7 +115,7 @@ pub struct Links<C: Crypto> {
     interfaces: Vec<Interface>,
     neighbours: Slots<Neighbour<C::Keys>>,
     /// Which link has a number.
-    by_index: BTreeMap<u32, Slot>,
+    by_index: Numbers,
     handshakes: Handshakes<C>,
     strangers: Vec<Stranger>,
     hello_key: CodeKey,
@@ -139,7 +140,7 @@ impl<C: Crypto> Links<C> {
             limits,
             interfaces: Vec::new(),
             neighbours: Slots::new(limits),
-            by_index: BTreeMap::new(),
+            by_index: Numbers::default(),
             handshakes: Handshakes::new(now, limits, random),
             strangers: Vec::new(),
             hello_key: CodeKey(hello_key),
@@ -229,7 +230,7 @@ impl<C: Crypto> Links<C> {
     pub fn open(&mut self, now: Time, bytes: &mut [u8]) -> Result<(Slot, Range<usize>), Dropped> {
         let Control { receiver, counter, .. } = Control::parse(bytes)?;
         let unknown = Dropped::UnknownLink(receiver);
-        let slot = *self.by_index.get(&receiver).ok_or(unknown)?;
+        let slot = self.by_index.get(receiver).ok_or(unknown)?;
         let neighbour = self.neighbours.get_mut(slot).ok_or(unknown)?;
         let number = neighbour.window.expand(counter);
         if !neighbour.window.is_fresh(number) {
@@ -305,7 +306,7 @@ impl<C: Crypto> Links<C> {
 
     /// Returns the neighbour that a data packet is from, or `None` if nobody can be shown to have sent it.
     pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
-        let slot = *self.by_index.get(&data.receiver())?;
+        let slot = self.by_index.get(data.receiver())?;
         let neighbour = self.neighbours.get_mut(slot)?;
         let (is_good, is_first) = neighbour.accept_data(now, data);
         self.changed |= is_first;
@@ -569,7 +570,7 @@ impl<C: Crypto> Links<C> {
             && let Some(neighbour) = self.neighbours.get_mut(slot)
             && neighbour.instance == instance
         {
-            self.by_index.remove(&neighbour.index);
+            self.by_index.remove(neighbour.index);
             self.by_index.insert(index, slot);
             neighbour.renew(now, from, mtu, verified);
             return self.greet(slot, output);
@@ -671,7 +672,7 @@ impl<C: Crypto> Links<C> {
     fn down(&mut self, now: Time, slot: Slot, reason: DownReason) {
         let Some(neighbour) = self.neighbours.remove(now, slot) else { return };
         self.changed = true;
-        self.by_index.remove(&neighbour.index);
+        self.by_index.remove(neighbour.index);
         self.handshakes.cancel(neighbour.address);
         self.list_up();
         for interface in &mut self.interfaces {
@@ -716,11 +717,9 @@ impl<C: Crypto> Links<C> {
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        // A tree of numbers is about half full.
-        let numbers = 2 * self.by_index.len() * size_of::<(u32, Slot)>();
         self.neighbours.heap_bytes()
             + self.handshakes.heap_bytes()
-            + numbers
+            + self.by_index.heap_bytes()
             + self.interfaces.capacity() * size_of::<Interface>()
             + self.strangers.capacity() * size_of::<Stranger>()
             + self.up.capacity() * size_of::<crate::wire::Neighbour>()

@@ -10,6 +10,7 @@ pub mod interface;
 pub mod links;
 pub mod liveness;
 pub mod neighbour;
+mod numbers;
 pub mod replay;
 pub mod slots;
 

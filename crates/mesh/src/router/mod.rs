@@ -34,6 +34,7 @@ mod carrier;
 mod messenger;
 mod outbox;
 
+use core::cell::Cell;
 use core::net::Ipv6Addr;
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -135,6 +136,16 @@ fn least_cost(route: &Route) -> u16 {
     (UNIT / PATH_COST).saturating_mul(route.hops())
 }
 
+/// What became of a packet.
+enum Received {
+    /// It was forwarded, and nothing else has changed.
+    Passed,
+    /// Where in its buffer a packet for a host here is.
+    Delivered(Range<usize>),
+    /// Whatever it asked for.
+    Handled,
+}
+
 /// A router of the mesh.
 pub struct Router<C: Crypto = Real, S: Space = Ring> {
     local: LocalRouter,
@@ -148,6 +159,8 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
     actions: Vec<Action>,
     events: VecDeque<Event>,
     counters: Counters,
+    /// When something is due, if that was computed since anything has changed.
+    due: Cell<Option<Option<Time>>>,
 }
 
 impl<C: Crypto, S: Space> Router<C, S> {
@@ -165,6 +178,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             actions: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            due: Cell::new(None),
         }
     }
 
@@ -220,7 +234,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Adds an interface, and discovers routers by it.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
         self.links.add_interface(now, config, random);
-        self.links.review();
+        self.settle(now, random);
     }
 
     /// Removes an interface. Its links are down at once.
@@ -244,10 +258,18 @@ impl<C: Crypto, S: Space> Router<C, S> {
         bytes: &mut [u8],
         random: &mut dyn Random,
     ) -> Option<Range<usize>> {
-        let received = self.receive(now, from, bytes, random);
-        self.counters.malformed += u64::from(received.is_err());
+        match self.receive(now, from, bytes, random) {
+            // Nothing but the packet that leaves has changed.
+            Ok(Received::Passed) => return None,
+            Ok(Received::Delivered(range)) => {
+                self.settle(now, random);
+                return Some(range);
+            }
+            Ok(Received::Handled) => {}
+            Err(_) => self.counters.malformed += 1,
+        }
         self.settle(now, random);
-        received.unwrap_or_default()
+        None
     }
 
     /// Sends octets of an application to the router that is responsible for a key, which may be this one; there they are an
@@ -327,6 +349,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
+        if let Some(due) = self.due.get() {
+            return due;
+        }
+        let due = self.next_timeout();
+        self.due.set(Some(due));
+        due
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
         let overlay = sooner(self.overlay.poll_timeout(), self.messenger.poll_timeout());
         sooner(sooner(self.links.poll_timeout(), self.carrier.sessions.poll_timeout()), overlay)
     }
@@ -352,39 +383,43 @@ impl<C: Crypto, S: Space> Router<C, S> {
         from: LinkAddress,
         bytes: &mut [u8],
         random: &mut dyn Random,
-    ) -> Result<Option<Range<usize>>, Malformed> {
+    ) -> Result<Received, Malformed> {
         match Kind::of(bytes)? {
             Kind::Control => match self.links.open(now, bytes) {
                 Ok((slot, items)) => {
-                    let items = bytes.get(items).unwrap_or_default();
-                    Items::new(items).try_for_each(|item| {
-                        self.item(now, slot, &item?, random);
-                        Ok(())
-                    })?;
+                    let mut passed = true;
+                    for item in Items::new(bytes.get(items).unwrap_or_default()) {
+                        passed &= self.item(now, slot, &item?, random);
+                    }
+                    return Ok(if passed { Received::Passed } else { Received::Handled });
                 }
                 Err(Dropped::Malformed(malformed)) => return Err(malformed),
                 Err(_) => self.counters.refused += 1,
             },
-            Kind::Data => return self.carrier.receive(&mut road!(self, now), bytes),
+            Kind::Data => {
+                let range = self.carrier.receive(&mut road!(self, now), bytes)?;
+                return Ok(range.map_or(Received::Handled, Received::Delivered));
+            }
             kind => {
                 let (links, output) = (&mut self.links, &mut self.output);
                 links.handle(now, &self.local, from, kind, bytes, random, output)?;
             }
         }
-        Ok(None)
+        Ok(Received::Handled)
     }
 
-    fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, random: &mut dyn Random) {
+    /// Handles an item. Returns whether it was a message that was only forwarded.
+    fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, random: &mut dyn Random) -> bool {
         let mut answer = Vec::new();
         if self.links.item(now, slot, item, &mut answer) {
             self.outbox.push_written(slot, answer);
-            return;
+            return false;
         }
         match item {
             Item::Routed(body) if !self.links.allows(now, slot, body.len()) => {
                 self.counters.policed += 1;
             }
-            Item::Routed(body) if self.pass(now, slot, body) => {}
+            Item::Routed(body) if self.pass(now, slot, body) => return true,
             Item::Routed(body) => match Routed::parse(body) {
                 Ok(message) => self.route(now, slot, message, random),
                 Err(_) => self.counters.malformed += 1,
@@ -402,6 +437,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             },
             _ => {}
         }
+        false
     }
 
     /// Forwards a message that only follows its labels. Returns whether it was one.
@@ -640,6 +676,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         }
         self.outbox.flush(&mut self.links, &mut self.output);
         self.links.review();
+        self.due.set(None);
     }
 
     /// Makes a contact of a neighbour whose contact was lost with another link or another route.
