@@ -3,7 +3,8 @@
 //! A neighbour that has been silent for a little longer than the interval of its HELLOs is *suspect* and probed four
 //! times; without an answer it is dead 0.7 s later, in all under 3 s at the usual interval of 1.9 s. Data that is not
 //! acknowledged for 0.15 s makes it suspect, and it is dead 0.7 s later: whoever has traffic does not wait for HELLOs.
-//! It is not less, because a slow link may have so much of that traffic in its queue.
+//! It is not less, because a slow link may have so much of that traffic in its queue. A message to a neighbour that has not
+//! proved for a second that it is there asks for an answer, with the same effect.
 //!
 //! HELLOs are authenticated by a key that all neighbours of their sender know, so they do not prove that the sender is
 //! there. After [`PROOF_INTERVAL`] without a packet sealed for us alone the neighbour is probed, and only a sealed packet
@@ -20,6 +21,9 @@ const INTERVAL_UNIT: Duration = Duration::from_millis(20);
 pub const PROOF_INTERVAL: Duration = Duration::from_secs(30);
 /// Time of data without an acknowledgement after which a neighbour is suspect.
 const MAX_SILENT_DATA: Duration = Duration::from_millis(150);
+
+/// Time after a sealed packet in which messages are sent without asking for an answer.
+const TRUSTED: Duration = Duration::from_secs(1);
 
 /// When probes are sent after suspicion, and when the neighbour is dead, in milliseconds.
 const PROBES: [u64; 4] = [0, 100, 250, 450];
@@ -59,6 +63,8 @@ pub struct Liveness {
     proved: Time,
     /// When the first data packet was sent since the last sealed packet came.
     data_since: Option<Time>,
+    /// When the neighbour was asked for an answer because a message went to it.
+    asked: Option<Time>,
     suspicion: Option<Suspicion>,
     dead: bool,
 }
@@ -71,6 +77,7 @@ impl Liveness {
             heard: now,
             proved: now,
             data_since: None,
+            asked: None,
             suspicion: None,
             dead: false,
         }
@@ -92,7 +99,7 @@ impl Liveness {
         match sign {
             Sign::Hello(interval) => self.interval = INTERVAL_UNIT * u32::from(interval),
             Sign::Sealed => {
-                (self.proved, self.data_since) = (now, None);
+                (self.proved, self.data_since, self.asked) = (now, None, None);
             }
         }
         self.suspicion =
@@ -107,6 +114,16 @@ impl Liveness {
         }
     }
 
+    /// A message goes to the neighbour. Returns whether it is to be asked for an answer with it, because it has not been
+    /// heard for some time: what is sent to somebody who is gone is lost.
+    pub fn asks(&mut self, now: Time) -> bool {
+        let asks = self.asked.is_none() && now.since(self.proved) >= TRUSTED;
+        if asks {
+            self.asked = Some(now);
+        }
+        asks
+    }
+
     /// The system has reported that it cannot send to the neighbour.
     pub fn send_failed(&mut self, now: Time) {
         self.suspect(now, false);
@@ -118,7 +135,10 @@ impl Liveness {
             return None;
         }
         if self.suspicion.is_none() {
-            if now >= self.silent_at() {
+            if self.asked.is_some_and(|asked| now.since(asked) >= MAX_SILENT_DATA) {
+                self.asked = None;
+                self.suspect(now, true);
+            } else if now >= self.silent_at() {
                 self.suspect(now, false);
             } else if now >= self.prove_at(neighbours) {
                 self.suspect(now, true);
@@ -144,7 +164,9 @@ impl Liveness {
             return None;
         }
         let Some(suspicion) = &self.suspicion else {
-            return sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
+            let answer = self.asked.map(|asked| asked + MAX_SILENT_DATA);
+            let silent = sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
+            return sooner(answer, silent);
         };
         let next = PROBES.get(suspicion.probes).copied().unwrap_or(DEAD);
         Some(suspicion.since + Duration::from_millis(next))

@@ -181,7 +181,9 @@ impl<S: Space> Overlay<S> {
         }
         for contact in gone {
             self.lost.push(contact.id);
-            self.find(contact.id, out);
+            if near.contains(&contact.id) {
+                self.find(contact.id, out);
+            }
         }
     }
 
@@ -277,6 +279,14 @@ impl<S: Space> Overlay<S> {
         self.connecting.retain(|(other, _)| *other != id);
     }
 
+    /// A router was looked for and not found. One that would be the nearest is asked for again soon.
+    pub fn not_found(&mut self, now: Time, id: NodeId) {
+        self.abandon(id);
+        if self.is_nearest(id) {
+            self.upkeep.hurry(now);
+        }
+    }
+
     /// A message was not forwarded along a route that begins here. Whoever was reached by it is looked for by another way:
     /// also those to whom an older route happens to be the same as the one that failed.
     pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
@@ -351,8 +361,11 @@ impl<S: Space> Overlay<S> {
 
     /// Removes contacts whose route is broken, and looks for them by another way.
     fn seek(&mut self, ids: &[NodeId], out: &mut Vec<Action>) {
+        let near = self.contacts.near();
         for id in self.lose(ids, out) {
-            self.find(id, out);
+            if near.contains(&id) {
+                self.find(id, out);
+            }
         }
     }
 

@@ -260,12 +260,12 @@ impl<C: Crypto, S: Space> Router<C, S> {
     ) -> Option<Range<usize>> {
         match self.receive(now, from, bytes, random) {
             // Nothing but the packet that leaves has changed.
-            Ok(Received::Passed) => return None,
+            Ok(Received::Passed) if !self.links.is_changed() => return None,
             Ok(Received::Delivered(range)) => {
                 self.settle(now, random);
                 return Some(range);
             }
-            Ok(Received::Handled) => {}
+            Ok(Received::Passed | Received::Handled) => {}
             Err(_) => self.counters.malformed += 1,
         }
         self.settle(now, random);
@@ -446,7 +446,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         let mtu = neighbour.mtu;
         let id = self.local.id();
-        let passed = self.links.seal_item(&mut self.output, |links, out| {
+        let passed = self.links.seal_item(now, &mut self.output, |links, out| {
             let here =
                 Here { id, neighbours: links.up(), closes: S::CLOSES, distance: S::distance };
             transit(body, here, entered, (cost, mtu), out)
@@ -562,7 +562,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             }
             SessionAction::Ready(prefix) => {
                 // CONFIRM goes before them.
-                self.outbox.flush(&mut self.links, &mut self.output);
+                self.outbox.flush(now, &mut self.links, &mut self.output);
                 self.carrier.send_queue(&mut road!(self, now), prefix, random);
                 self.carrier.send_probes(&mut road!(self, now), prefix);
             }
@@ -640,7 +640,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             Way::Route(route) => {
                 self.overlay.unreachable(now, request.to, route, &mut self.actions)
             }
-            Way::Find | Way::Close => self.overlay.abandon(request.to),
+            Way::Find | Way::Close => self.overlay.not_found(now, request.to),
         }
     }
 
@@ -674,7 +674,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         while let Some((id, outcome)) = self.carrier.poll_outcome() {
             self.notify(Event::Probe(id, outcome));
         }
-        self.outbox.flush(&mut self.links, &mut self.output);
+        self.outbox.flush(now, &mut self.links, &mut self.output);
         self.links.review();
         self.due.set(None);
     }

@@ -1,9 +1,11 @@
 //! Items that wait for the end of a call, so that those to one neighbour share a packet.
 
+use ringway_sansio::Time;
+
 use crate::crypto::Crypto;
 use crate::link::Links;
 use crate::output::Output;
-use crate::wire::{Control, Item, SEAL, Slot};
+use crate::wire::{Control, Item, Items, SEAL, Slot};
 
 /// Items for neighbours.
 #[derive(Clone, Debug, Default)]
@@ -33,19 +35,25 @@ impl Outbox {
     }
 
     /// Seals everything, with as many items in a packet as fit.
-    pub(super) fn flush<C: Crypto>(&mut self, links: &mut Links<C>, output: &mut Output) {
+    pub(super) fn flush<C: Crypto>(
+        &mut self,
+        now: Time,
+        links: &mut Links<C>,
+        output: &mut Output,
+    ) {
         // In the order of neighbours, and of items for each.
         self.packets.sort_by_key(|&(slot, _)| slot);
         let mut packets = core::mem::take(&mut self.packets).into_iter().peekable();
         while let Some((slot, mut items)) = packets.next() {
             let mtu = links.neighbour(slot).map_or(0, |neighbour| usize::from(neighbour.mtu));
-            let room = mtu.saturating_sub(Control::HEADER + SEAL);
+            // A probe may be added.
+            let room = mtu.saturating_sub(Control::HEADER + SEAL + Items::HEADER);
             while let Some((_, more)) =
                 packets.next_if(|(other, more)| *other == slot && items.len() + more.len() <= room)
             {
                 items.extend_from_slice(&more);
             }
-            links.seal(slot, &items, output);
+            links.seal_messages(now, slot, &mut items, output);
         }
     }
 }
