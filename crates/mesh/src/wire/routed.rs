@@ -49,8 +49,6 @@ pub enum Message {
     LookUp = 4,
     /// The answer to LOOKUP.
     LookUpAck = 5,
-    /// A router leaves.
-    Leave = 7,
     /// Octets of an application.
     Payload = 8,
     /// The target of an exact message does not exist.
@@ -62,20 +60,10 @@ pub enum Message {
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Confirm, Connect, ConnectAck, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
-            Payload,
+            Confirm, Connect, ConnectAck, Introduce, LookUp, LookUpAck, NotResponsible, Payload,
         };
-        let all = [
-            Connect,
-            ConnectAck,
-            Introduce,
-            LookUp,
-            LookUpAck,
-            Leave,
-            Payload,
-            NotResponsible,
-            Confirm,
-        ];
+        let all =
+            [Connect, ConnectAck, Introduce, LookUp, LookUpAck, Payload, NotResponsible, Confirm];
         all.into_iter().find(|&message| message as u8 == octet)
     }
 }
