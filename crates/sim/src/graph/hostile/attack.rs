@@ -4,13 +4,15 @@ use super::forge;
 use super::keys::LinkKeys;
 use crate::graph::node::Destination;
 use ringway_mesh::config::HOP_LIMIT;
+use ringway_mesh::wire::hello::MAX_REPORTS;
 use ringway_mesh::wire::{
-    Body, Control, DataView, Hints, Item, Items, Kind, Labels, Message, Routed, SEAL, Slot,
+    Body, Control, DataView, HelloView, Hints, Item, Items, Kind, Labels, Message, Routed, SEAL,
+    Slot,
 };
 use ringway_mesh::{Identity, NodeId};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Time between what an attacker does of its own accord.
 const TICK: Duration = Duration::from_millis(100);
@@ -22,8 +24,10 @@ const MAX_RECORDED: usize = 256;
 const REPLAYED: usize = 8;
 /// Packets that wait.
 const MAX_QUEUE: usize = 4_096;
+/// A time that does not come.
+const NEVER: Time = Time::from_nanos(u64::MAX);
 /// Octets of sealed contents above which a data packet is one of a host.
-const KEEP_ALIVE: usize = 1;
+const KEEP_ALIVE: usize = 9;
 
 /// What a hostile router does. Each is done by an otherwise real router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +50,8 @@ pub enum Attack {
     FalseHints,
     /// Changes labels, positions, distances and hop limits of what passes, and sends half of it elsewhere.
     Mangler,
+    /// Returns what passes on its way over the ring, as if its route had failed.
+    Returner,
     /// Answers requests of others first, in the name of their target and in its own.
     Impostor,
     /// Answers each LOOKUP that nobody has the prefix, and drops it.
@@ -58,13 +64,13 @@ pub enum Attack {
     Flood,
     /// Reports routes as broken, to their users and along their marks, and guesses others.
     Breaker,
-    /// Sends HELLOs in the name of its neighbours: they leave.
-    FalseLeave,
+    /// Sends HELLOs in the name of its neighbours, which state that they hear nobody.
+    FalseHello,
 }
 
 impl Attack {
     /// All attacks.
-    pub const ALL: [Attack; 16] = [
+    pub const ALL: [Attack; 17] = [
         Attack::BlackHole,
         Attack::Silence,
         Attack::GreyHole,
@@ -74,13 +80,14 @@ impl Attack {
         Attack::SmallMtu,
         Attack::FalseHints,
         Attack::Mangler,
+        Attack::Returner,
         Attack::Impostor,
         Attack::Denier,
         Attack::Replay,
         Attack::Hijack,
         Attack::Flood,
         Attack::Breaker,
-        Attack::FalseLeave,
+        Attack::FalseHello,
     ];
 
     /// Returns the name by which it is chosen.
@@ -95,13 +102,14 @@ impl Attack {
             Attack::SmallMtu => "small-mtu",
             Attack::FalseHints => "false-hints",
             Attack::Mangler => "mangler",
+            Attack::Returner => "returner",
             Attack::Impostor => "impostor",
             Attack::Denier => "denier",
             Attack::Replay => "replay",
             Attack::Hijack => "hijack",
             Attack::Flood => "flood",
             Attack::Breaker => "breaker",
-            Attack::FalseLeave => "false-leave",
+            Attack::FalseHello => "false-hello",
         }
     }
 
@@ -133,11 +141,14 @@ pub(super) struct Attacker {
     attack: Attack,
     identity: Identity,
     from: Time,
+    until: Time,
     due: Time,
     keys: LinkKeys,
     random: SplitMix,
     queue: VecDeque<Forged>,
     recorded: VecDeque<(Destination, Vec<u8>)>,
+    /// The newest stamp and number of each neighbour's HELLOs, and when it came.
+    heard: BTreeMap<NodeId, (u32, u16, Time)>,
     deeds: u64,
 }
 
@@ -148,10 +159,12 @@ impl Attacker {
             keys: LinkKeys::new(identity.clone()),
             identity,
             from,
+            until: NEVER,
             due: from,
             random,
             queue: VecDeque::new(),
             recorded: VecDeque::new(),
+            heard: BTreeMap::new(),
             deeds: 0,
         }
     }
@@ -164,6 +177,14 @@ impl Attacker {
         self.due
     }
 
+    pub(super) fn set_until(&mut self, until: Time) {
+        self.until = until;
+    }
+
+    fn is_active(&self, now: Time) -> bool {
+        (self.from..self.until).contains(&now)
+    }
+
     fn own(&self) -> NodeId {
         self.identity.id()
     }
@@ -171,7 +192,7 @@ impl Attacker {
     /// Reads a packet before the router does.
     pub(super) fn receive(&mut self, now: Time, from: u16, bytes: &[u8]) {
         self.keys.note(from, false, bytes);
-        if now < self.from {
+        if !self.is_active(now) {
             return;
         }
         match Kind::of(bytes) {
@@ -192,6 +213,11 @@ impl Attacker {
                     self.forge(Forged::Items(from, report));
                 }
             }
+            Ok(Kind::Hello) if self.attack == Attack::FalseHello => {
+                if let Ok(hello) = HelloView::parse(bytes).map(|view| view.value()) {
+                    self.heard.insert(hello.id, (hello.stamp, hello.sequence, now));
+                }
+            }
             _ => {}
         }
         if self.attack == Attack::Replay {
@@ -210,6 +236,11 @@ impl Attacker {
             (Attack::Impostor, Message::Connect) => forge::false_ack(&self.identity, &message),
             (Attack::Impostor, Message::LookUp) => {
                 forge::false_session(&self.identity, &message, &mut self.random)
+            }
+            (Attack::Returner, _) if message.flags.greedy && !message.flags.reverse => {
+                let mut message = message;
+                message.turn_back();
+                Some(forge::written(&message))
             }
             (Attack::Breaker, Message::Connect | Message::LookUp) => {
                 let (reverse, quoted) = (message.flags.reverse, message.id.0);
@@ -236,11 +267,11 @@ impl Attacker {
             Ok(Kind::Control) => self.send_control(now, peer, bytes),
             Ok(Kind::Data) => {
                 let is_own = bytes.get(2) == Some(&HOP_LIMIT);
-                if now >= self.from && !is_own && self.drops_data(bytes) {
+                if self.is_active(now) && !is_own && self.drops_data(bytes) {
                     self.deeds += 1;
                     return false;
                 }
-                if now >= self.from && !is_own && self.attack == Attack::Replay {
+                if self.is_active(now) && !is_own && self.attack == Attack::Replay {
                     self.record(to, bytes);
                 }
                 self.keys.complete(peer, bytes);
@@ -268,7 +299,7 @@ impl Attacker {
         let mut items = Vec::new();
         let mut is_dropped = false;
         for item in opened(bytes).map_while(Result::ok) {
-            let fate = if now < self.from { Fate::Keep } else { self.judge(peer, &item) };
+            let fate = if !self.is_active(now) { Fate::Keep } else { self.judge(peer, &item) };
             match fate {
                 Fate::Keep => forge::put(&item, &mut items),
                 Fate::Drop => is_dropped = true,
@@ -306,6 +337,9 @@ impl Attacker {
                 Fate::Drop
             }
             Attack::CheapRoutes | Attack::Sinkhole => self.cheapen(message, is_own),
+            Attack::Returner if !is_own && message.flags.greedy && !message.flags.reverse => {
+                Fate::Drop
+            }
             Attack::SmallMtu if !is_own => {
                 let mut message = message;
                 message.path_mtu = 68;
@@ -372,10 +406,7 @@ impl Attacker {
             message.record = None;
         }
         if bits & 64 != 0 {
-            let mut body = Vec::new();
-            message.emit(&mut body);
-            let mut item = Vec::new();
-            forge::put(&Item::Routed(&body), &mut item);
+            let item = forge::written(&message);
             let peers = self.keys.peers();
             let other = peers.get(bits as usize >> 20 & 15).copied().unwrap_or(peer);
             self.forge(Forged::Items(other, item));
@@ -389,7 +420,10 @@ impl Attacker {
         if now < self.due {
             return;
         }
-        self.due = now + TICK;
+        self.due = if now < self.until { now + TICK } else { NEVER };
+        if !self.is_active(now) {
+            return;
+        }
         match self.attack {
             Attack::Flood => self.flood(),
             Attack::FalseHints => self.introduce(),
@@ -403,15 +437,23 @@ impl Attacker {
                     self.forge(Forged::Items(peer, items));
                 }
             }
-            Attack::FalseLeave => {
-                let known: Vec<_> = self.keys.known.values().copied().collect();
-                for neighbour in known {
-                    let hello = forge::leaving_hello(&neighbour, &mut self.random);
-                    self.forge(Forged::Raw(Destination::Neighbours, hello));
-                }
-            }
+            Attack::FalseHello => self.speak_for_others(now),
             // Nothing is sent that nothing has caused.
-            _ => self.due = Time::from_nanos(u64::MAX),
+            _ => self.due = NEVER,
+        }
+    }
+
+    fn speak_for_others(&mut self, now: Time) {
+        let known: Vec<_> = self.keys.known.values().copied().collect();
+        for neighbour in &known {
+            let Some((stamp, sequence, at)) = self.heard.get_mut(&neighbour.id) else { continue };
+            *sequence = sequence.wrapping_add(1);
+            let stamp = stamp.wrapping_add((now.since(*at).as_nanos() / 1_000) as u32);
+            let from = self.random.next_u64() as usize % known.len();
+            let others = known.iter().cycle().skip(from).take(MAX_REPORTS).map(|other| other.id);
+            let others: Vec<NodeId> = others.collect();
+            let hello = forge::false_hello(neighbour, (stamp, *sequence), &others);
+            self.forge(Forged::Raw(Destination::Neighbours, hello));
         }
     }
 
@@ -547,8 +589,5 @@ fn broken(mark: u32) -> Vec<u8> {
 }
 
 fn rewritten(message: &Routed<'_>) -> Fate {
-    let (mut body, mut item) = (Vec::new(), Vec::new());
-    message.emit(&mut body);
-    forge::put(&Item::Routed(&body), &mut item);
-    Fate::Replace(item)
+    Fate::Replace(forge::written(message))
 }

@@ -7,7 +7,7 @@ use ringway_mesh::metric::Space;
 use ringway_mesh::wire::bodies::{Connect, SESSION_FIRST_PAYLOAD, SESSION_PAYLOAD, Seal};
 use ringway_mesh::wire::control::{Code, ErrorReport};
 use ringway_mesh::wire::handshake::{COOKIE, InitPayload};
-use ringway_mesh::wire::hello::{Hello, HelloFlags};
+use ringway_mesh::wire::hello::{Hello, Report};
 use ringway_mesh::wire::{
     Body, Hint, Hints, Init, Item, Labels, Message, MessageId, Record, Route, Routed, Slot,
 };
@@ -19,18 +19,24 @@ pub(super) fn put(item: &Item<'_>, out: &mut Vec<u8>) {
     let _ = item.emit(out);
 }
 
+/// Returns a message as an item, as it is.
+pub(super) fn written(message: &Routed<'_>) -> Vec<u8> {
+    let (mut body, mut item) = (Vec::new(), Vec::new());
+    message.emit(&mut body);
+    put(&Item::Routed(&body), &mut item);
+    item
+}
+
 /// Returns a message as an item, signed by `identity` if its kind is.
 pub(super) fn message(identity: &Identity, message: Routed<'_>, body: &Body<'_>) -> Vec<u8> {
-    let (mut written, mut routed, mut item) = (Vec::new(), Vec::new(), Vec::new());
-    body.emit(&mut written);
+    let mut contents = Vec::new();
+    body.emit(&mut contents);
     if matches!(body, Body::Connect(_) | Body::Statement { .. }) {
         let mut signed = Vec::new();
-        message.put_signed(&written, &mut signed);
-        Seal::Signature(StandIn::sign(identity, Domain::Message, &signed)).emit(&mut written);
+        message.put_signed(&contents, &mut signed);
+        Seal::Signature(StandIn::sign(identity, Domain::Message, &signed)).emit(&mut contents);
     }
-    Routed { body: &written, ..message }.emit(&mut routed);
-    put(&Item::Routed(&routed), &mut item);
-    item
+    written(&Routed { body: &contents, ..message })
 }
 
 /// Returns a message from `origin` that goes on by the ring from the neighbour `at`.
@@ -147,28 +153,28 @@ pub(super) fn hijack(recorded: &[u8], at: NodeId) -> Option<Vec<u8>> {
     (routed.flags.greedy, routed.flags.reverse, routed.path_cost) = (true, false, 0);
     routed.best = Ring::distance(at, routed.key());
     routed.record = Some(Record::new(routed.origin.tag(routed.id.0)));
-    let (mut body, mut item) = (Vec::new(), Vec::new());
-    routed.emit(&mut body);
-    put(&Item::Routed(&body), &mut item);
-    Some(item)
+    Some(written(&routed))
 }
 
 /// Returns an ERROR to the sender of a packet that came from a neighbour, as if it could not be forwarded.
 pub(super) fn report(reverse: bool, at: u16, quoted: u64, labels: &Labels) -> Vec<u8> {
-    let mut item = Vec::new();
-    if labels.nibbles() <= u8::MAX.into() {
-        let (at, code, labels) = (at as u8, Code::LinkDown, labels.clone());
-        let report = ErrorReport { reverse: !reverse, at, code, value: 0, quoted, labels };
-        put(&Item::Error(report), &mut item);
-    }
+    let (mut item, code, labels) = (Vec::new(), Code::LinkDown, labels.clone());
+    let (reverse, by) = (!reverse, NodeId::default());
+    put(&Item::Error(ErrorReport { reverse, at, code, value: 0, quoted, by, labels }), &mut item);
     item
 }
 
-/// Returns a HELLO in the name of a neighbour, whose key all its neighbours know.
-pub(super) fn leaving_hello(known: &Acquaintance, random: &mut SplitMix) -> Vec<u8> {
+/// Returns the next HELLO of a neighbour, whose key all its neighbours know. It states that nothing comes from some.
+pub(super) fn false_hello(
+    known: &Acquaintance,
+    (stamp, sequence): (u32, u16),
+    deaf_to: &[NodeId],
+) -> Vec<u8> {
+    let mut hello = hello(known.id, known.instance, (stamp, sequence));
+    let report = |id: &NodeId| Report { tag: id.tag(0).0 as u16, received: 0, echo: 0, held: 0 };
+    hello.reports = deaf_to.iter().map(report).collect();
     let mut out = Vec::new();
-    hello(known.id, known.instance, true, random)
-        .emit(&mut out, |signed| known.hello_key.code(signed));
+    hello.emit(&mut out, |signed| known.hello_key.code(signed));
     out
 }
 
@@ -176,20 +182,12 @@ pub(super) fn leaving_hello(known: &Acquaintance, random: &mut SplitMix) -> Vec<
 pub(super) fn stray_hello(random: &mut SplitMix) -> Vec<u8> {
     let (id, instance) = (NodeId::new(random.next_u64()), Instance(random.next_u64() as u32));
     let mut out = Vec::new();
-    hello(id, instance, false, random).emit(&mut out, |_| [7; 8]);
+    hello(id, instance, (random.next_u64() as u32, 1)).emit(&mut out, |_| [7; 8]);
     out
 }
 
-fn hello(id: NodeId, instance: Instance, leaving: bool, random: &mut SplitMix) -> Hello {
-    Hello {
-        flags: HelloFlags { leaving, ..HelloFlags::default() },
-        interval: 95,
-        id,
-        instance,
-        sequence: random.next_u64() as u16,
-        stamp: random.next_u64() as u32,
-        reports: Default::default(),
-    }
+fn hello(id: NodeId, instance: Instance, (stamp, sequence): (u32, u16)) -> Hello {
+    Hello { interval: 95, id, instance, sequence, stamp, reports: Default::default() }
 }
 
 /// Returns an INIT of a router that does not exist.

@@ -49,6 +49,15 @@ impl Member {
         Member { node, attacker: Some(Box::new(attacker)) }
     }
 
+    /// Ends the attack at a time.
+    #[must_use]
+    pub fn until(mut self, until: Time) -> Member {
+        if let Some(attacker) = &mut self.attacker {
+            attacker.set_until(until);
+        }
+        self
+    }
+
     /// Returns the router.
     pub fn router(&self) -> &Router<StandIn, Ring> {
         self.node.router()

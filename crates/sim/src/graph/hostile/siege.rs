@@ -121,6 +121,15 @@ impl Siege {
 
     /// Runs the trial.
     pub fn run(&self, adjacency: Adjacency, config: &Config) -> Result<Toll, Error> {
+        self.watch(adjacency, config).map(|(toll, _)| toll)
+    }
+
+    /// Runs the trial. Returns the routers, too.
+    pub fn watch(
+        &self,
+        adjacency: Adjacency,
+        config: &Config,
+    ) -> Result<(Toll, Graph<Member>), Error> {
         let mut graph = self.start(adjacency, config)?;
         graph.run_until(self.flows_from)?;
         let pairs = self.pairs(&graph);
@@ -160,7 +169,7 @@ impl Siege {
         let seconds = u64::from(self.seconds) + REST.as_secs();
         toll.octets = octets / seconds / u64::from(toll.routers - toll.hostile).max(1);
         toll.wrong = wrong(&graph);
-        Ok(toll)
+        Ok((toll, graph))
     }
 
     /// Returns the octets that honest routers have sent, with all headers.
@@ -231,6 +240,6 @@ fn near(id: NodeId, node: u32, seed: u64) -> Option<Identity> {
     let mut search = Search::new(0, &mut SplitMix::new(seed ^ 0x51b ^ u64::from(node) << 32));
     let found = (0..TRIES).filter_map(|_| search.step(1));
     // Odd nodes want to be just before it, where look-ups come from.
-    let found = found.filter(|identity| node % 2 == 0 || identity.id() < id);
+    let found = found.filter(|identity| node.is_multiple_of(2) || identity.id() < id);
     found.min_by_key(|identity| identity.id().raw().abs_diff(id.raw()))
 }
