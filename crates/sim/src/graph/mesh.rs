@@ -45,6 +45,16 @@ impl Identities {
         Rc::new(Identities { identities: (0..nodes).map(draw).collect() })
     }
 
+    /// Takes the identities of nodes that were drawn elsewhere.
+    pub fn of(identities: Vec<Identity>) -> Rc<Identities> {
+        Rc::new(Identities { identities })
+    }
+
+    /// Returns the identity of a node.
+    pub fn get(&self, node: u32) -> Option<&Identity> {
+        self.identities.get(node as usize)
+    }
+
     /// Returns the id of a node.
     pub fn id(&self, node: u32) -> NodeId {
         self.identities.get(node as usize).map(Identity::id).unwrap_or_default()

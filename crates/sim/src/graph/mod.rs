@@ -9,8 +9,8 @@
 //! Read [`topology`] for graphs and [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for
 //! the trait of nodes and [`mod@world`] for the passing of time, in which nodes start and stop and links are cut.
 //! [`faults`] has schedules of such events, and [`oracle`] knows what could be reached. [`data`] is what protocols
-//! are tried with, [`flood`] one of them, and [`baseline`] has others. In [`radio`]
-//! nodes share the air and move.
+//! are tried with, [`flood`] one of them, and [`baseline`] has others. In [`hostile`] some routers of the mesh lie, and
+//! in [`radio`] nodes share the air and move.
 
 pub mod adjacency;
 pub mod baseline;
@@ -19,6 +19,7 @@ pub mod data;
 mod engine;
 pub mod faults;
 pub mod flood;
+pub mod hostile;
 mod links;
 pub mod mesh;
 pub mod node;
@@ -38,6 +39,7 @@ pub use data::{DataNode, Delivery, Outcome, Trial};
 pub use engine::{Counters, Totals};
 pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
+pub use hostile::{Attack, Member};
 pub use links::Links;
 pub use mesh::{Identities, MeshNode};
 pub use node::{Destination, GraphNode, node_random};

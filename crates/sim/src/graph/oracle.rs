@@ -107,6 +107,20 @@ impl Oracle {
         Oracle { starts, steps, runs }
     }
 
+    /// Returns an oracle in which some nodes do not run.
+    pub fn without(&self, is_gone: impl Fn(u32) -> bool) -> Oracle {
+        let runs: Vec<bool> =
+            (0..self.len()).map(|node| self.runs(node) && !is_gone(node)).collect();
+        let (mut starts, mut steps) = (vec![0], Vec::new());
+        for node in 0..self.len() {
+            let row = self.row(node).iter();
+            let kept = row.filter(|step| runs[node as usize] && runs[step.peer as usize]);
+            steps.extend(kept);
+            starts.push(steps.len() as u32);
+        }
+        Oracle { starts, steps, runs }
+    }
+
     /// Returns the number of nodes, running or not.
     pub fn len(&self) -> u32 {
         self.runs.len() as u32

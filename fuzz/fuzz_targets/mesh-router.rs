@@ -1,0 +1,316 @@
+//! A whole router between two honest ones and a hostile neighbour that has a link: items, messages, data, other packets
+//! and time, step by step. Nothing panics, its heap stays bounded, what it sends is bounded by what has come and by its
+//! budget, and at the end its honest neighbours are still there.
+#![no_main]
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use libfuzzer_sys::fuzz_target;
+use ringway_mesh::config::{Config, Limits};
+use ringway_mesh::crypto::{Crypto, Domain, NetworkKey, StandIn};
+use ringway_mesh::id::{Instance, Sequence};
+use ringway_mesh::identity::Search;
+use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress, LinkEvent, Links};
+use ringway_mesh::output::{Destination, Output};
+use ringway_mesh::wire::bodies::{Connect, Seal};
+use ringway_mesh::wire::{Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot};
+use ringway_mesh::{LocalRouter, NodeId, Ring, Router, metric::Space};
+use ringway_sansio::time::Duration;
+use ringway_sansio::{Random, SplitMix, Time};
+
+/// The router, its honest neighbours, and the hostile one.
+const CENTRE: usize = 0;
+const HONEST: [usize; 2] = [1, 2];
+const HOSTILE: usize = 3;
+/// Octets that the router's tables may have.
+const HEAP: usize = 512 * 1024;
+/// Octets of answers for each octet that has come.
+const ECHO: u64 = 4;
+/// Octets a second that a router sends of its own accord: HELLOs, probes, and its budget at one hop.
+const OWN: u64 = 16 * 1024;
+/// Octets that it may send at once of its own accord.
+const BURST: u64 = 128 * 1024;
+const MAX_STEPS: usize = 200;
+
+fn address(host: usize) -> LinkAddress {
+    LinkAddress { interface: 1, remote: SocketAddr::from(([10, 0, 0, host as u8], 5267)) }
+}
+
+fn local(seed: usize) -> LocalRouter {
+    let mut random = SplitMix::new(seed as u64 + 1);
+    let identity = Search::new(0, &mut random).step(1).expect("any modifier fits");
+    LocalRouter::new(identity, NetworkKey::OPEN, 0, 1, &mut random)
+}
+
+fn config() -> Config {
+    let limits = Limits {
+        contacts: 16, marks: 16, sessions: 8, half_sessions: 8, pending: 8, handshakes: 8, neighbours: 8,
+        ..Limits::default()
+    };
+    Config { limits, extension_bits: 0, control_burst: 4_096, ..Config::default() }
+}
+
+struct World {
+    now: Time,
+    random: SplitMix,
+    routers: Vec<Router<StandIn, Ring>>,
+    hostile: Links<StandIn>,
+    own: LocalRouter,
+    slot: Option<Slot>,
+    output: Output,
+    wire: VecDeque<(usize, usize, Vec<u8>)>,
+    received: u64,
+    sent: u64,
+}
+
+impl World {
+    fn new() -> World {
+        let now = Time::from_secs(1_000);
+        let mut random = SplitMix::new(9);
+        let config = config();
+        let interface = || InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu: 1_452 };
+        let routers = (0..HOSTILE).map(|at| {
+            let mut router = Router::new(&config, local(at), now, &mut random);
+            router.add_interface(now, interface(), &mut random);
+            router
+        });
+        let routers = routers.collect();
+        let mut hostile = Links::new(now, config.limits, &mut random);
+        hostile.add_interface(now, interface(), &mut random);
+        let output = Output::new(4_096);
+        let mut world = World {
+            now, random, routers, hostile, own: local(HOSTILE), slot: None, output,
+            wire: VecDeque::new(), received: 0, sent: 0,
+        };
+        world.pass(Duration::from_secs(8), 80);
+        world
+    }
+
+    /// Lets time pass, with everything that happens meanwhile.
+    fn pass(&mut self, time: Duration, steps: u32) {
+        for _ in 0..steps {
+            self.now += time / steps;
+            for at in 0..self.routers.len() {
+                if self.routers[at].poll_timeout().is_some_and(|due| due <= self.now) {
+                    self.routers[at].handle_timeout(self.now, &mut self.random);
+                }
+            }
+            self.hostile.timeout(self.now, &self.own, &mut self.random, &mut self.output);
+            self.deliver();
+        }
+    }
+
+    /// Delivers everything that is under way: at once, at most some thousands of packets.
+    fn deliver(&mut self) {
+        for _ in 0..4_000 {
+            self.collect();
+            let Some((from, to, mut bytes)) = self.wire.pop_front() else { return };
+            if to == HOSTILE {
+                self.hear(&mut bytes);
+            } else if let Some(router) = self.routers.get_mut(to) {
+                self.received += if to == CENTRE { bytes.len() as u64 } else { 0 };
+                router.handle_packet(self.now, address(from), &mut bytes, &mut self.random);
+            }
+        }
+        panic!("packets without end");
+    }
+
+    fn collect(&mut self) {
+        let host = |to: SocketAddr| match to {
+            SocketAddr::V4(to) => usize::from(to.ip().octets()[3]),
+            SocketAddr::V6(_) => usize::MAX,
+        };
+        for at in 0..self.routers.len() {
+            let router = &mut self.routers[at];
+            while router.poll_event().is_some() || router.poll_error().is_some() {}
+            while let Some(packet) = router.poll_transmit() {
+                self.sent += if at == CENTRE { packet.bytes.len() as u64 } else { 0 };
+                // The centre is a star's.
+                match packet.to {
+                    Destination::All if at == CENTRE => (1..=HOSTILE)
+                        .for_each(|to| self.wire.push_back((at, to, packet.bytes.to_vec()))),
+                    Destination::All => self.wire.push_back((at, CENTRE, packet.bytes.to_vec())),
+                    Destination::One(to) => self.wire.push_back((at, host(to), packet.bytes.to_vec())),
+                }
+            }
+        }
+        while let Some(packet) = self.output.pop() {
+            self.wire.push_back((HOSTILE, CENTRE, packet.bytes.to_vec()));
+        }
+    }
+
+    fn hear(&mut self, bytes: &mut [u8]) {
+        match Kind::of(bytes) {
+            Ok(Kind::Control) => drop(self.hostile.open(self.now, bytes)),
+            Ok(Kind::Data) | Err(_) => {}
+            Ok(kind) => {
+                let from = address(CENTRE);
+                let _ = self.hostile.handle(
+                    self.now, &self.own, from, kind, bytes, &mut self.random, &mut self.output,
+                );
+            }
+        }
+        while let Some(event) = self.hostile.poll_event() {
+            match event {
+                LinkEvent::Up { slot, .. } => self.slot = Some(slot),
+                LinkEvent::Down { .. } => self.slot = None,
+                _ => {}
+            }
+        }
+    }
+
+    /// The hostile router sends items.
+    fn say(&mut self, items: &[u8]) {
+        if let Some(slot) = self.slot {
+            self.hostile.seal(slot, items, &mut self.output);
+        }
+        self.deliver();
+    }
+
+    /// Returns a router, or a key.
+    fn target(&self, octet: u8) -> NodeId {
+        match octet {
+            0..64 => self.routers[usize::from(octet) % HOSTILE].id(),
+            64..128 => NodeId::new(self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96)),
+            other => NodeId::new(u64::from(other) << 56),
+        }
+    }
+
+    /// A message whose parts are drawn from octets, signed by the hostile router.
+    fn message(&mut self, bytes: &[u8]) {
+        let octet = |at: usize| bytes.get(at).copied().unwrap_or_default();
+        let all = [
+            Message::Connect, Message::ConnectAck, Message::Introduce, Message::LookUp, Message::LookUpAck,
+            Message::Confirm, Message::Payload, Message::NotResponsible,
+        ];
+        let kind = all[usize::from(octet(0)) % all.len()];
+        let (target, own) = (self.target(octet(1)), self.own.id());
+        let mut labels = Labels::default();
+        for at in 0..octet(2) & 7 {
+            let _ = labels.push(Slot((octet(3) >> at & 3).into()), Slot(0));
+        }
+        let id = MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
+        let origin = if octet(5) & 7 == 7 { self.target(octet(5)) } else { own };
+        let mut message = Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
+        (message.hop_limit, message.path_cost) = (octet(6), octet(7).into());
+        message.flags.greedy = octet(8) & 1 != 0;
+        message.flags.closest = octet(8) & 2 != 0;
+        message.flags.linear = octet(8) & 4 != 0;
+        message.flags.wrapped = octet(8) & 8 != 0;
+        message.flags.reverse = octet(8) & 16 != 0;
+        if octet(8) & 32 != 0 {
+            message.at = message.labels.nibbles();
+        }
+        message.best = match octet(8) >> 6 {
+            0 | 1 => Ring::distance(self.routers[CENTRE].id(), message.key()),
+            2 => u64::MAX,
+            _ => octet(9).into(),
+        };
+        message.record = (octet(9) & 1 == 0).then(|| Record::new(origin.tag(id.0)));
+        let hint = |at: u8| {
+            let mut onward = Labels::default();
+            let _ = onward.push(Slot((octet(10) >> (at & 7) & 3).into()), Slot(0));
+            Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), onward }
+        };
+        let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
+        let mut noise = bytes.get(15..).unwrap_or_default().to_vec();
+        noise.resize(match kind { Message::LookUp => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
+        let index = u32::from(octet(13));
+        let body = match kind {
+            Message::Connect | Message::ConnectAck => Body::Connect(Connect {
+                proof,
+                sequence,
+                instance: Instance(octet(14).into()),
+                settled: octet(10) & 64 != 0,
+                wrap: octet(10) & 128 != 0,
+                hints: (0..octet(12) % 17).map(hint).collect(),
+            }),
+            Message::Introduce => Body::Introduce(hint(0)),
+            Message::LookUp => Body::LookUp { index, noise: &noise },
+            Message::LookUpAck => Body::LookUpAck { index, receiver: index, noise: &noise },
+            Message::Confirm => Body::Confirm { receiver: index, noise: &noise },
+            Message::Payload => Body::Payload { application: 1, proof, octets: &noise },
+            Message::NotResponsible => Body::Statement { proof, sequence },
+        };
+        let mut written = Vec::new();
+        body.emit(&mut written);
+        if !matches!(kind, Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm) {
+            let mut signed = Vec::new();
+            message.put_signed(&written, &mut signed);
+            let domain = if kind == Message::Payload { Domain::Payload } else { Domain::Message };
+            Seal::Signature(StandIn::sign(&self.own.identity, domain, &signed)).emit(&mut written);
+        }
+        let (mut routed, mut item) = (Vec::new(), Vec::new());
+        Routed { body: &written, ..message }.emit(&mut routed);
+        let _ = Item::Routed(&routed).emit(&mut item);
+        self.say(&item);
+    }
+
+    /// A host at the first honest router sends to one at the second, or at the centre.
+    fn host(&mut self, octet: u8) {
+        let (from, to) = (&self.routers[1], &self.routers[if octet & 1 == 0 { 2 } else { 0 }]);
+        let mut packet = vec![0x60, 0, 0, 0, 0, 4, 17, 64];
+        packet.extend(from.id().prefix().router().octets());
+        packet.extend(to.id().prefix().router().octets());
+        packet.extend([1, 2, 3, 4]);
+        self.routers[1].handle_local(self.now, &packet, &mut self.random);
+        self.deliver();
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut world = World::new();
+    let began = world.now;
+    (world.received, world.sent) = (0, 0);
+    let (mut rest, mut steps) = (data, 0);
+    // What, length; then the octets.
+    while let [what, length, tail @ ..] = rest
+        && steps < MAX_STEPS
+    {
+        steps += 1;
+        let (bytes, tail) = tail.split_at(tail.len().min((*length).into()));
+        rest = tail;
+        match what % 8 {
+            0 | 1 => world.message(bytes),
+            2 => world.say(bytes),
+            3 => {
+                let mut item = Vec::new();
+                let _ = Item::Routed(bytes).emit(&mut item);
+                world.say(&item);
+            }
+            4 => {
+                let mut packet = bytes.to_vec();
+                packet.resize(packet.len().max(60), 0);
+                packet[0] = 0x17;
+                if let Some(slot) = world.slot {
+                    world.hostile.send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
+                }
+                world.deliver();
+            }
+            5 => {
+                let mut packet = bytes.to_vec();
+                if let Some(first) = packet.first_mut() {
+                    *first = 0x10 | (*first & 7);
+                }
+                world.wire.push_back((HOSTILE + usize::from(what >> 4), CENTRE, packet));
+                world.deliver();
+            }
+            6 => world.host(*length),
+            _ => {
+                let time = Duration::from_millis(10 << (length & 15).min(12));
+                world.pass(time, 4 + (length >> 4) as u32);
+            }
+        }
+        let heap = world.routers[CENTRE].heap_bytes();
+        assert!(heap <= HEAP, "{heap} octets");
+        let seconds = world.now.since(began).as_secs() + 1;
+        let limit = ECHO * world.received + OWN * seconds + BURST;
+        assert!(world.sent <= limit, "{} octets for {}", world.sent, world.received);
+    }
+    world.pass(Duration::from_secs(20), 200);
+    let up = world.routers[CENTRE].links().up();
+    for honest in HONEST {
+        assert!(up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()), "{honest} is lost");
+    }
+});
