@@ -30,6 +30,8 @@ use upkeep::Upkeep;
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Time in which one router that was offered and not reached is looked for.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Instead of the first slot of a CONNECT that goes by way of the ring.
 const BY_RING: Slot = Slot(u16::MAX);
 /// Least cost of a link as part of a route's. Whoever claims less is not believed.
@@ -114,6 +116,8 @@ pub struct Overlay<S> {
     partner: Option<NodeId>,
     /// When contacts were last introduced into another network.
     spread_at: Option<Time>,
+    /// When a router that somebody had offered was last looked for.
+    searched: Option<Time>,
     /// How often something was left undone.
     pub counters: Counters,
 }
@@ -133,6 +137,7 @@ impl<S: Space> Overlay<S> {
             upkeep: Upkeep::default(),
             partner: None,
             spread_at: None,
+            searched: None,
             counters: Counters::default(),
         }
     }
@@ -204,8 +209,10 @@ impl<S: Space> Overlay<S> {
         if self.unmet.contains(&id) || is_nearest {
             self.upkeep.hurry(now);
         }
-        if is_nearest {
-            // Whoever has offered it may know a route that has failed. A search shows that to each router on the way.
+        // Whoever has offered it may know a route that has failed. A search shows that to each router on the way. It is
+        // made now and then, because anybody can offer what is not there.
+        if is_nearest && self.searched.is_none_or(|at| now.since(at) >= SEARCH_INTERVAL) {
+            self.searched = Some(now);
             self.find(id, out);
         }
         if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
