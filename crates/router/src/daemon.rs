@@ -299,7 +299,7 @@ impl Daemon<'_> {
                 let text = format!("link to {}: {refused}", name(address));
                 self.warn(&text.clone(), &text);
             }
-            Event::Closest { .. } => {}
+            Event::Closest { .. } | Event::Probe(..) => {}
             Event::DuplicateIdentity(address) => {
                 let text = format!(
                     "another router at {} has this router's identity: was {} copied? \

@@ -7,6 +7,7 @@ mod carrier;
 mod messenger;
 mod outbox;
 
+use core::net::Ipv6Addr;
 use core::ops::Range;
 use std::collections::VecDeque;
 
@@ -20,6 +21,7 @@ use crate::forward::transit::transit;
 use crate::forward::{Step, step};
 use crate::icmp::IcmpError;
 use crate::id::NodeId;
+use crate::id::Prefix;
 use crate::link::{
     DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, handshake::Refused,
 };
@@ -28,7 +30,7 @@ use crate::metric::{Ring, Space};
 use crate::output::{Output, Transmit};
 use crate::ring::{Action, Overlay};
 use crate::routes::{Contact, Marks};
-use crate::session::{Contents, SessionAction};
+use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
 use crate::wire::bodies::MAX_PAYLOAD;
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{Body, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
@@ -92,6 +94,8 @@ pub enum Event {
         /// The octets.
         octets: Vec<u8>,
     },
+    /// A probe has ended.
+    Probe(ProbeId, ProbeOutcome),
 }
 
 /// Why octets of an application are not sent.
@@ -261,6 +265,27 @@ impl<C: Crypto, S: Space> Router<C, S> {
         }
         self.settle(now, random);
         if sent == Sent::Refused { Err(Refusal::Budget) } else { Ok(()) }
+    }
+
+    /// Sends a probe to the router that owns an address. It goes where packets of hosts go, over at most `hop_limit` links;
+    /// 0 is as many as there are. What becomes of it is an [`Event::Probe`]; there is none if nothing is heard of it.
+    ///
+    /// # Errors
+    /// An address that is not of the mesh, or is this router's own, or too many probes under way.
+    pub fn probe(
+        &mut self,
+        now: Time,
+        destination: Ipv6Addr,
+        hop_limit: u8,
+        random: &mut dyn Random,
+    ) -> Result<ProbeId, ProbeRefused> {
+        let prefix = Prefix::of(&destination).ok_or(ProbeRefused::NotMesh)?;
+        if prefix == self.local.id().prefix() {
+            return Err(ProbeRefused::Own);
+        }
+        let id = self.carrier.probe(&mut road!(self, now), prefix, hop_limit, random);
+        self.settle(now, random);
+        id
     }
 
     /// Handles an IPv6 packet of a host here.
@@ -549,15 +574,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 // CONFIRM goes before them.
                 self.outbox.flush(&mut self.links, &mut self.output);
                 self.carrier.send_queue(&mut road!(self, now), prefix, random);
+                self.carrier.send_probes(&mut road!(self, now), prefix);
             }
-            SessionAction::NoRoute(packets) => {
+            SessionAction::NoRoute(prefix, packets) => {
+                self.carrier.absent(prefix);
                 for packet in packets {
                     self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
-            SessionAction::KeepAlive { prefix, answer } => {
-                let contents = if answer { Contents::Alive } else { Contents::KeepAlive };
-                self.carrier.seal(&mut road!(self, now), prefix, &contents);
+            SessionAction::KeepAlive(prefix) => {
+                self.carrier.seal(&mut road!(self, now), prefix, &Contents::KeepAlive(0));
+            }
+            SessionAction::Alive(prefix, number) => {
+                self.carrier.seal(&mut road!(self, now), prefix, &Contents::Alive(number));
             }
         }
     }
@@ -618,6 +647,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             code,
             value: 0,
             quoted: message.id.0,
+            by: self.local.id(),
             labels: message.labels.clone(),
         };
         self.outbox.push(entered, &Item::Error(report));
@@ -644,8 +674,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.messenger.answered(now, id);
                     self.give_up(now, &request);
                 }
-                let mtu = (report.code == Code::TooBig).then_some(report.value);
-                self.carrier.sessions.failed(report.quoted, entered, mtu);
+                self.carrier.reported(now, entered, &report);
                 // An absent target makes a route no worse.
                 if !matches!(report.code, Code::NoRoute | Code::TooBig) {
                     let route = Route { first: entered, labels: report.labels };
@@ -689,6 +718,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
             for action in actions {
                 self.act(now, action, random);
             }
+        }
+        while let Some((id, outcome)) = self.carrier.poll_outcome() {
+            self.notify(Event::Probe(id, outcome));
         }
         self.outbox.flush(&mut self.links, &mut self.output);
         self.links.review();

@@ -9,6 +9,7 @@
 //! answered. Until the new one is there the old one is used, unless its route is known to be broken.
 
 mod peer;
+mod probes;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,8 @@ use crate::wire::{MessageId, Route, Slot};
 use peer::{Path, Search, Session};
 
 pub use peer::Contents;
+pub(crate) use probes::{Departure, Probes};
+pub use probes::{ProbeId, ProbeOutcome, ProbeRefused};
 
 /// Times that a question is asked.
 const TRIES: u32 = 5;
@@ -84,14 +87,11 @@ pub enum SessionAction {
     /// The packets that have waited can be sent.
     Ready(Prefix),
     /// Nobody owns the prefix. These packets have waited for it.
-    NoRoute(Vec<Vec<u8>>),
-    /// Asks whether the session is alive, or answers.
-    KeepAlive {
-        /// The session.
-        prefix: Prefix,
-        /// Whether it is an answer.
-        answer: bool,
-    },
+    NoRoute(Prefix, Vec<Vec<u8>>),
+    /// Asks whether the session is alive.
+    KeepAlive(Prefix),
+    /// Answers, with what the question contained.
+    Alive(Prefix, u64),
 }
 
 /// A handshake that we have answered.
@@ -181,6 +181,28 @@ impl<C: Crypto> Sessions<C> {
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) -> Delivery {
+        if let Some(session) = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref())
+            && packet.len() > usize::from(session.mtu())
+            && !session.broken
+        {
+            return Delivery::TooBig(session.mtu());
+        }
+        match self.ready(now, local, prefix, random, out) {
+            Delivery::Queued => self.queue(prefix, packet),
+            delivery => delivery,
+        }
+    }
+
+    /// Decides whether a packet to a prefix can be sent now. [`Delivery::Queued`] is: not before
+    /// [`SessionAction::Ready`].
+    pub(crate) fn ready(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        prefix: Prefix,
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) -> Delivery {
         if !self.peers.contains_key(&prefix) {
             self.make_room();
             self.peers.insert(prefix, Peer::new(now));
@@ -190,32 +212,32 @@ impl<C: Crypto> Sessions<C> {
         if let Some(session) = &mut peer.session {
             let is_old = now.since(session.since) >= RENEW && session.initiated;
             let is_broken = session.broken;
-            if packet.len() > usize::from(session.mtu()) && !is_broken {
-                return Delivery::TooBig(session.mtu());
-            }
             session.waiting_since.get_or_insert(now);
-            if is_old || is_broken {
-                self.search(now, local, prefix, random, out);
-            }
             if !is_broken {
+                if is_old {
+                    self.search(now, local, prefix, random, out);
+                }
                 return Delivery::Send;
             }
         } else if peer.absent_until > now {
             return Delivery::NoRoute;
         }
-        self.queue(now, local, prefix, packet, random, out)
+        self.search(now, local, prefix, random, out);
+        Delivery::Queued
     }
 
-    /// Appends a packet with these contents to `out`. Returns the slot of the first hop, or `None` if there is no session.
-    pub fn seal(
+    /// Appends a packet with these contents to `out`. Returns how it leaves, or `None` if there is no session.
+    pub(crate) fn seal(
         &mut self,
         prefix: Prefix,
         contents: &Contents<'_>,
+        hop_limit: u8,
         out: &mut Vec<u8>,
-    ) -> Option<Slot> {
+    ) -> Option<Departure> {
         let session = self.peers.get_mut(&prefix)?.session.as_mut()?;
-        session.seal::<C>(prefix, contents, out);
-        Some(session.path.route.first)
+        let quote = session.seal::<C>(prefix, contents, hop_limit, out);
+        let (route, mtu) = (&session.path.route, session.mtu());
+        Some(Departure { first: route.first, quote, hops: route.hops(), mtu })
     }
 
     /// Returns the first hop to a prefix with a session.
@@ -228,7 +250,7 @@ impl<C: Crypto> Sessions<C> {
         self.peers.get_mut(&prefix).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
     }
 
-    /// Opens what was sealed for the session `index`. Returns the prefix of its sender, and the contents.
+    /// Opens what was sealed for the session `index`. Returns its sender, and the contents.
     pub fn open<'a>(
         &mut self,
         now: Time,
@@ -236,7 +258,7 @@ impl<C: Crypto> Sessions<C> {
         nonce: u64,
         header: &[u8],
         sealed: &'a mut [u8],
-    ) -> Option<(Prefix, Contents<'a>)> {
+    ) -> Option<(NodeId, Contents<'a>)> {
         let Some(&prefix) = self.by_index.get(&index) else {
             self.counters.unknown += 1;
             return None;
@@ -245,12 +267,13 @@ impl<C: Crypto> Sessions<C> {
         let sessions = [peer.session.as_mut(), peer.previous.as_mut()];
         let mut sessions = sessions.into_iter().flatten();
         let session = sessions.find(|session| session.index == index)?;
+        let owner = session.owner;
         let contents = session.open::<C>(nonce, header, sealed);
         self.counters.forged += u64::from(contents.is_none());
         if contents.is_some() {
             peer.used = now;
         }
-        contents.map(|contents| (prefix, contents))
+        contents.map(|contents| (owner, contents))
     }
 
     /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
@@ -343,7 +366,7 @@ impl<C: Crypto> Sessions<C> {
         let Some(at) = self.halves.iter().position(|half| half.index == index) else {
             // It came again: the first answer to it was lost.
             if let Some(&prefix) = self.by_index.get(&index) {
-                out.push(SessionAction::KeepAlive { prefix, answer: true });
+                out.push(SessionAction::Alive(prefix, 0));
             }
             return;
         };
@@ -366,17 +389,17 @@ impl<C: Crypto> Sessions<C> {
         let session = Session::new(now, owner, (index, half.remote), keys, path);
         self.by_index.insert(index, prefix);
         self.install(prefix, session);
-        out.push(SessionAction::KeepAlive { prefix, answer: true });
+        out.push(SessionAction::Alive(prefix, 0));
         out.push(SessionAction::Ready(prefix));
     }
 
     /// Somebody who is responsible for its key has said that the prefix is not theirs.
     pub fn not_responsible(&mut self, now: Time, id: MessageId, out: &mut Vec<SessionAction>) {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
-        if let Some(peer) = self.peers.values_mut().find(|peer| is_it(peer)) {
+        if let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) {
             peer.search = None;
             if peer.session.as_ref().is_none_or(|session| session.broken) {
-                peer.absent(now, out);
+                peer.absent(now, prefix, out);
             }
         }
     }
@@ -436,7 +459,7 @@ impl<C: Crypto> Sessions<C> {
                     peer.search = None;
                     if peer.session.as_ref().is_none_or(|session| session.broken) {
                         peer.session = None;
-                        peer.absent(now, out);
+                        peer.absent(now, prefix, out);
                     }
                 } else {
                     out.push(search.ask(now, prefix));
@@ -447,7 +470,7 @@ impl<C: Crypto> Sessions<C> {
             if session.is_unanswered(now) {
                 renewed.push(prefix);
             } else if session.asks(now) {
-                out.push(SessionAction::KeepAlive { prefix, answer: false });
+                out.push(SessionAction::KeepAlive(prefix));
             }
         }
         for prefix in renewed {
@@ -471,16 +494,7 @@ impl<C: Crypto> Sessions<C> {
         sooner(half, peers.min())
     }
 
-    fn queue(
-        &mut self,
-        now: Time,
-        local: &LocalRouter,
-        prefix: Prefix,
-        packet: &[u8],
-        random: &mut dyn Random,
-        out: &mut Vec<SessionAction>,
-    ) -> Delivery {
-        self.search(now, local, prefix, random, out);
+    fn queue(&mut self, prefix: Prefix, packet: &[u8]) -> Delivery {
         match self.peers.get_mut(&prefix) {
             Some(peer) if peer.queue.len() < self.limits.queued_packets => {
                 peer.queue.push(packet.to_vec());
@@ -555,11 +569,9 @@ impl<C: Crypto> Peer<C> {
         Peer { session, previous, search, queue: Vec::new(), absent_until: now, used: now }
     }
 
-    fn absent(&mut self, now: Time, out: &mut Vec<SessionAction>) {
+    fn absent(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
         self.absent_until = now + NEGATIVE;
-        if !self.queue.is_empty() {
-            out.push(SessionAction::NoRoute(core::mem::take(&mut self.queue)));
-        }
+        out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut self.queue)));
     }
 }
 

@@ -24,26 +24,26 @@ const MIN_MTU: u16 = 1_280;
 pub enum Contents<'a> {
     /// A packet of a host.
     Packet(&'a [u8]),
-    /// Asks for an answer.
-    KeepAlive,
-    /// The answer.
-    Alive,
+    /// Asks for an answer. The number is 0, or that of a probe.
+    KeepAlive(u64),
+    /// The answer, with the number of the question.
+    Alive(u64),
 }
 
 impl<'a> Contents<'a> {
     fn kind(&self) -> u8 {
         match self {
             Contents::Packet(_) => 0,
-            Contents::KeepAlive => 3,
-            Contents::Alive => 4,
+            Contents::KeepAlive(_) => 3,
+            Contents::Alive(_) => 4,
         }
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Contents<'a>> {
         match bytes.split_first()? {
             (0, packet) => Some(Contents::Packet(packet)),
-            (3, []) => Some(Contents::KeepAlive),
-            (4, []) => Some(Contents::Alive),
+            (3, number) => Some(Contents::KeepAlive(u64::from_be_bytes(number.try_into().ok()?))),
+            (4, number) => Some(Contents::Alive(u64::from_be_bytes(number.try_into().ok()?))),
             _ => None,
         }
     }
@@ -135,22 +135,29 @@ impl<K> Session<K> {
         u64::from(low) < self.sent
     }
 
+    /// Appends a packet. Returns what a report about it quotes.
     pub(super) fn seal<C: Crypto<Keys = K>>(
         &mut self,
         prefix: Prefix,
         contents: &Contents<'_>,
+        hop_limit: u8,
         out: &mut Vec<u8>,
-    ) {
+    ) -> u64 {
         let nonce = self.sent;
         self.sent += 1;
-        DataView::begin(prefix, &self.path.route.labels, self.remote, nonce, out);
+        let labels = &self.path.route.labels;
+        DataView::begin(prefix, labels, hop_limit, (self.remote, nonce), out);
         let start = out.len();
         let header: [u8; 12] = core::array::from_fn(|at| out[start - 12 + at]);
         out.push(contents.kind());
-        if let Contents::Packet(packet) = contents {
-            out.extend_from_slice(packet);
+        match contents {
+            Contents::Packet(packet) => out.extend_from_slice(packet),
+            Contents::KeepAlive(number) | Contents::Alive(number) => {
+                out.extend(number.to_be_bytes());
+            }
         }
         C::seal(&self.keys, nonce, &header, out, start);
+        DataView::quoted(self.remote, nonce)
     }
 
     pub(super) fn open<'a, C: Crypto<Keys = K>>(

@@ -325,7 +325,7 @@ impl Code {
 /// ERROR: a report that goes back by the labels of the packet it is about.
 ///
 /// ```text
-/// 0 flags  1 nibbles  2 position  3 code  4 value (2)  6 quoted (8)  14 labels
+/// 0 flags  1 nibbles  2 position  3 code  4 value (2)  6 quoted (8)  14 reporter (8)  22 labels
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorReport {
@@ -339,6 +339,8 @@ pub struct ErrorReport {
     pub value: u16,
     /// From the packet: what only its sender and routers on its way can know.
     pub quoted: u64,
+    /// The router that reports, as it says.
+    pub by: NodeId,
     /// The labels of the packet; at most 255 nibbles.
     pub labels: Labels,
 }
@@ -353,8 +355,9 @@ impl ErrorReport {
             return Err(reader.fault("expected a position within the labels of an ERROR"));
         }
         let (value, quoted) = (reader.u16()?, reader.u64()?);
+        let by = NodeId::new(reader.u64()?);
         let labels = reader.labels(nibbles.into())?;
-        Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, labels })
+        Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, by, labels })
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
@@ -362,6 +365,7 @@ impl ErrorReport {
         out.extend([u8::from(self.reverse), nibbles, self.at, self.code as u8]);
         out.extend(self.value.to_be_bytes());
         out.extend(self.quoted.to_be_bytes());
+        out.extend(self.by.to_bytes());
         out.extend_from_slice(self.labels.as_bytes());
     }
 }
@@ -450,10 +454,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn errors_are_parsed_back(labels in labels(), code in 1u8..8, value: u16, quoted: u64) {
+        fn errors_are_parsed_back(
+            labels in labels(), code in 1u8..8, value: u16, quoted: u64, by: u64,
+        ) {
             prop_assume!(labels.nibbles() <= 255);
-            let code = Code::from_octet(code).unwrap();
-            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, labels };
+            let (code, by) = (Code::from_octet(code).unwrap(), NodeId::new(by));
+            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, by, labels };
             let all = [Item::Error(error), Item::Broken { mark: 7 }];
             let out = items(&all);
             prop_assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);

@@ -13,7 +13,7 @@
 use ringway_sansio::{Got, Malformed};
 
 use super::{Cursor, Kind, Labels, MAC, SEAL};
-use crate::config::{HOP_LIMIT, MAX_DATA_NIBBLES};
+use crate::config::MAX_DATA_NIBBLES;
 use crate::crypto::CodeKey;
 use crate::id::Prefix;
 
@@ -59,9 +59,16 @@ impl<'a> DataView<'a> {
         Ok(DataView { bytes, session })
     }
 
-    /// Appends the header of a packet with a route of at most [`MAX_DATA_NIBBLES`]. The contents follow, and their tag.
-    pub fn begin(target: Prefix, labels: &Labels, index: u32, nonce: u64, out: &mut Vec<u8>) {
-        out.extend([Kind::Data.octet(), 0, HOP_LIMIT, labels.nibbles() as u8]);
+    /// Appends the header of a packet with a route of at most [`MAX_DATA_NIBBLES`], for the session `index` of its
+    /// receiver, in which it has the number `nonce`. The contents follow, and their tag.
+    pub fn begin(
+        target: Prefix,
+        labels: &Labels,
+        hop_limit: u8,
+        (index, nonce): (u32, u64),
+        out: &mut Vec<u8>,
+    ) {
+        out.extend([Kind::Data.octet(), 0, hop_limit, labels.nibbles() as u8]);
         out.extend([0; POSITION + 1 - 4]);
         out.extend(target.to_bytes());
         out.extend_from_slice(labels.as_bytes());
@@ -152,7 +159,12 @@ impl<'a> DataView<'a> {
 
     /// Returns what an error quotes: the session, and the low half of the packet's number.
     pub fn quote(&self) -> u64 {
-        (u64::from(self.session()) << 32) | (self.nonce() & 0xffff_ffff)
+        DataView::quoted(self.session(), self.nonce())
+    }
+
+    /// Returns what an error about a packet with these numbers quotes.
+    pub(crate) fn quoted(session: u32, nonce: u64) -> u64 {
+        (u64::from(session) << 32) | (nonce & 0xffff_ffff)
     }
 
     /// Returns the numbers of the session, which the seal covers, the sealed octets, and where those begin.
@@ -171,13 +183,14 @@ impl<'a> DataView<'a> {
 mod tests {
     use super::super::Slot;
     use super::*;
+    use crate::config::HOP_LIMIT;
     use proptest::prelude::*;
 
     fn packet(hops: u16) -> Vec<u8> {
         let mut labels = Labels::default();
         (0..hops).for_each(|hop| labels.push(Slot(hop % 15), Slot(0)).unwrap());
         let (target, mut out) = (Prefix::from_bytes([1, 2, 3, 4, 5, 6, 7]), Vec::new());
-        DataView::begin(target, &labels, 9, 0x1_0000_0002, &mut out);
+        DataView::begin(target, &labels, HOP_LIMIT, (9, 0x1_0000_0002), &mut out);
         out.extend([0; SEAL]);
         out
     }
