@@ -748,6 +748,11 @@ impl<C: Crypto> Links<C> {
             + self.scratch.capacity()
     }
 
+    /// Returns the counts of handshakes that did not become a link.
+    pub fn handshake_counters(&self) -> super::handshake::Counters {
+        self.handshakes.counters
+    }
+
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

@@ -103,9 +103,17 @@ struct Half<C: Crypto> {
     due: Time,
 }
 
-/// Counts of what did not work.
+/// Counts of look-ups, and of what did not work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
+    /// Look-ups that have found the owner of a prefix.
+    pub found: u64,
+    /// Time that these took, in all.
+    pub finding: Duration,
+    /// Look-ups of prefixes that nobody owns.
+    pub absent: u64,
+    /// Look-ups without an answer.
+    pub unanswered: u64,
     /// Packets that found no room to wait.
     pub queue_full: u64,
     /// Sessions that had to make room.
@@ -126,7 +134,7 @@ pub struct Sessions<C: Crypto> {
     peers: BTreeMap<Prefix, Peer<C>>,
     by_index: BTreeMap<u32, Prefix>,
     halves: Vec<Half<C>>,
-    /// Counts of what did not work.
+    /// Counts of look-ups, and of what did not work.
     pub counters: Counters,
 }
 
@@ -344,6 +352,8 @@ impl<C: Crypto> Sessions<C> {
             return;
         }
         let index = search.index;
+        self.counters.found += 1;
+        self.counters.finding += now.since(search.begun);
         peer.search = None;
         let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
@@ -398,6 +408,7 @@ impl<C: Crypto> Sessions<C> {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
         if let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) {
             peer.search = None;
+            self.counters.absent += 1;
             if peer.session.as_ref().is_none_or(|session| session.broken) {
                 peer.absent(now, prefix, out);
             }
@@ -457,6 +468,7 @@ impl<C: Crypto> Sessions<C> {
             {
                 if search.tries >= TRIES {
                     peer.search = None;
+                    self.counters.unanswered += 1;
                     if peer.session.as_ref().is_none_or(|session| session.broken) {
                         peer.session = None;
                         peer.absent(now, prefix, out);

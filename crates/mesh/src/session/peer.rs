@@ -215,6 +215,7 @@ pub(super) struct Search<C: Crypto> {
     pub(super) id: MessageId,
     pub(super) index: u32,
     pub(super) tries: u32,
+    pub(super) begun: Time,
     pub(super) due: Time,
     handshake: Option<C::Handshake>,
     noise: Vec<u8>,
@@ -236,7 +237,7 @@ impl<C: Crypto> Search<C> {
         let mut noise = Vec::new();
         C::write(&mut handshake, &[0; SESSION_FIRST_PAYLOAD], &mut noise).ok()?;
         let (id, handshake) = (MessageId(random.next_u64()), Some(handshake));
-        Some(Search { id, index, tries: 0, due: now, handshake, noise })
+        Some(Search { id, index, tries: 0, begun: now, due: now, handshake, noise })
     }
 
     /// Returns the question, and notes when it is due again.
