@@ -60,7 +60,7 @@ fn each_router_on_the_way_names_itself() {
         let Some(ProbeOutcome::Answered { owner, rtt, hops, mtu }) = outcome(&net, 0, id) else {
             panic!("{:?}", outcome(&net, 0, id));
         };
-        assert_eq!((owner, rtt, hops, mtu), (net.id(4), DELAY * 8, 4, 1_393));
+        assert_eq!((owner, rtt, hops, mtu), (net.id(4), DELAY * 8, 4, 1_400));
     }
     // A host's packet is not delayed: the reports about probes did not end the route.
     let start = net.now;

@@ -459,8 +459,7 @@ impl Daemon<'_> {
     }
 
     fn leave(&mut self) {
-        let now = self.clock.now();
-        self.traffic.leave(now);
+        self.traffic.leave();
         self.flush();
         (self.log)("left the mesh");
     }

@@ -121,8 +121,8 @@ impl Traffic {
     }
 
     /// Leaves the mesh.
-    pub(crate) fn leave(&mut self, now: Time) {
-        self.router.leave(now, &mut self.random);
+    pub(crate) fn leave(&mut self) {
+        self.router.leave();
     }
 
     /// Sends a probe.

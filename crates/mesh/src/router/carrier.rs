@@ -122,11 +122,11 @@ impl<C: Crypto> Carrier<C> {
             self.counters.refused += 1;
             return Ok(None);
         };
-        let up = road.links.up();
+        let links = &*road.links;
         let (mut cursor, mut hop_limit) = data.cursor()?;
-        let taken = step(&mut cursor, &mut hop_limit, entered, |slot| {
-            up.iter().any(|neighbour| neighbour.slot == slot)
-        });
+        // The routes of sessions never turn: a packet that would return is of somebody who has it go to and fro.
+        let taken =
+            step(&mut cursor, &mut hop_limit, entered, |slot| slot != entered && links.is_up(slot));
         let at = cursor.at();
         data.set_position(at, hop_limit);
         match taken {
@@ -226,15 +226,17 @@ impl<C: Crypto> Carrier<C> {
         }
     }
 
-    /// Handles a report about a packet that this router has sent.
-    pub(super) fn reported(&mut self, now: Time, entered: Slot, report: &ErrorReport) {
+    /// Handles a report about a packet that this router has sent. Returns whether it was about a probe that was to end on
+    /// the way: then its route is none the worse.
+    pub(super) fn reported(&mut self, now: Time, entered: Slot, report: &ErrorReport) -> bool {
         let outcome = self.probes.reported(now, entered, report);
         self.outcomes.extend(outcome);
-        // The route of a probe that was to end on the way is none the worse.
-        if !matches!(outcome, Some((_, ProbeOutcome::Expired { .. }))) {
-            let mtu = (report.code == Code::TooBig).then_some(report.value);
-            self.sessions.failed(report.quoted, entered, mtu);
+        if matches!(outcome, Some((_, ProbeOutcome::Expired { .. }))) {
+            return true;
         }
+        let mtu = (report.code == Code::TooBig).then_some(report.value);
+        self.sessions.failed(report.quoted, entered, mtu);
+        false
     }
 
     /// Removes and returns what became of a probe.
@@ -298,9 +300,10 @@ impl<C: Crypto> Carrier<C> {
             Some((owner, Contents::KeepAlive(number))) => {
                 self.actions.push(SessionAction::Alive(owner.prefix(), number));
             }
-            Some((owner, Contents::Alive(number))) => {
+            Some((owner, Contents::Alive(number, _))) => {
                 self.outcomes.extend(self.probes.answered(road.now, owner, number));
             }
+            None if self.sessions.knows(index) => {}
             None => self.report(road, entered, data, Code::NotHere, 0)?,
         }
         Ok(None)
@@ -317,7 +320,7 @@ impl<C: Crypto> Carrier<C> {
     ) -> Result<(), Malformed> {
         self.counters.dropped += 1;
         self.counters.undeliverable += 1;
-        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
+        let (reverse, at, quoted) = (!data.reverse(), data.position().into(), data.quote());
         let (by, labels) = (road.local.id(), data.labels()?);
         let report = ErrorReport { reverse, at, code, value, quoted, by, labels };
         road.outbox.push(entered, &Item::Error(report));

@@ -3,50 +3,6 @@
 //! Its caller passes packets and the time, and sends what [`Router::poll_transmit`] returns. Whatever a call causes is
 //! complete when the call returns.
 
-mod carrier;
-mod messenger;
-mod outbox;
-
-use core::net::Ipv6Addr;
-use core::ops::Range;
-use std::collections::VecDeque;
-
-use ringway_sansio::time::sooner;
-use ringway_sansio::{Malformed, Random, Time};
-
-use crate::config::Config;
-use crate::crypto::{Crypto, Real};
-use crate::forward::message::{Here, Verdict, forward};
-use crate::forward::transit::transit;
-use crate::forward::{Step, step};
-use crate::icmp::IcmpError;
-use crate::id::NodeId;
-use crate::id::Prefix;
-use crate::link::{
-    DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, handshake::Refused,
-};
-use crate::local::LocalRouter;
-use crate::metric::{Ring, Space};
-use crate::output::{Output, Transmit};
-use crate::ring::{Action, Overlay};
-use crate::routes::{Contact, Marks};
-use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
-use crate::wire::bodies::MAX_PAYLOAD;
-use crate::wire::control::{Code, ErrorReport};
-use crate::wire::{Body, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
-use carrier::{Carrier, Road};
-use messenger::{Desk, Messenger, Request, Sent, Way};
-use outbox::Outbox;
-
-pub use crate::session::Counters as SessionCounters;
-pub use carrier::PacketCounters;
-pub use messenger::Counters as MessageCounters;
-
-/// Part of a link's cost that is a unit of a path's.
-pub const PATH_COST: u16 = 8;
-/// Maximum number of events that wait for the caller.
-const MAX_EVENTS: usize = 256;
-
 /// Lends the messenger what it needs of a router.
 macro_rules! desk {
     ($router:ident, $now:expr, $random:expr) => {
@@ -72,6 +28,52 @@ macro_rules! road {
         }
     };
 }
+
+mod arrivals;
+mod carrier;
+mod messenger;
+mod outbox;
+
+use core::net::Ipv6Addr;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use ringway_sansio::time::sooner;
+use ringway_sansio::{Malformed, Random, Time};
+
+use crate::config::Config;
+use crate::crypto::{Crypto, Real};
+use crate::forward::message::{Here, Verdict, forward};
+use crate::forward::transit::transit;
+use crate::forward::{Step, step};
+use crate::icmp::IcmpError;
+use crate::id::Prefix;
+use crate::id::{NodeId, Sequence};
+use crate::link::{
+    DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, PATH_COST, UNIT,
+    handshake::Refused,
+};
+use crate::local::LocalRouter;
+use crate::metric::{Ring, Space};
+use crate::output::{Output, Transmit};
+use crate::ring::{Action, Overlay};
+use crate::routes::{Contact, Marks};
+use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
+use crate::wire::bodies::MAX_PAYLOAD;
+use crate::wire::control::{Code, ErrorReport};
+use crate::wire::{Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
+use carrier::{Carrier, Road};
+use messenger::{Desk, Messenger, Request, Sent, Way};
+use outbox::Outbox;
+
+pub use crate::session::Counters as SessionCounters;
+pub use carrier::PacketCounters;
+pub use messenger::Counters as MessageCounters;
+
+/// Octets that an ERROR or BROKEN counts of what a neighbour may send.
+const NOTICE: usize = 64;
+/// Maximum number of events that wait for the caller.
+const MAX_EVENTS: usize = 256;
 
 /// What has happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -123,8 +125,15 @@ pub struct Counters {
     pub forwarded: u64,
     /// Messages that could not be forwarded.
     pub undelivered: u64,
+    /// CONNECTs that say nothing new: late ones, or recorded ones.
+    pub repeated: u64,
     /// Events that found no room.
     pub events: u64,
+}
+
+/// Returns the least that a route can cost. Whoever claims less is not believed.
+fn least_cost(route: &Route) -> u16 {
+    (UNIT / PATH_COST).saturating_mul(route.hops())
 }
 
 /// A router of the mesh.
@@ -339,8 +348,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
     }
 
     /// Leaves the network: neighbours are notified at once. Nothing else should be called afterwards.
-    pub fn leave(&mut self, now: Time, random: &mut dyn Random) {
-        self.links.leave(now, &self.local, random, &mut self.output);
+    pub fn leave(&mut self) {
+        self.links.leave(&mut self.output);
     }
 
     fn receive(
@@ -386,6 +395,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 Ok(message) => self.route(now, slot, message, random),
                 Err(_) => self.counters.malformed += 1,
             },
+            Item::Error(_) | Item::Broken { .. } if !self.links.allows(now, slot, NOTICE) => {
+                self.counters.policed += 1;
+            }
             Item::Error(report) => self.pass_error(now, slot, report.clone()),
             Item::Broken { mark } => match self.marks.follow(*mark, slot) {
                 Some(out) => self.outbox.push(out, &Item::Broken { mark: *mark }),
@@ -431,6 +443,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        match self.decide(entered, &mut message) {
+            Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
+            verdict => self.follow(now, entered, &message, verdict, random),
+        }
+    }
+
+    /// Decides what to do with a message that came by `entered`.
+    fn decide(&self, entered: Slot, message: &mut Routed<'_>) -> Verdict {
         let here = Here {
             id: self.local.id(),
             neighbours: self.links.up(),
@@ -439,7 +459,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
         };
         let overlay = &self.overlay;
         let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
-        match forward(&mut message, here, entered, onward) {
+        forward(message, here, entered, onward)
+    }
+
+    /// Does with a message what was decided.
+    fn follow(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        message: &Routed<'_>,
+        verdict: Verdict,
+        random: &mut dyn Random,
+    ) {
+        match verdict {
             Verdict::Out(out) => {
                 self.counters.forwarded += 1;
                 if matches!(message.message, Message::ConnectAck | Message::LookUpAck) {
@@ -449,127 +481,49 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 message.emit(&mut body);
                 self.outbox.push(out, &Item::Routed(&body));
             }
-            Verdict::Arrived { back } => self.arrive(now, entered, &message, back, random),
+            Verdict::Arrived { back } => self.arrive(now, entered, message, back, random),
+            Verdict::Returned => {}
             Verdict::Error(code) => {
                 self.counters.undelivered += 1;
-                self.report(entered, &message, code);
+                self.report(entered, message, code);
             }
         }
     }
 
-    /// Handles a message that is at its end.
-    fn arrive(
+    /// Sends a message that has returned by another contact. The one by which it went is lost, so this ends; a neighbour is
+    /// no such contact, and never returns anything.
+    fn go_on_elsewhere(
         &mut self,
         now: Time,
         entered: Slot,
-        message: &Routed<'_>,
-        back: Option<Route>,
+        mut message: Routed<'_>,
         random: &mut dyn Random,
     ) {
-        if message.target != self.local.id() && !message.flags.closest {
-            self.counters.undelivered += 1;
-            // A greedy message is as near as it gets: its target is absent.
-            let code = if message.flags.greedy { Code::NoRoute } else { Code::NotHere };
-            return self.report(entered, message, code);
-        }
-        match (message.message, back) {
-            (Message::Connect, Some(back)) => self.connect(now, message, back, random),
-            (Message::ConnectAck, _) => self.connect_ack(now, entered, message),
-            (Message::NotResponsible, _) => {
-                if self.messenger.verify_statement(message) {
-                    let (sessions, actions) = self.carrier.parts();
-                    sessions.not_responsible(now, message.id, actions);
-                }
-            }
-            (Message::Payload, _) => {
-                if let Some((application, octets)) = self.messenger.verify_payload(message) {
-                    let (origin, key) = (message.origin, message.target);
-                    self.notify(Event::Closest {
-                        origin,
-                        key,
-                        application,
-                        octets: octets.to_vec(),
-                    });
-                }
-            }
-            (_, back) => self.arrive_unsigned(now, entered, message, back, random),
-        }
-    }
-
-    /// Handles a message that nobody has signed.
-    fn arrive_unsigned(
-        &mut self,
-        now: Time,
-        entered: Slot,
-        message: &Routed<'_>,
-        back: Option<Route>,
-        random: &mut dyn Random,
-    ) {
-        let Ok((body, ..)) = Body::parse(message.message, message.body) else {
-            self.counters.malformed += 1;
-            return;
+        let route = Route { first: entered, labels: message.begin_anew() };
+        self.overlay.route_failed(&route, &mut self.actions);
+        let is_known = self.overlay.contacts().iter().any(|contact| contact.route == route);
+        let verdict = self.decide(entered, &mut message);
+        let is_handled = match verdict {
+            Verdict::Out(_) => true,
+            Verdict::Arrived { .. } => message.flags.closest || message.target == self.local.id(),
+            _ => false,
         };
-        let local = &self.local;
-        match (body, back) {
-            (Body::Introduce(hint), Some(back)) => {
-                let cost = self.path_cost(message, &back);
-                self.overlay.hear(&back, cost, &hint, &mut self.actions);
-            }
-            (Body::LookUp { index, noise }, Some(back)) => {
-                self.look_up(now, message, index, noise, &back, random);
-            }
-            (Body::LookUpAck { index, receiver: _, noise }, _) => {
-                if let Some(route) = message.route_there(entered) {
-                    let (id, mtu) = (message.id, message.path_mtu);
-                    let (sessions, actions) = self.carrier.parts();
-                    sessions.look_up_ack(now, local, id, index, noise, route, mtu, actions);
-                }
-            }
-            (Body::Confirm { receiver, noise }, _) => {
-                let (sessions, actions) = self.carrier.parts();
-                sessions.confirm(now, local, receiver, noise, actions);
-            }
-            _ => {}
+        if is_known || !is_handled {
+            self.counters.undelivered += 1;
+            return;
         }
-    }
-
-    /// Answers a LOOKUP: it is for this router, or for nobody.
-    fn look_up(
-        &mut self,
-        now: Time,
-        message: &Routed<'_>,
-        remote: u32,
-        noise: &[u8],
-        back: &Route,
-        random: &mut dyn Random,
-    ) {
-        let (id, mtu, to) = (message.id, message.path_mtu, message.origin);
-        let is_ours = message.target.prefix() == self.local.id().prefix();
-        let local = &self.local;
-        let answer = is_ours
-            .then(|| {
-                self.carrier.sessions.look_up(now, local, remote, noise, back, mtu, id, random)
-            })
-            .flatten();
-        let mut desk = desk!(self, now, random);
-        match answer {
-            Some((index, noise)) => {
-                let body = Body::LookUpAck { index, receiver: remote, noise: &noise };
-                self.messenger.answer(&mut desk, (Message::LookUpAck, id, to), back, &body);
-            }
-            None if !is_ours => self.messenger.deny(&mut desk, id, to, back),
-            None => {}
-        }
+        self.follow(now, entered, &message, verdict, random);
     }
 
     /// Carries out what a session has asked for.
     fn act(&mut self, now: Time, action: SessionAction, random: &mut dyn Random) {
         match action {
-            SessionAction::LookUp { prefix, id, index, noise } => {
+            SessionAction::LookUp { prefix, id, index, noise, by_another } => {
                 let mut desk = desk!(self, now, random);
-                if !self.messenger.look_up(&mut desk, prefix, id, index, &noise) {
+                let handshake = (index, &noise[..]);
+                if !self.messenger.look_up(&mut desk, prefix, id, handshake, by_another) {
                     let (sessions, actions) = self.carrier.parts();
-                    sessions.not_responsible(now, id, actions);
+                    sessions.absent(now, prefix, actions);
                 }
             }
             SessionAction::Confirm { to, route, receiver, noise } => {
@@ -592,64 +546,18 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 self.carrier.seal(&mut road!(self, now), prefix, &Contents::KeepAlive(0));
             }
             SessionAction::Alive(prefix, number) => {
-                self.carrier.seal(&mut road!(self, now), prefix, &Contents::Alive(number));
+                let received = self.carrier.sessions.received(prefix);
+                let contents = Contents::Alive(number, received);
+                self.carrier.seal(&mut road!(self, now), prefix, &contents);
             }
         }
     }
 
-    fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
-        let Some(peer) = self.messenger.verify(message) else { return };
-        let (hints, settled) =
-            (self.overlay.hints(peer.id, back.first), self.overlay.is_settled(now));
-        let cost = self.path_cost(message, &back);
-        let contact = Contact { id: peer.id, route: back.clone(), cost, mark: message.id.mark() };
-        if peer.connect.wrap {
-            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
-        } else {
-            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
-        }
-        let mut desk = desk!(self, now, random);
-        let wrap = peer.connect.wrap;
-        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, (settled, wrap));
-    }
-
-    fn connect_ack(&mut self, now: Time, entered: Slot, message: &Routed<'_>) {
-        let (Some(request), Some(route)) =
-            (self.messenger.request(message.id), message.route_there(entered))
-        else {
-            return;
-        };
-        if request.to != message.origin && request.way != Way::Close {
-            return;
-        }
-        let Some(peer) = self.messenger.verify(message) else { return };
-        let Some(request) = self.messenger.answered(now, message.id) else { return };
-        let contact =
-            Contact { id: peer.id, route, cost: message.path_cost.max(1), mark: message.id.mark() };
-        if request.value.way == Way::Close {
-            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
-        } else {
-            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
-        }
-    }
-
-    /// Returns the cost of the way back of a message. Where the record was cut, it is shorter than the way it came.
-    fn path_cost(&self, message: &Routed<'_>, back: &Route) -> u16 {
-        let walked = u16::from(crate::config::HOP_LIMIT - message.hop_limit) + 1;
-        if message.flags.greedy || back.hops() >= walked {
-            return message.path_cost.max(1);
-        }
-        let share = u32::from(message.path_cost) * u32::from(back.hops()) / u32::from(walked);
-        (share as u16).max(1)
-    }
-
     /// Reports to the sender of a message what was wrong with it.
     fn report(&mut self, entered: Slot, message: &Routed<'_>, code: Code) {
-        let nibbles = message.labels.nibbles();
-        let (Ok(at), true) = (u8::try_from(message.at), nibbles <= 255) else { return };
         let report = ErrorReport {
             reverse: !message.flags.reverse,
-            at,
+            at: message.at,
             code,
             value: 0,
             quoted: message.id.0,
@@ -661,15 +569,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Forwards a report, or believes it as far as it is about something that was sent here.
     fn pass_error(&mut self, now: Time, entered: Slot, mut report: ErrorReport) {
-        let Ok(mut cursor) = report.labels.cursor(report.at.into(), report.reverse) else {
+        let Ok(mut cursor) = report.labels.cursor(report.at, report.reverse) else {
             return;
         };
-        let up = self.links.up();
-        let is_up = |slot| up.iter().any(|neighbour| neighbour.slot == slot);
+        let links = &self.links;
+        let is_up = |slot| links.is_up(slot);
         // Labels only become fewer, so a report needs no hop limit.
         match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
             Step::Out(out) => {
-                report.at = cursor.at() as u8;
+                report.at = cursor.at();
                 self.outbox.push(out, &Item::Error(report));
             }
             Step::End => {
@@ -677,13 +585,18 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 if let Some(request) = self.messenger.request(id).cloned()
                     && matches!(request.way, Way::Route(_))
                 {
-                    self.messenger.answered(now, id);
+                    self.messenger.answered(id);
                     self.give_up(now, &request);
                 }
-                self.carrier.reported(now, entered, &report);
-                // An absent target makes a route no worse.
-                if !matches!(report.code, Code::NoRoute | Code::TooBig) {
-                    let route = Route { first: entered, labels: report.labels };
+                if self.carrier.reported(now, entered, &report) {
+                    return;
+                }
+                // What is said about a target makes the route no worse.
+                if matches!(report.code, Code::LinkDown | Code::HopLimit | Code::BadRoute) {
+                    // An answer has the labels of its route in reverse.
+                    let ErrorReport { labels, reverse, .. } = report;
+                    let labels = if reverse { labels } else { labels.reversed() };
+                    let route = Route { first: entered, labels };
                     self.overlay.route_failed(&route, &mut self.actions);
                 }
             }
@@ -705,6 +618,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
     fn settle(&mut self, now: Time, random: &mut dyn Random) {
         while let Some(event) = self.links.poll_event() {
             self.link_event(now, event);
+        }
+        while let Some(id) = self.overlay.take_lost() {
+            self.restore(now, id);
         }
         if let Some(hops) = self.overlay.review(now) {
             self.messenger.set_mean_hops(hops);
@@ -732,14 +648,37 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.links.review();
     }
 
+    /// Makes a contact of a neighbour whose contact was lost with another link or another route.
+    fn restore(&mut self, now: Time, id: NodeId) {
+        let up = self.links.up().iter().filter(|neighbour| neighbour.id == id);
+        let contacts = up.filter_map(|neighbour| self.neighbour(now, neighbour.slot));
+        if let Some(contact) = contacts.min_by_key(|contact| contact.cost) {
+            self.overlay.restore(contact, &mut self.actions);
+        }
+    }
+
+    /// Returns a neighbour as a contact.
+    fn neighbour(&self, now: Time, slot: Slot) -> Option<Contact> {
+        let neighbour = self.links.neighbour(slot)?;
+        let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
+        let (id, route) = (neighbour.id, Route::direct(slot));
+        Some(Contact { id, route, cost, mark: 0, said: Sequence::default() })
+    }
+
     fn link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { slot, id } => {
-                let Some(neighbour) = self.links.neighbour(slot) else { return };
-                let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
-                let contact = Contact { id, route: Route::direct(slot), cost, mark: 0 };
+                let Some(contact) = self.neighbour(now, slot) else { return };
                 self.overlay.neighbour_up(contact, &mut self.actions);
                 self.notify(Event::NeighbourUp(id));
+            }
+            LinkEvent::Cost { slot, id } => {
+                let known = self.overlay.contacts().get(id).map(|known| known.route.first);
+                if known == Some(slot)
+                    && let Some(contact) = self.neighbour(now, slot)
+                {
+                    self.overlay.restore(contact, &mut self.actions);
+                }
             }
             LinkEvent::Down { slot, id, reason } => {
                 for (mark, out) in self.marks.broken(slot) {
