@@ -1,13 +1,13 @@
 # The two commands: `make run` starts a server, `make test` checks everything.
 
-.PHONY: run release package test package-test bench soak fuzz fmt
+.PHONY: run release small package test package-test bench soak fuzz fmt
 
 # Builds and starts the server on its embedded store; it prints what to type into a phone. The laboratory is left out,
 # so that the first phone registers sooner; `make release` builds the whole program.
 # More flags: make run ARGS="--domain example.org --listen udp://0.0.0.0:5070"
 run:
 	@scripts/install-test-tools --build
-	@cargo run --profile serve --locked -p ringway --no-default-features -- serve $(ARGS)
+	@cargo run --profile serve --locked -p ringway --no-default-features --features server -- serve $(ARGS)
 
 # The whole program, laboratory included, optimised over all its crates and stripped, with its symbols, man pages and
 # completions beside it: target/package.
@@ -15,7 +15,12 @@ release:
 	@scripts/install-test-tools --build
 	@scripts/release
 
-# The same, and a Debian package of it. Installs cargo-deb where it is missing.
+# The router of the mesh alone, for small machines: target/package/ringway-mesh. Fails if it has more than 4 MB.
+small:
+	@scripts/install-test-tools --build
+	@scripts/small
+
+# The same as `make release`, and a Debian package of it. Installs cargo-deb where it is missing.
 package:
 	@scripts/install-test-tools --build
 	@scripts/install-test-tools --package

@@ -170,9 +170,8 @@ class Ringway(Daemon):
 
     def command(self, state, interfaces):
         """The words that start a router."""
-        # Namespaces share the files: a control socket named after the device would be everybody's.
-        return ["env", f"RUNTIME_DIRECTORY={state.parent}", self.path, "mesh", "run", "--tun", self.device, "--state",
-                state, *(word for name in interfaces for word in ("--interface", name))]
+        return [self.path, "mesh", "run", "--tun", self.device, "--state", state,
+                *(word for name in interfaces for word in ("--interface", name))]
 
     def commands(self, lab, node):
         return [self.command(lab.folder_of(node) / "state", lab.interfaces(node))]

@@ -16,6 +16,7 @@ pub mod netlink;
 mod network;
 mod options;
 mod poll;
+mod privileges;
 mod process;
 mod random;
 mod receive;
@@ -32,6 +33,7 @@ pub use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer
 pub use network::NetworkMonitor;
 pub use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub use poll::wait_readable;
+pub use privileges::{Capability, drop_capabilities};
 pub use process::{limit_memory_retention, max_files, trim_memory};
 pub use random::ChaCha;
 pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception, ReceptionMut};

@@ -1,29 +1,31 @@
-//! The command line: parses arguments, calls [`ringway_server`] or the laboratory, prints the
+//! The command line: parses arguments, calls [`ringway_server`], [`ringway_router`] or the laboratory, prints the
 //! result.
 //!
 //! [`command`] describes it; man pages and completions are derived from that. Exit status 0 means
 //! success, 1 failure, 2 wrong usage. Results are printed to standard output, everything else to
 //! standard error; `--json` output is stable.
+//!
+//! The features `server`, `mesh` and `lab` choose the commands. All are on by default.
+
+#[cfg(not(any(feature = "server", feature = "mesh", feature = "lab")))]
+compile_error!("expected at least one of the features `server`, `mesh` and `lab`");
 
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(not(feature = "lab"))]
 #[path = "lab_absent.rs"]
 mod lab;
+#[cfg(feature = "server")]
 mod live;
+#[cfg(feature = "mesh")]
 mod mesh;
 mod out;
+#[cfg(feature = "server")]
 mod perf;
+#[cfg(feature = "server")]
+mod server;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
-use out::CommandError;
-use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
-use ringway_server::manage::{self, MissingStore, UserManager};
-use ringway_server::prepare;
-use ringway_server::serve::serve;
-use ringway_server::setup::{Overrides, Sources};
-use std::io::Read;
-use std::path::PathBuf;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// SIP without a centre.
@@ -36,138 +38,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the proxy and registrar
-    Serve(Serve),
-    /// Adds, changes, removes and lists users
-    #[command(subcommand)]
-    User(User),
-    /// Checks configuration files
-    #[command(subcommand)]
-    Config(Config),
-    /// Shows the status of a running server
-    Status(Status),
-    /// Shows the registrations of a running server
-    Registrations(live::Registrations),
-    /// Shows the calls in progress of a running server
-    Calls(live::Calls),
-    /// Writes users and registrations into a file, whether or not the server runs
-    Backup(Backup),
-    /// Creates a store from a backup; no server may run on it
-    Restore(Backup),
+    #[cfg(feature = "server")]
+    #[command(flatten)]
+    Server(server::Server),
     /// Joins the host to a mesh of routers
+    #[cfg(feature = "mesh")]
     #[command(subcommand)]
     Mesh(mesh::Mesh),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
     /// Measures throughput and latency by message size over UDP, TCP and SCTP
+    #[cfg(feature = "server")]
     #[command(subcommand)]
     Perf(perf::Perf),
-}
-
-#[derive(Args)]
-struct Serve {
-    /// Configuration file (TOML); flags win over it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Where to listen, as udp://A:P, tcp://, tls://, ws://, wss://, sctp://A[,A2..]:P or
-    /// sctp+udp://A[,A2..]:P?encap=9899 (repeatable) [default: UDP, TCP and SCTP
-    /// 5060 on all addresses; SCTP in UDP 9899, and over IP where permitted]
-    #[arg(long, value_name = "URI")]
-    listen: Vec<Listen>,
-    /// Name of the domain served; further ones are other names of it (repeatable) [default: the
-    /// host's name and addresses]
-    #[arg(long = "domain", value_name = "NAME")]
-    domains: Vec<Host>,
-    /// Where users and registrations are kept: memory, or redb:PATH [default: ringway.redb in the
-    /// state directory]
-    #[arg(long)]
-    store: Option<StoreKind>,
-    /// Whether users must prove who they are: off or digest [default: digest]
-    #[arg(long)]
-    auth: Option<AuthMode>,
-    /// Worker threads [default: one a processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
-    workers: Option<u8>,
-    /// Where metrics and management are served, on loopback: ADDRESS:PORT, or off [default:
-    /// 127.0.0.1:8060]
-    #[arg(long, value_name = "ADDR")]
-    http: Option<HttpAddr>,
-}
-
-/// The server that a command addresses.
-#[derive(Args)]
-struct ServerArgs {
-    /// Configuration file of the server
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Store of the server, if not the default or the configured one
-    #[arg(long)]
-    store: Option<StoreKind>,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Subcommand)]
-enum User {
-    /// Adds a user; prints the password unless it was given
-    Add(UserArgs),
-    /// Sets a new password of a user; prints it unless it was given
-    Passwd(UserArgs),
-    /// Removes a user and its registrations
-    Del {
-        /// NAME or NAME@DOMAIN
-        name: String,
-        #[command(flatten)]
-        server: ServerArgs,
-    },
-    /// Lists users
-    List(ServerArgs),
-}
-
-#[derive(Args)]
-struct UserArgs {
-    /// NAME or NAME@DOMAIN
-    name: String,
-    /// Reads the password from standard input, up to the end of the line
-    #[arg(long)]
-    password_stdin: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Subcommand)]
-enum Config {
-    /// Prints ok, or one line for each mistake
-    Check {
-        /// The file
-        file: PathBuf,
-    },
-}
-
-#[derive(Args)]
-struct Backup {
-    /// The backup
-    file: PathBuf,
-    /// Replaces what is there already
-    #[arg(long)]
-    force: bool,
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-#[derive(Args)]
-struct Status {
-    #[command(flatten)]
-    server: ServerArgs,
-}
-
-impl ServerArgs {
-    fn sources(&self) -> Sources {
-        let overrides = Overrides { store: self.store.clone(), ..Overrides::default() };
-        Sources { config: self.config.clone(), overrides }
-    }
 }
 
 /// Returns the description of the whole command line.
@@ -177,121 +61,27 @@ pub fn command() -> clap::Command {
 
 /// Runs the command in the arguments of the process; returns its exit status.
 pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
-        Command::Serve(args) => run_server(args),
-        Command::User(command) => user(command),
-        Command::Config(Config::Check { file }) => check(&file),
-        Command::Status(Status { server }) => status(&server),
-        Command::Registrations(args) => live::registrations(&args),
-        Command::Calls(args) => live::calls(&args),
-        Command::Backup(args) => backup(&args),
-        Command::Restore(args) => restore(&args),
-        Command::Mesh(command) => mesh::mesh(command),
-        Command::Lab(command) => return lab::lab(command),
-        Command::Perf(command) => return perf::perf(command),
-    };
+    match Cli::parse().command {
+        #[cfg(feature = "server")]
+        Command::Server(command) => status(server::server(command)),
+        #[cfg(feature = "mesh")]
+        Command::Mesh(command) => status(mesh::mesh(command)),
+        Command::Lab(command) => lab::lab(command),
+        #[cfg(feature = "server")]
+        Command::Perf(command) => perf::perf(command),
+    }
+}
+
+/// Prints the reason of a failure. Returns the exit status.
+#[cfg(any(feature = "server", feature = "mesh"))]
+fn status(result: Result<(), out::CommandError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(CommandError(lines)) => {
+        Err(out::CommandError(lines)) => {
             out::errors(&lines);
             ExitCode::FAILURE
         }
     }
-}
-
-fn run_server(args: Serve) -> Result<(), CommandError> {
-    let Serve { config, listen, domains, store, auth, workers, http } = args;
-    let overrides = Overrides { listen, domains, store, auth, workers, http };
-    serve(&Sources { config, overrides }).map_err(|failure| CommandError(failure.0))
-}
-
-fn check(file: &std::path::Path) -> Result<(), CommandError> {
-    let sources = Sources { config: Some(file.to_owned()), overrides: Overrides::default() };
-    prepare::check(&sources).map_err(CommandError)?;
-    out::line("ok")
-}
-
-fn status(server: &ServerArgs) -> Result<(), CommandError> {
-    let status = manage::status(&server.sources()).map_err(CommandError)?;
-    if server.json { out::json(&status) } else { out::text(&status.text()) }
-}
-
-fn backup(args: &Backup) -> Result<(), CommandError> {
-    let made =
-        manage::back_up(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
-    if args.server.json {
-        return out::json(&made);
-    }
-    out::line(&format!("{}: {} users, {} bytes", made.file.display(), made.users, made.bytes))
-}
-
-fn restore(args: &Backup) -> Result<(), CommandError> {
-    let made =
-        manage::restore(&args.server.sources(), &args.file, args.force).map_err(CommandError)?;
-    if args.server.json {
-        return out::json(&made);
-    }
-    out::line(&format!("store {} restored: {} users", made.file.display(), made.users))
-}
-
-fn user(command: User) -> Result<(), CommandError> {
-    match command {
-        User::Add(user_args) => set(user_args, true),
-        User::Passwd(user_args) => set(user_args, false),
-        User::Del { name, server } => {
-            let removed = UserManager::open(&server.sources(), MissingStore::Refuse)
-                .map_err(CommandError)?
-                .remove(&name)?;
-            match server.json {
-                true => out::json(&removed),
-                false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
-            }
-        }
-        User::List(server) => {
-            let users = UserManager::open(&server.sources(), MissingStore::Refuse)
-                .map_err(CommandError)?
-                .list()?;
-            match server.json {
-                true => out::json(&users),
-                false => {
-                    users.iter().try_for_each(|u| out::line(&format!("{}@{}", u.user, u.realm)))
-                }
-            }
-        }
-    }
-}
-
-fn set(user_args: UserArgs, new: bool) -> Result<(), CommandError> {
-    let password = match user_args.password_stdin {
-        true => Some(read_password()?),
-        false => None,
-    };
-    let missing = if new { MissingStore::Create } else { MissingStore::Refuse };
-    let users = UserManager::open(&user_args.server.sources(), missing).map_err(CommandError)?;
-    if let Some(store) = users.created() {
-        out::note(&format!("store {} is new", store.display()));
-    }
-    let made = users.set(&user_args.name, password, new)?;
-    if user_args.server.json {
-        return out::json(&made);
-    }
-    let what = if new { "added" } else { "has a new password" };
-    out::line(&format!("{}@{} {what}", made.user, made.realm))?;
-    match &made.password {
-        Some(password) => out::line(&format!("password: {password}")),
-        None => Ok(()),
-    }
-}
-
-fn read_password() -> Result<String, CommandError> {
-    // More than the longest password; longer input is not a password.
-    const MAX_INPUT: u64 = 4096;
-    let mut text = String::new();
-    std::io::stdin()
-        .take(MAX_INPUT)
-        .read_to_string(&mut text)
-        .map_err(|e| CommandError(vec![format!("standard input: {e}")]))?;
-    Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ pub(crate) fn errors(lines: &[String]) {
 }
 
 /// Prints a note to standard error.
+#[cfg(any(feature = "server", feature = "mesh"))]
 pub(crate) fn note(line: &str) {
     // This error cannot be reported anywhere else.
     let _ = writeln!(io::stderr().lock(), "ringway: {line}");

@@ -3,29 +3,36 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::net::Ipv6Addr;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use ringway_mesh::config::Config;
 use ringway_mesh::crypto::{NetworkKey, Real};
 use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
+use ringway_mesh::session::{ProbeId, ProbeOutcome, ProbeRefused};
 use ringway_mesh::{LocalRouter, Prefix, Router};
 use ringway_os::netlink::{self, Monitor, Netlink, NetlinkError};
-use ringway_os::{ChaCha, Clock};
+use ringway_os::{Capability, ChaCha, Clock, drop_capabilities};
 use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
-use crate::control::{self, Asked, Question};
+use crate::control::{self, Asker, Request, View};
 use crate::device::{self, DeviceError};
+use crate::http;
 use crate::interfaces::{Change, Interfaces};
 use crate::lan::{self, Lan};
+use crate::notify::{self, Watchdog};
 use crate::settings::Settings;
 use crate::socket::{self, NAMED};
 use crate::state::{self, StateError};
-use crate::status::{self, Surroundings};
+use crate::status::{self, Counters, Surroundings};
 use crate::traffic::{Ports, Traffic};
 
 /// Largest UDP payload between named routers, of which nobody knows the way: IPv6 over Ethernet.
@@ -38,8 +45,8 @@ const MAX_WARNINGS: usize = 256;
 const LOCAL_WAIT: Duration = Duration::from_secs(5);
 /// Shortest sleep.
 const TICK: Duration = Duration::from_micros(200);
-/// Questions that wait.
-const QUESTIONS: usize = 16;
+/// Requests of clients that wait.
+const REQUESTS: usize = 16;
 
 /// Why a router does not start.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +76,17 @@ pub enum StartError {
         /// What failed.
         error: io::Error,
     },
+    /// The address of metrics.
+    #[error("metrics on {address}: {error}")]
+    Http {
+        /// The address.
+        address: SocketAddr,
+        /// What failed.
+        error: io::Error,
+    },
+    /// The rights that are not needed.
+    #[error("capabilities cannot be dropped: {0}")]
+    Privileges(io::Error),
     /// The LAN.
     #[error("LAN {name}: {error}; it needs CAP_NET_RAW")]
     Lan {
@@ -93,9 +111,18 @@ struct Daemon<'a> {
     interfaces: Interfaces,
     /// When a warning was logged last.
     warned: BTreeMap<String, Time>,
+    /// Where the outcomes of probes go.
+    probes: BTreeMap<ProbeId, oneshot::Sender<Result<ProbeOutcome, ProbeRefused>>>,
+    /// How many clients were refused because others ping or trace.
+    refused: Arc<AtomicU64>,
+    /// Counts of what is done here.
+    counters: Counters,
 }
 
 /// Runs a router until `shutdown` ends. `log` gets lines for the operator. To be called within a runtime.
+///
+/// When its sockets and devices are open, the calling thread drops all capabilities but CAP_NET_ADMIN, which it keeps for
+/// the address of a LAN that comes and goes. Threads that it starts afterwards have no more.
 ///
 /// # Errors
 /// Only what makes a start impossible; afterwards everything is a line.
@@ -109,6 +136,9 @@ pub async fn run(
     let start = clock.now();
     let router = router(settings, log, start, &mut random)?;
     let (id, port) = (router.id(), settings.port);
+    let path = control::path(&settings.state);
+    let listener = control::listen(&path)
+        .map_err(|error| StartError::Control { path: path.display().to_string(), error })?;
     let udp = socket::open(port).map_err(|error| StartError::Socket { port, error })?;
     let mut netlink = Netlink::open()?;
     let tun = device::open(&settings.tun, id.prefix(), settings.lan.is_some(), &mut netlink)?;
@@ -116,12 +146,22 @@ pub async fn run(
         Some(name) => Some(open_lan(name, id.prefix(), log)?),
         None => None,
     };
-    let path = control::path(&settings.tun);
-    let listener = control::listen(&path)
-        .map_err(|error| StartError::Control { path: path.display().to_string(), error })?;
-    let (sender, mut questions) = mpsc::channel(QUESTIONS);
-    let control = tokio::spawn(control::serve(listener, sender));
-    let ports = Ports { udp, tun };
+    let http = match settings.http {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    // The address of a LAN is added whenever its interface comes up. Nothing else needs a right.
+    let kept: &[Capability] = if lan.is_some() { &[Capability::NetAdmin] } else { &[] };
+    drop_capabilities(kept).map_err(StartError::Privileges)?;
+    let (requests, mut requested) = mpsc::channel(REQUESTS);
+    let asker = Asker { requests, refused: Arc::default() };
+    let refused = asker.refused.clone();
+    let mut tasks = JoinSet::new();
+    if let Some(http) = http {
+        tasks.spawn(http::serve(http, asker.clone()));
+    }
+    tasks.spawn(control::serve(listener, asker));
+    let ports = Ports::new(udp, tun);
     let mut daemon = Daemon {
         settings,
         log,
@@ -132,6 +172,9 @@ pub async fn run(
         netlink,
         interfaces: Interfaces::new(&settings.interfaces),
         warned: BTreeMap::new(),
+        probes: BTreeMap::new(),
+        refused,
+        counters: Counters::default(),
     };
     let address = id.prefix().router();
     if !is_local(&mut monitor, address).await {
@@ -140,11 +183,13 @@ pub async fn run(
     daemon.read_interfaces();
     daemon.read_lan(&mut lan);
     log(&format!("ready: {address} on {}, router {id}", settings.tun));
-    daemon.serve(&mut monitor, &mut lan, &mut questions, shutdown).await;
+    let mut watchdog = Watchdog::start(daemon.clock.now());
+    daemon.serve(&mut monitor, &mut lan, &mut watchdog, &mut requested, shutdown).await;
+    notify::stopping();
     if let Some(lan) = &mut lan {
         lan.leave();
     }
-    control.abort();
+    drop(tasks);
     let _ = std::fs::remove_file(path);
     daemon.leave();
     Ok(())
@@ -174,6 +219,12 @@ fn router(
     };
     router.add_interface(start, named, random);
     Ok(router)
+}
+
+/// Listens for scrapers of metrics.
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|error| StartError::Http { address, error })
 }
 
 /// Opens what serves the hosts of a LAN.
@@ -217,7 +268,8 @@ impl Daemon<'_> {
         &mut self,
         monitor: &mut Monitor,
         lan: &mut Option<Lan>,
-        questions: &mut mpsc::Receiver<Asked>,
+        watchdog: &mut Watchdog,
+        requested: &mut mpsc::Receiver<Request>,
         shutdown: impl Future<Output = ()>,
     ) {
         tokio::pin!(shutdown);
@@ -227,6 +279,7 @@ impl Daemon<'_> {
             let now = self.clock.now();
             let due = self.traffic.router().poll_timeout();
             let due = sooner(due, lan.as_ref().and_then(Lan::poll_timeout));
+            let due = sooner(due, watchdog.poll_timeout());
             let due = due.unwrap_or(now + Duration::from_secs(3_600));
             let sleep = self.clock.instant(due.max(now + TICK));
             tokio::select! {
@@ -247,6 +300,7 @@ impl Daemon<'_> {
                 },
                 () = tokio::time::sleep_until(sleep.into()) => {
                     let now = self.clock.now();
+                    watchdog.handle_timeout(now);
                     self.traffic.handle_timeout(now);
                     if let Some(lan) = lan {
                         lan.handle_timeout(now);
@@ -267,10 +321,7 @@ impl Daemon<'_> {
                     self.warn("lan", &format!("hosts of the LAN are not answered: {error}"));
                     *lan = None;
                 },
-                Some(asked) = questions.recv() => {
-                    // Whoever has asked may be gone.
-                    let _ = asked.answer.send(self.answer(&asked.question));
-                }
+                Some(request) = requested.recv() => self.handle_request(request),
                 () = &mut shutdown => return,
             }
         }
@@ -299,7 +350,13 @@ impl Daemon<'_> {
                 let text = format!("link to {}: {refused}", name(address));
                 self.warn(&text.clone(), &text);
             }
-            Event::Closest { .. } | Event::Probe(..) => {}
+            Event::Closest { .. } => {}
+            Event::Probe(id, outcome) => {
+                if let Some(answer) = self.probes.remove(id) {
+                    // Whoever has asked may have given up.
+                    let _ = answer.send(Ok(*outcome));
+                }
+            }
             Event::DuplicateIdentity(address) => {
                 let text = format!(
                     "another router at {} has this router's identity: was {} copied? \
@@ -322,6 +379,8 @@ impl Daemon<'_> {
         if is_new && self.warned.len() < MAX_WARNINGS {
             self.warned.insert(key.to_owned(), now);
             (self.log)(text);
+        } else if is_new {
+            self.counters.warnings += 1;
         }
     }
 
@@ -363,18 +422,38 @@ impl Daemon<'_> {
         }
     }
 
-    fn answer(&self, question: &Question) -> Value {
-        let now = self.clock.now();
+    fn handle_request(&mut self, request: Request) {
+        match request {
+            // Whoever has asked may be gone.
+            Request::Show(view, answer) => _ = answer.send(self.show(view)),
+            Request::Probe { destination, hop_limit, answer } => {
+                self.probes.retain(|_, answer| !answer.is_closed());
+                match self.traffic.probe(self.clock.now(), destination, hop_limit) {
+                    Ok(id) => _ = self.probes.insert(id, answer),
+                    Err(refused) => {
+                        self.counters.probes += u64::from(refused == ProbeRefused::Busy);
+                        let _ = answer.send(Err(refused));
+                    }
+                }
+            }
+        }
+    }
+
+    fn show(&self, view: View) -> Value {
+        let (now, router) = (self.clock.now(), self.traffic.router());
         let (tun, interfaces) = (self.settings.tun.as_str(), self.interfaces.names());
-        let around = Surroundings { tun, interfaces, start: self.start };
-        let value = match question {
-            Question::Status => {
-                serde_json::to_value(status::status(now, self.traffic.router(), &around))
-            }
-            Question::Peers => {
-                serde_json::to_value(status::peers(now, self.traffic.router(), &around))
-            }
-            Question::Ring => serde_json::to_value(status::ring(self.traffic.router())),
+        let counters = Counters {
+            tun_full: self.ports.tun_full(),
+            warnings: self.counters.warnings,
+            probes: self.counters.probes,
+            probing: self.refused.load(Relaxed),
+            ..self.traffic.counters()
+        };
+        let around = Surroundings { tun, interfaces, start: self.start, counters };
+        let value = match view {
+            View::Status => serde_json::to_value(status::status(now, router, &around)),
+            View::Peers => serde_json::to_value(status::peers(now, router, &around)),
+            View::Ring => serde_json::to_value(status::ring(router)),
         };
         value.unwrap_or(Value::Null)
     }

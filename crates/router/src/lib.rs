@@ -14,6 +14,10 @@
 //! | `trains` | packets that are sent together |
 //! | `lan` | the hosts of a LAN |
 //! | [`control`] | questions and answers on a Unix socket |
+//! | [`probes`] | pings and traces |
+//! | [`status`] | what a router reports of itself |
+//! | [`http`], `metrics` | the same for scrapers |
+//! | `notify` | the service manager |
 
 #![forbid(unsafe_code)]
 
@@ -21,8 +25,12 @@ pub mod advertise;
 pub mod control;
 pub mod daemon;
 pub mod device;
+pub mod http;
 pub mod interfaces;
 mod lan;
+mod metrics;
+mod notify;
+pub mod probes;
 pub mod settings;
 mod socket;
 pub mod state;

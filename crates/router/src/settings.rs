@@ -21,10 +21,12 @@ pub struct Settings {
     pub tun: String,
     /// File with the key of the network; without one, everybody may join.
     pub network_key: Option<PathBuf>,
-    /// Directory of the identity.
+    /// Directory of the identity and of the control socket.
     pub state: PathBuf,
     /// UDP port of this router and of the routers that are discovered.
     pub port: u16,
+    /// Address at which metrics are served.
+    pub http: Option<SocketAddr>,
 }
 
 impl Default for Settings {
@@ -37,6 +39,7 @@ impl Default for Settings {
             network_key: None,
             state: default_state(),
             port: PORT,
+            http: None,
         }
     }
 }

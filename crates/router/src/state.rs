@@ -73,12 +73,7 @@ pub fn identity(
         move |error| StateError::Io { path, error }
     };
     match read(&path, MAX_FILE as u64) {
-        Ok(text) => {
-            check_mode(&path)?;
-            let text = String::from_utf8_lossy(&text);
-            Identity::from_file(&text, HASH_EXTENSION_BITS)
-                .map_err(|error| StateError::Identity { path, error })
-        }
+        Ok(text) => parse(path, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             created();
             DirBuilder::new()
@@ -97,6 +92,23 @@ pub fn identity(
         }
         Err(error) => Err(io(&path)(error)),
     }
+}
+
+/// Returns the identity in a directory, which is not created.
+///
+/// # Errors
+/// A [`StateError`] that names the file.
+pub fn existing_identity(directory: &Path) -> Result<Identity, StateError> {
+    let path = directory.join(IDENTITY);
+    let text = read(&path, MAX_FILE as u64)
+        .map_err(|error| StateError::Io { path: path.clone(), error })?;
+    parse(path, &text)
+}
+
+fn parse(path: PathBuf, text: &[u8]) -> Result<Identity, StateError> {
+    check_mode(&path)?;
+    Identity::from_file(&String::from_utf8_lossy(text), HASH_EXTENSION_BITS)
+        .map_err(|error| StateError::Identity { path, error })
 }
 
 /// Reads a network key.

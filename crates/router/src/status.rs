@@ -6,6 +6,7 @@ use std::net::Ipv6Addr;
 use ringway_mesh::Router;
 use ringway_mesh::crypto::Crypto;
 use ringway_mesh::metric::Space;
+use ringway_mesh::router::SessionCounters;
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,46 @@ pub struct Status {
     pub packets: Packets,
     /// Messages of the mesh that were dropped as malformed or forged.
     pub refused: u64,
+    /// Links to neighbours, with those that cannot be used.
+    pub links: usize,
+    /// Octets that were moved.
+    pub octets: Octets,
+    /// Messages of the mesh that were forwarded between other routers.
+    pub messages_forwarded: u64,
+    /// Look-ups of routers that hosts here send to.
+    pub look_ups: LookUps,
+    /// How often something was dropped, by reason.
+    pub dropped: BTreeMap<String, u64>,
+    /// How often a limit was hit, by limit.
+    pub limits: BTreeMap<String, u64>,
+}
+
+/// Counts of octets: of packets of hosts, and of the mesh's own packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Octets {
+    /// From hosts here.
+    pub sent: u64,
+    /// To hosts here.
+    pub delivered: u64,
+    /// Between other routers, with the headers of the mesh.
+    pub forwarded: u64,
+    /// Sent for the mesh itself, without UDP and IP.
+    pub control_sent: u64,
+    /// Received for the mesh itself, without UDP and IP.
+    pub control_received: u64,
+}
+
+/// Counts of look-ups.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LookUps {
+    /// The router was found.
+    pub found: u64,
+    /// No router has the network.
+    pub absent: u64,
+    /// Nobody has answered.
+    pub unanswered: u64,
+    /// Time that those took that have found a router, in all.
+    pub seconds: f64,
 }
 
 /// Counts of packets of hosts.
@@ -105,6 +146,27 @@ pub struct Surroundings<'a> {
     pub interfaces: BTreeMap<u32, String>,
     /// When it started.
     pub start: Time,
+    /// What the daemon has counted.
+    pub counters: Counters,
+}
+
+/// What is counted outside the router's own machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Octets of the mesh's own packets that were sent.
+    pub control_sent: u64,
+    /// Octets of the mesh's own packets that were received.
+    pub control_received: u64,
+    /// Packets for hosts here that the TUN device did not take.
+    pub tun_full: u64,
+    /// Trains and packets for other routers that the socket did not take.
+    pub socket_full: u64,
+    /// Warnings that were not logged because too many were.
+    pub warnings: u64,
+    /// Pings and traces that were refused because others were under way.
+    pub probing: u64,
+    /// Probes that were refused because others were under way.
+    pub probes: u64,
 }
 
 /// Returns the status.
@@ -136,7 +198,79 @@ pub fn status<C: Crypto, S: Space>(
             + counters.refused
             + packets.refused
             + router.message_counters().forged,
+        links: router.links().neighbours().count(),
+        octets: Octets {
+            sent: packets.sent_octets,
+            delivered: packets.delivered_octets,
+            forwarded: packets.forwarded_octets,
+            control_sent: around.counters.control_sent,
+            control_received: around.counters.control_received,
+        },
+        messages_forwarded: counters.forwarded,
+        look_ups: look_ups(&router.session_counters()),
+        dropped: dropped(router, &around.counters),
+        limits: limits(router, &around.counters),
     }
+}
+
+fn look_ups(sessions: &SessionCounters) -> LookUps {
+    LookUps {
+        found: sessions.found,
+        absent: sessions.absent,
+        unanswered: sessions.unanswered,
+        seconds: sessions.finding.as_secs_f64(),
+    }
+}
+
+fn dropped<C: Crypto, S: Space>(router: &Router<C, S>, daemon: &Counters) -> BTreeMap<String, u64> {
+    let (messages, packets) = (router.counters(), router.packet_counters());
+    let (sessions, links) = (router.session_counters(), router.links());
+    let handshakes = links.handshake_counters();
+    named([
+        ("packet-no-route", packets.no_route),
+        ("packet-too-big", packets.too_big),
+        ("packet-undeliverable", packets.undeliverable),
+        ("packet-foreign-address", packets.bad),
+        ("packet-no-neighbour", packets.refused),
+        ("packet-no-session", sessions.unknown),
+        ("packet-forged", sessions.forged),
+        ("packet-tun-full", daemon.tun_full),
+        ("train-socket-full", daemon.socket_full),
+        ("message-malformed", messages.malformed),
+        ("message-refused", messages.refused),
+        ("message-undeliverable", messages.undelivered),
+        ("message-forged", router.message_counters().forged),
+        ("hello-forged", links.forged_hellos),
+        ("link-handshake-unanswered", handshakes.unanswered),
+        ("link-handshake-unconfirmed", handshakes.unconfirmed),
+        ("session-handshake-refused", sessions.refused),
+    ])
+}
+
+fn limits<C: Crypto, S: Space>(router: &Router<C, S>, daemon: &Counters) -> BTreeMap<String, u64> {
+    let (messages, own) = (router.counters(), router.message_counters());
+    let (sessions, links) = (router.session_counters(), router.links());
+    let (handshakes, overlay) = (links.handshake_counters(), router.overlay().counters);
+    named([
+        ("messages-of-neighbour", messages.policed),
+        ("control-budget", own.deferred),
+        ("waiting-messages", own.dropped),
+        ("waiting-packets", sessions.queue_full),
+        ("sessions", sessions.evicted),
+        ("route-length", sessions.too_long + overlay.too_long),
+        ("connections", overlay.connecting),
+        ("link-handshakes", handshakes.full),
+        ("link-cookies", handshakes.cookies),
+        ("strangers", links.ignored_strangers),
+        ("events", messages.events),
+        ("probes", daemon.probes),
+        ("probing-clients", daemon.probing),
+        ("warnings", daemon.warnings),
+    ])
+}
+
+fn named<const N: usize>(counts: [(&str, u64); N]) -> BTreeMap<String, u64> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
 /// Returns the neighbours.

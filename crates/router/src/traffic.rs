@@ -4,13 +4,17 @@
 //! neighbour is decrypted where it was received, and gathered to a super-packet again. One call does a bounded amount
 //! of work, so that everything else has its turn.
 
+use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice};
+use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
 
 use ringway_mesh::Router;
 use ringway_mesh::crypto::Real;
 use ringway_mesh::link::{InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
+use ringway_mesh::session::{ProbeId, ProbeRefused};
+use ringway_mesh::wire::Kind;
 use ringway_os::tun::{
     Coalescer, PACKET_BUFFER, Segments, TunQueue, VnetHeader, complete_checksum, verify_checksum,
 };
@@ -20,6 +24,7 @@ use ringway_sansio::time::Duration;
 use socket2::Socket;
 
 use crate::socket;
+use crate::status::Counters;
 use crate::trains::Trains;
 
 /// Packets after which everything else has its turn; what was read at once is handled nevertheless.
@@ -31,12 +36,26 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Ports {
     pub(crate) udp: Watched<Socket>,
     pub(crate) tun: Watched<TunQueue>,
+    /// Packets that the TUN device did not take.
+    tun_full: Cell<u64>,
 }
 
 impl Ports {
+    /// These two.
+    pub(crate) fn new(udp: Watched<Socket>, tun: Watched<TunQueue>) -> Ports {
+        Ports { udp, tun, tun_full: Cell::new(0) }
+    }
+
+    /// Returns how many packets the TUN device did not take.
+    pub(crate) fn tun_full(&self) -> u64 {
+        self.tun_full.get()
+    }
+
     /// Passes a packet to the hosts here. A full queue of the kernel is loss as on any link.
     fn deliver(&self, header: &VnetHeader, parts: &[IoSlice<'_>]) {
-        let _ = self.tun.get_ref().write(header, parts);
+        if self.tun.get_ref().write(header, parts).is_err() {
+            self.tun_full.set(self.tun_full.get() + 1);
+        }
     }
 }
 
@@ -53,6 +72,9 @@ pub(crate) struct Traffic {
     /// A packet from the TUN device, and one of its segments.
     packet: Vec<u8>,
     segment: Vec<u8>,
+    /// Octets of packets of the mesh itself.
+    control_sent: u64,
+    control_received: u64,
 }
 
 impl Traffic {
@@ -68,6 +90,8 @@ impl Traffic {
             confirm_at: Time::ZERO,
             packet: vec![0; PACKET_BUFFER],
             segment: Vec::new(),
+            control_sent: 0,
+            control_received: 0,
         }
     }
 
@@ -101,9 +125,32 @@ impl Traffic {
         self.router.leave();
     }
 
+    /// Sends a probe.
+    ///
+    /// # Errors
+    /// A destination that cannot be probed, or too many probes under way.
+    pub(crate) fn probe(
+        &mut self,
+        now: Time,
+        destination: Ipv6Addr,
+        hop_limit: u8,
+    ) -> Result<ProbeId, ProbeRefused> {
+        self.router.probe(now, destination, hop_limit, &mut self.random)
+    }
+
+    /// Returns what was counted here.
+    pub(crate) fn counters(&self) -> Counters {
+        Counters {
+            control_sent: self.control_sent,
+            control_received: self.control_received,
+            socket_full: self.trains.lost(),
+            ..Counters::default()
+        }
+    }
+
     /// Handles packets of other routers. Returns whether none is left.
     pub(crate) fn receive(&mut self, ports: &Ports, now: Time) -> bool {
-        let Traffic { router, random, received, .. } = self;
+        let Traffic { router, random, received, control_received, .. } = self;
         // An error of the socket is one of an earlier datagram.
         let Ok(receptions) = received.receive_at_most(ports.udp.get_ref().as_fd(), self.limit)
         else {
@@ -114,6 +161,7 @@ impl Traffic {
             let from = socket::source(reception.remote);
             for datagram in reception.datagrams() {
                 packets += 1;
+                *control_received += control_octets(datagram);
                 let opened = router.handle_packet(now, from, datagram, random);
                 let Some(packet) = opened.and_then(|range| datagram.get_mut(range)) else {
                     continue;
@@ -178,6 +226,7 @@ impl Traffic {
         }
         let udp = ports.udp.get_ref().as_fd();
         while let Some(packet) = self.router.poll_transmit() {
+            self.control_sent += control_octets(packet.bytes);
             let remote = socket::destination(packet.interface, packet.to, self.port);
             let to = LinkAddress { interface: packet.interface, remote };
             self.trains.push(udp, to, packet.bytes);
@@ -186,5 +235,13 @@ impl Traffic {
         while let Some(to) = self.trains.pop_failed() {
             self.router.send_failed(now, to, &mut self.random);
         }
+    }
+}
+
+/// Returns the length of a packet of the mesh itself; 0 for one that carries a packet of a host.
+fn control_octets(packet: &[u8]) -> u64 {
+    match Kind::of(packet) {
+        Ok(Kind::Data) => 0,
+        _ => packet.len() as u64,
     }
 }

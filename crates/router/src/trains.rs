@@ -54,6 +54,8 @@ pub(crate) struct Trains {
     neighbours: Vec<SocketAddr>,
     /// Where the kernel could not send to.
     failed: Vec<LinkAddress>,
+    /// Trains that a full buffer of the kernel refused.
+    lost: u64,
 }
 
 impl Trains {
@@ -98,7 +100,7 @@ impl Trains {
 
     /// Sends what waits. What a full buffer of the kernel refuses is lost, as on any link.
     pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) {
-        let Trains { batch, bytes, trains, singly, neighbours, failed } = self;
+        let Trains { batch, bytes, trains, singly, neighbours, failed, lost } = self;
         let is_neighbour = |train: &Train| neighbours.binary_search(&train.to.remote).is_ok();
         for trains in trains.chunk_by(|a, b| is_neighbour(a) == is_neighbour(b)) {
             let is_confirmed = trains.first().is_some_and(is_neighbour);
@@ -113,6 +115,8 @@ impl Trains {
                     again.push(at);
                 } else if !is_transient(code) {
                     failed.push(train.to);
+                } else {
+                    *lost += 1;
                 }
                 After::Skip
             };
@@ -125,11 +129,16 @@ impl Trains {
             }
             *singly |= has_no_checksums;
             for at in again {
-                send_singly(batch, socket, bytes, &trains[at], failed);
+                *lost += send_singly(batch, socket, bytes, &trains[at], failed);
             }
         }
         self.trains.clear();
         self.bytes.clear();
+    }
+
+    /// Returns how many trains, and packets that were sent singly, a full buffer of the kernel refused.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Removes and returns an address that the kernel could not send to.
@@ -146,25 +155,27 @@ fn datagram<'a>(bytes: &'a [u8], train: &Train) -> Datagram<'a> {
     Datagram { segment, ..datagram }
 }
 
-/// Sends each packet of a train for itself.
+/// Sends each packet of a train for itself. Returns how many a full buffer of the kernel refused.
 fn send_singly(
     batch: &mut SendBatch,
     socket: BorrowedFd<'_>,
     bytes: &[u8],
     train: &Train,
     failed: &mut Vec<LinkAddress>,
-) {
+) -> u64 {
     let packets = bytes[train.start..train.end].chunks(train.size.max(1));
     let packets: SmallVec<[Datagram<'_>; MAX_PACKETS]> =
         packets.map(|packet| Datagram::new(packet, train.to.remote, None)).collect();
-    let mut has_failed = false;
+    let (mut has_failed, mut lost) = (false, 0);
     batch.send(socket, &packets, |_, code| {
         has_failed |= !is_transient(code);
+        lost += u64::from(is_transient(code));
         After::Skip
     });
     if has_failed {
         failed.push(train.to);
     }
+    lost
 }
 
 /// Returns whether an error is of this host and this moment, not of the destination: no room in a buffer.

@@ -639,6 +639,11 @@ impl<C: Crypto> Links<C> {
             + self.events.capacity() * size_of::<LinkEvent>()
     }
 
+    /// Returns the counts of handshakes that did not become a link.
+    pub fn handshake_counters(&self) -> super::handshake::Counters {
+        self.handshakes.counters
+    }
+
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits

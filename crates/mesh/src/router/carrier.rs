@@ -40,6 +40,18 @@ pub struct PacketCounters {
     pub bad: u64,
     /// From no neighbour.
     pub refused: u64,
+    /// Of those dropped: nobody owns the destination.
+    pub no_route: u64,
+    /// Of those dropped: longer than the path allows.
+    pub too_big: u64,
+    /// Of those dropped: neither forwarded nor opened, which was reported to the sender.
+    pub undeliverable: u64,
+    /// Octets of those sent.
+    pub sent_octets: u64,
+    /// Octets of those delivered.
+    pub delivered_octets: u64,
+    /// Octets of those forwarded, with the headers of the mesh.
+    pub forwarded_octets: u64,
 }
 
 /// What the carrier borrows for one call.
@@ -165,7 +177,10 @@ impl<C: Crypto> Carrier<C> {
     /// Sends contents to the owner of a prefix, with whom there is a session.
     pub(super) fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
         let Some(slot) = self.sessions.first_hop(prefix) else { return };
-        self.counters.sent += u64::from(matches!(contents, Contents::Packet(_)));
+        if let Contents::Packet(packet) = contents {
+            self.counters.sent += 1;
+            self.counters.sent_octets += packet.len() as u64;
+        }
         let sessions = &mut self.sessions;
         road.links.send_data(road.now, slot, road.output, |out| {
             sessions.seal(prefix, contents, HOP_LIMIT, out);
@@ -232,6 +247,10 @@ impl<C: Crypto> Carrier<C> {
     /// Sends an error about a packet to a host here.
     pub(super) fn complain(&mut self, local: &LocalRouter, error: IcmpError, packet: &[u8]) {
         self.counters.dropped += 1;
+        match error {
+            IcmpError::NoRoute => self.counters.no_route += 1,
+            IcmpError::TooBig(_) => self.counters.too_big += 1,
+        }
         if self.errors.len() < MAX_ERRORS {
             self.errors.extend(icmp::error(error, local.id().prefix().router(), packet));
         }
@@ -250,6 +269,7 @@ impl<C: Crypto> Carrier<C> {
             return self.report(road, entered, data, Code::TooBig, mtu);
         }
         self.counters.forwarded += 1;
+        self.counters.forwarded_octets += bytes.len() as u64;
         road.links.send_data(road.now, out, road.output, |out| out.extend_from_slice(bytes));
         Ok(())
     }
@@ -274,6 +294,7 @@ impl<C: Crypto> Carrier<C> {
                     return Ok(None);
                 }
                 self.counters.delivered += 1;
+                self.counters.delivered_octets += packet.len() as u64;
                 return Ok(Some(start + 1..start + 1 + packet.len()));
             }
             Some((owner, Contents::KeepAlive(number))) => {
@@ -298,6 +319,7 @@ impl<C: Crypto> Carrier<C> {
         value: u16,
     ) -> Result<(), Malformed> {
         self.counters.dropped += 1;
+        self.counters.undeliverable += 1;
         let (reverse, at, quoted) = (!data.reverse(), data.position().into(), data.quote());
         let (by, labels) = (road.local.id(), data.labels()?);
         let report = ErrorReport { reverse, at, code, value, quoted, by, labels };

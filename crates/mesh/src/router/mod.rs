@@ -67,6 +67,7 @@ use carrier::{Carrier, Road};
 use messenger::{Desk, Messenger, Request, Sent, Way};
 use outbox::Outbox;
 
+pub use crate::session::Counters as SessionCounters;
 pub use carrier::PacketCounters;
 pub use messenger::Counters as MessageCounters;
 
@@ -224,6 +225,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Returns the counts of packets of hosts.
     pub fn packet_counters(&self) -> PacketCounters {
         self.carrier.counters
+    }
+
+    /// Returns the counts of look-ups, and of what did not become a session.
+    pub fn session_counters(&self) -> SessionCounters {
+        self.carrier.sessions.counters
     }
 
     /// Returns the counts of messages that were not sent.

@@ -119,9 +119,17 @@ pub struct Way {
     pub mtu: (u16, u16),
 }
 
-/// Counts of what did not work.
+/// Counts of look-ups, and of what did not work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
+    /// Look-ups that have found the owner of a prefix.
+    pub found: u64,
+    /// Time that these took, in all.
+    pub finding: Duration,
+    /// Look-ups of prefixes that nobody owns.
+    pub absent: u64,
+    /// Look-ups without an answer.
+    pub unanswered: u64,
     /// Packets that found no room to wait.
     pub queue_full: u64,
     /// Sessions that had to make room.
@@ -144,7 +152,7 @@ pub struct Sessions<C: Crypto> {
     peers: BTreeMap<Prefix, Peer<C>>,
     by_index: BTreeMap<u32, Prefix>,
     halves: Vec<Half<C>>,
-    /// Counts of what did not work.
+    /// Counts of look-ups, and of what did not work.
     pub counters: Counters,
 }
 
@@ -399,6 +407,8 @@ impl<C: Crypto> Sessions<C> {
             return;
         }
         let (index, begun) = (search.index, search.begun);
+        self.counters.found += 1;
+        self.counters.finding += now.since(begun);
         peer.search = None;
         let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
@@ -467,6 +477,7 @@ impl<C: Crypto> Sessions<C> {
             return;
         }
         if search.denied_by == Some(by) {
+            self.counters.absent += 1;
             self.absent(now, prefix, out);
         } else {
             (search.denied_by, search.due) = (Some(by), now);
@@ -545,6 +556,7 @@ impl<C: Crypto> Sessions<C> {
                 && search.due <= now
             {
                 if search.tries >= TRIES {
+                    self.counters.unanswered += 1;
                     failed.push(prefix);
                 } else {
                     out.extend(search.ask::<C>(now, local, prefix, peer.failures > 0));

@@ -5,42 +5,12 @@ use socket2::{Domain, Socket, Type};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
 
-/// Set in the process that runs in a namespace.
-const INSIDE: &str = "RINGWAY_TEST_INSIDE";
+#[path = "../../../os/tests/support/mod.rs"]
+mod os;
 
-/// Runs the named test of this file again, in a process with its own network namespace. Returns whether this is
-/// that process. Where the system allows no namespace the test does nothing.
-pub fn inside_a_namespace(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, "1");
-    // SAFETY: no precondition.
-    let map = format!("0 {} 1", unsafe { libc::geteuid() });
-    // SAFETY: between fork and exec only system calls are made, with memory allocated before.
-    unsafe {
-        command.pre_exec(move || {
-            let done = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 && {
-                // Root in the namespace, so that exec keeps the capability to configure interfaces.
-                let file = libc::open(c"/proc/self/uid_map".as_ptr(), libc::O_WRONLY);
-                libc::write(file, map.as_ptr().cast(), map.len()) == map.len() as isize
-            };
-            if done { Ok(()) } else { Err(io::Error::last_os_error()) }
-        });
-    }
-    match command.status() {
-        Ok(status) => assert!(status.success(), "{test} failed inside"),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            eprintln!("no namespace to be had: {error}");
-        }
-        Err(error) => panic!("cannot run {test} inside: {error}"),
-    }
-    false
-}
+#[allow(unused_imports, reason = "not every file of tests needs a namespace")]
+pub use os::inside_a_namespace;
 
 /// Sets the loopback interface's MTU and brings it up.
 pub fn loopback(mtu: i32) {

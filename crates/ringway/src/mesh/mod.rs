@@ -1,13 +1,19 @@
 //! `ringway mesh`: a router of the mesh, and questions to one that runs.
 
+mod probe;
+
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_router::control::{self, Question};
+use ringway_router::http::parse_address;
 use ringway_router::settings::{self, PORT, Settings, TUN, parse_peer};
+use ringway_router::state;
 use ringway_router::status::{Peer, RingPart, Status};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,11 +23,17 @@ pub(crate) enum Mesh {
     /// Runs a router: finds others on interfaces, and carries IPv6 packets of this host
     Run(Run),
     /// Shows the status of a running router
-    Status(Ask),
+    Status(RouterArgs),
     /// Shows its neighbours
-    Peers(Ask),
+    Peers(RouterArgs),
     /// Shows the routers that it knows on the ring
-    Ring(Ask),
+    Ring(RouterArgs),
+    /// Shows whether another router answers a running router, and how soon
+    Ping(probe::Ping),
+    /// Shows which routers are on the way from a running router to another
+    Trace(probe::Trace),
+    /// Shows the id and the address of a router, whether or not it runs
+    Address(RouterArgs),
 }
 
 #[derive(Args)]
@@ -41,22 +53,33 @@ pub(crate) struct Run {
     /// File with the key of the network, which all routers share; without one everybody may join
     #[arg(long, value_name = "FILE")]
     network_key: Option<PathBuf>,
-    /// Directory of the identity [default: $STATE_DIRECTORY, /var/lib/ringway-mesh for root]
+    /// Directory of the identity and of the control socket; another one for each router [default: $STATE_DIRECTORY,
+    /// /var/lib/ringway-mesh for root]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
     /// UDP port of all routers that are discovered
     #[arg(long, value_name = "PORT", default_value_t = PORT)]
     port: u16,
+    /// Where metrics are served, on loopback: ADDRESS:PORT [default: nowhere]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    http: Option<SocketAddr>,
 }
 
+/// The router that a command addresses.
 #[derive(Args)]
-pub(crate) struct Ask {
-    /// Name of the router's TUN device
-    #[arg(long, value_name = "NAME", default_value = TUN)]
-    tun: String,
+pub(crate) struct RouterArgs {
+    /// State directory of the router [default: $STATE_DIRECTORY, /var/lib/ringway-mesh for root]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl RouterArgs {
+    fn state(&self) -> PathBuf {
+        self.state.clone().unwrap_or_else(settings::default_state)
+    }
 }
 
 pub(crate) fn mesh(command: Mesh) -> Result<(), CommandError> {
@@ -65,6 +88,9 @@ pub(crate) fn mesh(command: Mesh) -> Result<(), CommandError> {
         Mesh::Status(args) => show(&args, &Question::Status, status),
         Mesh::Peers(args) => show(&args, &Question::Peers, |peers: Vec<Peer>| peers_table(&peers)),
         Mesh::Ring(args) => show(&args, &Question::Ring, ring),
+        Mesh::Ping(args) => probe::ping(&args),
+        Mesh::Trace(args) => probe::trace(&args),
+        Mesh::Address(args) => address(&args),
     }
 }
 
@@ -74,9 +100,9 @@ fn runtime() -> Result<Runtime, CommandError> {
 }
 
 fn run(args: Run) -> Result<(), CommandError> {
-    let Run { interfaces, peers, lan, tun, network_key, state, port } = args;
+    let Run { interfaces, peers, lan, tun, network_key, state, port, http } = args;
     let state = state.unwrap_or_else(settings::default_state);
-    let settings = Settings { interfaces, peers, lan, tun, network_key, state, port };
+    let settings = Settings { interfaces, peers, lan, tun, network_key, state, port, http };
     if settings.interfaces.is_empty() && settings.peers.is_empty() {
         out::note("no --interface and no --peer: waiting for routers that name this one");
     }
@@ -96,27 +122,52 @@ fn run(args: Run) -> Result<(), CommandError> {
 
 /// Asks the router and prints its answer.
 fn show<T: DeserializeOwned>(
-    args: &Ask,
+    args: &RouterArgs,
     question: &Question,
     table: impl FnOnce(T) -> String,
 ) -> Result<(), CommandError> {
-    let path = control::path(&args.tun);
-    let answer = runtime()?.block_on(control::ask(&path, question));
-    let answer = answer.map_err(|error| CommandError::from(error.to_string()))?;
-    if let Some(error) = answer.get("error").and_then(Value::as_str) {
+    let path = control::path(&args.state());
+    let mut answer = Value::Null;
+    let asked = runtime()?.block_on(control::ask(&path, question, |line| answer = line));
+    asked.map_err(|error| CommandError::from(error.to_string()))?;
+    if args.json {
+        return out::json(&checked::<Value>(answer)?);
+    }
+    out::text(&table(checked(answer)?))
+}
+
+/// Returns a line of an answer, or the router's reason for giving none.
+fn checked<T: DeserializeOwned>(line: Value) -> Result<T, CommandError> {
+    if let Some(error) = line.get("error").and_then(Value::as_str) {
         return Err(CommandError::from(error.to_owned()));
     }
+    let line = serde_json::from_value(line);
+    line.map_err(|error| CommandError::from(format!("the answer: {error}")))
+}
+
+/// What `address --json` prints.
+#[derive(Serialize)]
+struct AddressResult {
+    id: String,
+    address: Ipv6Addr,
+    prefix: String,
+}
+
+fn address(args: &RouterArgs) -> Result<(), CommandError> {
+    let identity = state::existing_identity(&args.state());
+    let id = identity.map_err(|error| CommandError::from(error.to_string()))?.id();
+    let (address, prefix) = (id.prefix().router(), format!("{}/64", id.prefix().network()));
     if args.json {
-        return out::json(&answer);
+        return out::json(&AddressResult { id: id.to_string(), address, prefix });
     }
-    let answer = serde_json::from_value(answer);
-    let answer = answer.map_err(|error| CommandError::from(format!("the answer: {error}")))?;
-    out::text(&table(answer))
+    out::text(&format!("router      {id}\naddress     {address}\nnetwork     {prefix}\n"))
 }
 
 fn status(status: Status) -> String {
-    let Status { id, address, prefix, tun, interfaces, uptime_s, packets, .. } = &status;
+    let Status { id, address, prefix, tun, interfaces, uptime_s, packets, octets, .. } = &status;
     let settled = if status.settled { "settled" } else { "changing" };
+    let look_ups = &status.look_ups;
+    let average = 1_000.0 * look_ups.seconds / look_ups.found.max(1) as f64;
     format!(
         "router      {id}\n\
          address     {address} on {tun}\n\
@@ -127,7 +178,11 @@ fn status(status: Status) -> String {
          neighbours  {}\n\
          sessions    {}\n\
          packets     {} sent, {} received, {} forwarded, {} dropped\n\
-         refused     {}\n",
+         control     {} octets sent, {} received\n\
+         look-ups    {} found in {average:.1} ms on average, {} absent, {} unanswered\n\
+         refused     {}\n\
+         dropped     {}\n\
+         limits hit  {}\n",
         interfaces.join(" "),
         status.contacts,
         status.neighbours,
@@ -136,8 +191,22 @@ fn status(status: Status) -> String {
         packets.delivered,
         packets.forwarded,
         packets.dropped,
+        octets.control_sent,
+        octets.control_received,
+        look_ups.found,
+        look_ups.absent,
+        look_ups.unanswered,
         status.refused,
+        counts(&status.dropped),
+        counts(&status.limits),
     )
+}
+
+/// Returns the counts that are not 0.
+fn counts(all: &BTreeMap<String, u64>) -> String {
+    let counts = all.iter().filter(|&(_, &count)| count > 0);
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    if counts.is_empty() { "-".to_owned() } else { counts.join(", ") }
 }
 
 fn peers_table(peers: &[Peer]) -> String {
