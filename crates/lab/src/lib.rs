@@ -15,6 +15,7 @@ pub mod builtin;
 pub mod campaign;
 pub mod commands;
 mod estimate;
+pub mod mesh;
 pub mod output;
 pub mod papers;
 pub mod progress;
