@@ -356,6 +356,8 @@ fn sheet(
         }),
         network: Some(network(scenario)),
         rings: Vec::new(),
+        pictures: Vec::new(),
+        ladders: Vec::new(),
         files: if files { listed } else { Vec::new() },
     }
 }

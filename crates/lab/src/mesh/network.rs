@@ -5,7 +5,7 @@ use super::router::{LabRouter, Processor, Wiring};
 use super::{Host, LabNode};
 use crate::run::RunError;
 use ringway_link::Rate;
-use ringway_mesh::{Identity, NodeId};
+use ringway_mesh::{Identity, Limits, NodeId};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::graph::{Adjacency, Graph, LinkModel, Topology};
 use ringway_tcp::Settings;
@@ -41,6 +41,8 @@ pub struct HostPlan {
 pub struct Plan {
     /// Identities of the routers.
     pub routers: Vec<Identity>,
+    /// Sizes of their tables.
+    pub limits: Limits,
     /// Which of them are joined by cables.
     pub links: Vec<[u32; 2]>,
     /// The hosts, each with a cable to its router.
@@ -89,8 +91,9 @@ impl Network {
         for (identity, wiring) in plan.routers.iter().zip(wirings) {
             let (number, identity) = (wiring.number, identity.clone());
             let (processor, seed) = (plan.processor, plan.seed);
+            let log = log.cloned();
             let router =
-                LabRouter::new(identity, wiring, processor, seed, Time::ZERO, log.cloned());
+                LabRouter::new(identity, plan.limits, wiring, processor, seed, Time::ZERO, log);
             graph.start(number, LabNode::Router(Box::new(router)))?;
         }
         for (number, (host, address)) in (first_host..).zip(plan.hosts.iter().zip(&hosts)) {
@@ -157,6 +160,7 @@ mod tests {
         let host = |router| HostPlan { router, tcp: Settings { mtu: 1368, ..Settings::default() } };
         Plan {
             routers: ids.collect(),
+            limits: Limits::default(),
             links: (1..routers as u32).map(|i| [i - 1, i]).collect(),
             hosts: vec![host(0), host(routers - 1)],
             cable: Cable { rate: Rate(100_000_000), delay: Duration::from_micros(1) },

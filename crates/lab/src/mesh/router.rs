@@ -2,7 +2,7 @@
 
 use super::host::header;
 use super::log::{Log, Step, contents};
-use ringway_mesh::config::Config;
+use ringway_mesh::config::{Config, Limits};
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::icmp::Ipv6Header;
 use ringway_mesh::id::Prefix;
@@ -91,6 +91,7 @@ impl LabRouter {
     /// Starts a router.
     pub fn new(
         identity: Identity,
+        limits: Limits,
         wiring: Wiring,
         processor: Option<Processor>,
         seed: u64,
@@ -98,7 +99,7 @@ impl LabRouter {
         log: Option<Log>,
     ) -> Self {
         let mut random = node_random(seed, wiring.number, 0);
-        let config = Config { extension_bits: 0, ..Config::default() };
+        let config = Config { limits, extension_bits: 0, ..Config::default() };
         let local = LocalRouter::new(identity, NetworkKey::OPEN, 0, 0, &mut random);
         let mut router = Router::new(&config, local, now, &mut random);
         let interface =

@@ -9,7 +9,7 @@ mod part;
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 pub use part::{Part, Progress};
 
-use crate::output::{ChartSheet, RingSheet, Sheet, figure};
+use crate::output::{ChartSheet, LadderSheet, PictureSheet, RingSheet, Sheet, figure};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
@@ -163,6 +163,12 @@ pub struct Reproduction {
     /// Rings of ids.
     #[serde(skip)]
     pub rings: Vec<RingSheet>,
+    /// Pictures of packets on their way.
+    #[serde(skip)]
+    pub pictures: Vec<PictureSheet>,
+    /// Ladders of messages.
+    #[serde(skip)]
+    pub ladders: Vec<LadderSheet>,
 }
 
 /// A value that can be read off a figure of the paper.
@@ -349,6 +355,8 @@ impl Reproduction {
             tables,
             charts: self.charts.clone(),
             rings: self.rings.clone(),
+            pictures: self.pictures.clone(),
+            ladders: self.ladders.clone(),
             files: [
                 ("paper.json", "every figure, as JSON"),
                 ("figures.csv", "every figure as a long table"),

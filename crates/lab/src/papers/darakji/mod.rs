@@ -6,12 +6,13 @@
 
 mod ids;
 mod model;
+mod pictures;
 mod running;
 mod table9;
 
-use super::Progress::{Compared, Open};
+use super::Progress::{Compared, Drawn, Open};
 use super::{Claim, MeasuredTable, Part, Reproduction, Row};
-use crate::output::{ChartSheet, RingSheet};
+use crate::output::{ChartSheet, LadderSheet, PictureSheet, RingSheet};
 use crate::run::RunError;
 
 /// Default number of replications, of the draws of ids and keys. It is also the per cent of Table 9's file that are
@@ -33,13 +34,17 @@ struct StudyResult {
     claims: Vec<Claim>,
     charts: Vec<ChartSheet>,
     rings: Vec<RingSheet>,
+    pictures: Vec<PictureSheet>,
+    ladders: Vec<LadderSheet>,
     findings: Vec<String>,
 }
 
 /// The parts of the paper that have figures, or an experiment that was planned.
 const PARTS: &[Part] = &[
-    part("Figures 5 to 8", "virtual ring, source routes and packets", Open),
-    part("Figures 16 to 19", "routing to an exact id and to the closest one", Open),
+    part("Figures 5 to 8", "virtual ring, source routes and packets", Drawn),
+    part("Figure 16", "SIP packets by the domain of their target", Open),
+    part("Figure 17", "a put request", Drawn),
+    part("Figures 18 and 19", "routing to an exact id and to the closest one", Drawn),
     part("Tables 4 to 8, Figures 20 and 21", "spread of ids", Compared),
     part("Section 4.5.1, Figures 25 and 26", "round trip of an echo from A0 to D0", Open),
     part("Section 4.5.1", "REGISTER from A0 to 30, 70, A0 and D0", Open),
@@ -69,12 +74,16 @@ const fn part(source: &'static str, what: &'static str, progress: super::Progres
 pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError> {
     let study = Study { seed, replications };
     let mut all = StudyResult::default();
-    for part in [ids::run(&study), table9::run(&study)?, running::run(&study)?] {
+    let parts =
+        [ids::run(&study), table9::run(&study)?, running::run(&study)?, pictures::run(&study)?];
+    for part in parts {
         all.rows.extend(part.rows);
         all.tables.extend(part.tables);
         all.claims.extend(part.claims);
         all.charts.extend(part.charts);
         all.rings.extend(part.rings);
+        all.pictures.extend(part.pictures);
+        all.ladders.extend(part.ladders);
         all.findings.extend(part.findings);
     }
     all.findings.extend(all.claims.iter().filter_map(Claim::reason));
@@ -93,5 +102,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         findings: all.findings,
         charts: all.charts,
         rings: all.rings,
+        pictures: all.pictures,
+        ladders: all.ladders,
     })
 }

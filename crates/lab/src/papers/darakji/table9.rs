@@ -213,7 +213,7 @@ fn result(study: &Study, cases: &Cases) -> StudyResult {
         tables: vec![transfers(cases), round_trips(cases), utilisation(cases)],
         claims: claims(cases),
         charts: vec![chart(study, cases)],
-        rings: Vec::new(),
+        ..StudyResult::default()
     }
 }
 
