@@ -1,4 +1,4 @@
-//! Figures 5 to 8 and 17 to 19 as pictures of runs: rings, cables and packets as the routers have them, not as drawn by
+//! Figures 5 to 8, 17 to 19, 25 and 26 as pictures of runs: rings, cables and packets as the routers have them, not as drawn by
 //! hand.
 //!
 //! Ids are those of the paper's figures as far as its text has them: the highest bits of ours are theirs. Figures 6, 18
@@ -353,6 +353,23 @@ fn figures_7_and_8(study: &Study) -> Result<(PictureSheet, LadderSheet), RunErro
     Ok((picture, ladder))
 }
 
+/// The routers of section 4.5.1 in a line, and their ring.
+fn figures_25_and_26(study: &Study) -> Result<PictureSheet, RunError> {
+    let links = [[0, 1], [1, 2], [2, 3]];
+    let mut run = Run::start(&FOUR, 8, &links, &[], Limits::default(), study.seed)?;
+    let (spots, ways) = run.ring()?;
+    Ok(PictureSheet {
+        name: "figure-25-26-four-routers".into(),
+        title: "Figures 25 and 26, the routers of the abandoned plan".into(),
+        caption: "Four routers in a line, A0 and D0 at its ends, and their ring, to scale.".into(),
+        ring: true,
+        height: 1.0,
+        spots,
+        ways,
+        legend: legend(&[(WayStyle::Cable, "in range of each other"), NEXT]),
+    })
+}
+
 /// A value that is put at the router that is responsible for its key, and the answer.
 fn figure_17(study: &Study) -> Result<LadderSheet, RunError> {
     let links = [[0, 1], [1, 2], [2, 3]];
@@ -457,7 +474,14 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let (topology, packets) = figures_7_and_8(study)?;
     let [exact, closest] = figures_18_and_19(study)?;
     Ok(StudyResult {
-        pictures: vec![figure_5(study)?, figure_6(study)?, topology, exact, closest],
+        pictures: vec![
+            figure_5(study)?,
+            figure_6(study)?,
+            topology,
+            exact,
+            closest,
+            figures_25_and_26(study)?,
+        ],
         ladders: vec![packets, figure_17(study)?],
         ..StudyResult::default()
     })
