@@ -48,8 +48,8 @@ pub const ALL: &[Paper] = &[
     },
     Paper {
         name: "darakji",
-        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, Figures 20, 21 and 27 to \
-                30)",
+        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, section 4.5.1 without \
+                SIP, Figures 5 to 8, 17 to 21 and 25 to 30)",
         replications: Some(darakji::REPLICATIONS),
         run: darakji::run,
     },
