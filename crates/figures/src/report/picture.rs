@@ -5,7 +5,7 @@ use crate::chart::{ChartError, FAMILY, bounded, render_png, text_width};
 use std::f64::consts::TAU;
 use std::fmt::Write as _;
 
-/// Most nodes and lines that are drawn: with more nobody finds anything.
+/// Most nodes that are drawn: with more a picture cannot be read.
 pub const MAX_SPOTS: usize = 60;
 /// Most lines that are drawn.
 pub const MAX_WAYS: usize = 200;
@@ -84,7 +84,7 @@ pub struct Way {
     pub between: [usize; 2],
     /// What it is.
     pub kind: WayKind,
-    /// What is written at its middle, such as its number.
+    /// Text at its middle, such as its number.
     pub label: String,
 }
 
@@ -215,7 +215,7 @@ impl Picture {
         svg
     }
 
-    /// The place of a way among the arrows between the same nodes in the same direction, and whether there are others.
+    /// Number of arrows before this one between the same nodes in the same direction.
     fn parallel(&self, index: usize) -> usize {
         let way = &self.ways[index];
         let is_alike = |other: &&Way| {

@@ -21,13 +21,11 @@ const ECHO_REPLY: u8 = 129;
 /// Octets written and read at a time.
 const CHUNK: usize = 64 << 10;
 
-/// A file on its way, or one that has arrived.
+/// A file that arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Transfer {
     /// Octets of the file that have arrived.
     pub octets: u64,
-    /// When the first octet was offered to TCP at the sender.
-    pub begun: Option<Time>,
     /// When the last octet so far arrived.
     pub last: Option<Time>,
 }
@@ -107,11 +105,10 @@ impl Host {
         let remote = SocketAddr::new(to.into(), PORT);
         self.connection = Some(self.tcp.connect(now, local, remote, None)?);
         self.left = octets;
-        self.transfer.begun = Some(now);
         Ok(())
     }
 
-    /// Returns the file as far as it has come here, or when it was begun here.
+    /// Returns the file as far as it has come here.
     pub fn transfer(&self) -> Transfer {
         self.transfer
     }
