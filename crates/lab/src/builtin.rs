@@ -40,6 +40,10 @@ builtins![
     "m-d-1",
 ];
 
+/// Built-in scenarios of a growing mesh, which have no flows.
+pub const MESHES: &[Builtin] =
+    &[Builtin { name: "mesh-scale", text: include_str!("../scenarios/mesh-scale.toml") }];
+
 /// Returns the built-in scenario of that name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     ALL.iter().find(|b| b.name == name)

@@ -5,7 +5,7 @@
 //! measures of each flow. The protocols are the same state machines as in the real world, connected
 //! through [`ringway_sansio`]; [`ringway_link`] decides how links treat packets. [`campaign`]
 //! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
-//! figures, [`sip`] makes calls, [`topology`] reads maps of real networks, [`papers`] holds the
+//! figures, [`sip`] makes calls, [`mesh`] runs mesh routers, [`topology`] reads maps of real networks, [`papers`] holds the
 //! printed figures, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
 //! long a command takes.
 
@@ -15,6 +15,7 @@ pub mod builtin;
 pub mod campaign;
 pub mod commands;
 mod estimate;
+pub mod mesh;
 pub mod output;
 pub mod papers;
 pub mod progress;

@@ -4,8 +4,10 @@
 
 use ringway_lab::builtin;
 use ringway_lab::campaign;
+use ringway_lab::mesh::scale::Settings;
 use ringway_lab::run::{Options, run};
-use ringway_lab::scenario::Scenario;
+use ringway_lab::scenario::{Document, Scenario};
+use std::path::Path;
 
 const GUIDE: &str = include_str!("../../../docs/lab.md");
 
@@ -29,6 +31,9 @@ fn examples_of_the_guide_are_valid() {
     let search = format!("[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n{}", block(3));
     let search = read(&search, builtin::find("gangurde-udp").unwrap());
     assert_eq!(search.target.unwrap().figures.len(), 3);
+    let mesh = Document::parse("guide", block(4)).unwrap_or_else(|e| panic!("{e}"));
+    let mesh = Settings::from_document(&mesh, Path::new("guide"));
+    assert_eq!(mesh.unwrap_or_else(|e| panic!("{e}")).kinds().len(), 4);
 }
 
 /// The scenario with all settings of SCTP behaves as its comments state.

@@ -30,6 +30,7 @@ mod text;
 pub mod thin;
 
 pub(crate) use look::colour;
+pub(crate) use png::render_png;
 pub(crate) use text::{FAMILY, bounded, width as text_width};
 
 pub use axis::{Axis, MAX_MAGNITUDE, MIN_MAGNITUDE, Scale, Unit};

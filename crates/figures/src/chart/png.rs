@@ -32,6 +32,16 @@ impl Figure {
     }
 }
 
+/// A drawing of a report as PNG on white. The ground that labels cover lines with is a variable of the page.
+///
+/// # Errors
+/// A drawing that is too large.
+pub(crate) fn render_png(svg: &str) -> Result<Vec<u8>, ChartError> {
+    let white = "fill=\"currentColor\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
+    let svg = svg.replacen("fill=\"currentColor\">\n", white, 1);
+    render(&svg.replace("var(--ground, #fff)", "#fff"))
+}
+
 fn render(svg: &str) -> Result<Vec<u8>, ChartError> {
     let options = Options { fontdb: FONTS.clone(), ..Options::default() };
     let tree = Tree::from_str(svg, &options).map_err(|error| ChartError::Png(error.to_string()))?;

@@ -11,12 +11,18 @@
 
 mod diagram;
 mod grid;
+mod ladder;
+mod picture;
 mod ring;
 
 use std::fmt::Write as _;
 
 pub use diagram::{Diagram, Edge, MAX_NODES};
 pub use grid::{Compared, Entry, Grid, Head};
+pub use ladder::{Ladder, MAX_ENDS, MAX_STEPS, Rung};
+pub use picture::{
+    MAX_SPOTS, MAX_WAYS, Picture, RING_RADIUS, Spot, SpotKind, Way, WayKind, on_ring,
+};
 pub use ring::{MAX_RING_KEYS, MAX_RING_NODES, Ring};
 
 use crate::chart::{ChartError, Figure, Size};
@@ -62,6 +68,10 @@ pub enum Part {
     Diagram(Diagram),
     /// A drawing of a ring of ids.
     Ring(Ring),
+    /// A picture of nodes and the ways of packets.
+    Picture(Picture),
+    /// A ladder of messages.
+    Ladder(Ladder),
 }
 
 impl Section {
@@ -95,6 +105,20 @@ impl Section {
     #[must_use]
     pub fn ring(mut self, ring: Ring) -> Self {
         self.parts.push(Part::Ring(ring));
+        self
+    }
+
+    /// The section with a picture more.
+    #[must_use]
+    pub fn picture(mut self, picture: Picture) -> Self {
+        self.parts.push(Part::Picture(picture));
+        self
+    }
+
+    /// The section with a ladder more.
+    #[must_use]
+    pub fn ladder(mut self, ladder: Ladder) -> Self {
+        self.parts.push(Part::Ladder(ladder));
         self
     }
 
@@ -193,6 +217,12 @@ impl Page {
                 self.drawing(&diagram.title, &diagram.svg(), &diagram.full_caption());
             }
             Part::Ring(ring) => self.drawing(&ring.title, &ring.svg(), &ring.full_caption()),
+            Part::Picture(picture) => {
+                self.drawing(&picture.title, &picture.svg(), &picture.full_caption());
+            }
+            Part::Ladder(ladder) => {
+                self.drawing(&ladder.title, &ladder.svg(), &ladder.full_caption());
+            }
         }
         Ok(())
     }

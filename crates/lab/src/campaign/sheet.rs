@@ -108,6 +108,8 @@ pub(crate) fn sheet(campaign: &Campaign, done: &CampaignResults) -> Sheet {
         tables,
         charts: if campaign.target.is_some() { Vec::new() } else { charts(campaign, done) },
         rings: Vec::new(),
+        pictures: Vec::new(),
+        ladders: Vec::new(),
         files: files.map(|(a, b)| (a.to_string(), b.to_string())).to_vec(),
     }
 }

@@ -6,6 +6,7 @@ mod network;
 mod paper;
 mod report;
 mod run;
+mod scale;
 mod sweep;
 
 pub use paper::{PaperArgs, paper};
@@ -15,6 +16,7 @@ pub use run::{RunArgs, run};
 pub use sweep::{SweepArgs, sweep};
 
 use crate::builtin;
+use crate::mesh::scale::Settings;
 use crate::scenario::{Document, MAX_FILE, Problem, Problems, Scenario};
 use serde_json::{Value, json};
 use std::io::Read;
@@ -73,6 +75,10 @@ pub fn list() -> Result<Answer, Failure> {
     let mut scenarios = Vec::new();
     for b in builtin::ALL {
         scenarios.push((b.name, Scenario::read(b.name, b.text)?.title));
+    }
+    for b in builtin::MESHES {
+        let document = Document::parse(b.name, b.text)?;
+        scenarios.push((b.name, Settings::from_document(&document, Path::new(b.name))?.title));
     }
     let mut campaigns = Vec::new();
     for b in builtin::CAMPAIGNS {
@@ -134,10 +140,4 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
         return Err(failed(format!("expected at most {MAX_FILE} bytes, got more")));
     }
     String::from_utf8(bytes).map_err(|_| failed("expected UTF-8 text, got other bytes".into()))
-}
-
-/// Parses a scenario.
-fn scenario(source: &Source) -> Result<Scenario, Failure> {
-    let document = Document::parse(&source.name, &source.text)?;
-    Ok(Scenario::from_document(&document)?)
 }

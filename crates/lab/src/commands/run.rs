@@ -1,16 +1,17 @@
 //! `ringway lab run`: one or more replications of a scenario.
 
 use super::network::{down_caption, down_times, network};
-use super::{Answer, Failure, Source, scenario, source};
+use super::{Answer, Failure, Source, scale, source};
 use crate::builtin;
 use crate::estimate::{EQUAL, estimate, is_even, kinds, runs_note};
+use crate::mesh::scale::is_scale;
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
 };
 use crate::progress::Progress;
 use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
-use crate::scenario::{MAX_REPLICATIONS, ProbeKind, Scenario};
+use crate::scenario::{Document, MAX_REPLICATIONS, ProbeKind, Scenario};
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
@@ -45,8 +46,13 @@ struct FlowEstimate<'a> {
 
 /// Runs a scenario.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let source = source(&args.scenario, builtin::ALL, "scenario")?;
-    let scenario = scenario(&source)?;
+    let builtins = [builtin::ALL, builtin::MESHES].concat();
+    let source = source(&args.scenario, &builtins, "scenario")?;
+    let document = Document::parse(&source.name, &source.text)?;
+    if is_scale(&document) {
+        return scale::run(args, &source, &document);
+    }
+    let scenario = Scenario::from_document(&document)?;
     let replications = args.reps.unwrap_or(scenario.replications);
     if !(1..=MAX_REPLICATIONS).contains(&replications) {
         let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
@@ -350,6 +356,8 @@ fn sheet(
         }),
         network: Some(network(scenario)),
         rings: Vec::new(),
+        pictures: Vec::new(),
+        ladders: Vec::new(),
         files: if files { listed } else { Vec::new() },
     }
 }

@@ -1,7 +1,7 @@
 //! Draws a [`Sheet`]: each figure as SVG and PNG, and the page with all of them.
 
 use super::{AxisSheet, ChartSheet, OutputError, PAGE, SeriesSheet, Sheet, Style, folder, write};
-use ringway_figures::chart::{Axis, Colour, Data, Figure, Marker, Series};
+use ringway_figures::chart::{Axis, ChartError, Colour, Data, Figure, Marker, Series};
 use ringway_figures::statistics::{Estimate, Interval, LEVEL};
 use std::path::Path;
 
@@ -29,11 +29,33 @@ pub fn draw(sheet: &Sheet, dir: &Path) -> Result<Vec<String>, OutputError> {
         write(&svg, super::page::ring(ring).svg().as_bytes())?;
         files.push(format!("{FIGURES}/{}.svg", ring.name));
     }
+    for picture in &sheet.pictures {
+        let drawn = super::pictures::picture(picture);
+        files.extend(write_drawing(&figures, &picture.name, &drawn.svg(), drawn.png())?);
+    }
+    for ladder in &sheet.ladders {
+        let drawn = super::pictures::ladder(ladder);
+        files.extend(write_drawing(&figures, &ladder.name, &drawn.svg(), drawn.png())?);
+    }
     let page = dir.join(PAGE);
     let html = super::page::page(sheet, drawn).map_err(|e| OutputError::rendering(&page, e))?;
     write(&page, html.as_bytes())?;
     files.push(PAGE.into());
     Ok(files)
+}
+
+/// Writes a drawing as SVG and PNG.
+fn write_drawing(
+    figures: &Path,
+    name: &str,
+    svg: &str,
+    png: Result<Vec<u8>, ChartError>,
+) -> Result<[String; 2], OutputError> {
+    let names = ["svg", "png"].map(|ending| format!("{name}.{ending}"));
+    write(&figures.join(&names[0]), svg.as_bytes())?;
+    let path = figures.join(&names[1]);
+    write(&path, &png.map_err(|error| OutputError::rendering(&path, error))?)?;
+    Ok(names.map(|name| format!("{FIGURES}/{name}")))
 }
 
 /// Converts a figure into the form of the drawing library.

@@ -7,6 +7,7 @@
 mod draw;
 mod manifest;
 mod page;
+mod pictures;
 mod tables;
 mod text;
 
@@ -91,6 +92,12 @@ pub struct Sheet {
     /// Rings of ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rings: Vec<RingSheet>,
+    /// Pictures of packets on their way.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pictures: Vec<PictureSheet>,
+    /// Ladders of messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ladders: Vec<LadderSheet>,
     /// Other files of the same folder, each with a description.
     pub files: Vec<(String, String)>,
 }
@@ -163,6 +170,107 @@ pub struct RingSheet {
     pub nodes: Vec<(String, f64)>,
     /// Positions of keys.
     pub keys: Vec<f64>,
+}
+
+/// What a node of a picture is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SpotStyle {
+    /// A router.
+    #[default]
+    Router,
+    /// A host.
+    Host,
+    /// A position of the ring without a router.
+    Key,
+}
+
+/// What a line of a picture is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WayStyle {
+    /// A cable.
+    #[default]
+    Cable,
+    /// A router's knowledge of the next one on the ring.
+    Next,
+    /// A packet.
+    Packet,
+    /// An answer.
+    Answer,
+}
+
+/// A node of a picture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SpotSheet {
+    /// Name within its mark.
+    pub name: String,
+    /// Lines beside it.
+    pub label: Vec<String>,
+    /// Position, from 0 to 1 to the right and downwards.
+    pub at: [f64; 2],
+    /// What it is.
+    pub style: SpotStyle,
+}
+
+/// A line of a picture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WaySheet {
+    /// Indices of its nodes.
+    pub between: [usize; 2],
+    /// What it is.
+    pub style: WayStyle,
+    /// Text at its middle.
+    pub label: String,
+}
+
+/// A picture of nodes, cables and packets.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PictureSheet {
+    /// Name of its files, without extension.
+    pub name: String,
+    /// Title.
+    pub title: String,
+    /// Caption.
+    pub caption: String,
+    /// Whether the nodes are on the ring of ids.
+    pub ring: bool,
+    /// Height as a part of the width.
+    pub height: f64,
+    /// Nodes.
+    pub spots: Vec<SpotSheet>,
+    /// Lines.
+    pub ways: Vec<WaySheet>,
+    /// The meaning of each kind of line.
+    pub legend: Vec<(WayStyle, String)>,
+}
+
+/// A message of a ladder.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RungSheet {
+    /// Indices of both ends.
+    pub between: [usize; 2],
+    /// Time of arrival.
+    pub time: String,
+    /// What it is.
+    pub label: String,
+    /// Whether it is on the way back.
+    pub back: bool,
+}
+
+/// A ladder of messages in the order of time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LadderSheet {
+    /// Name of its files, without extension.
+    pub name: String,
+    /// Title.
+    pub title: String,
+    /// Caption.
+    pub caption: String,
+    /// Names of the ends.
+    pub ends: Vec<String>,
+    /// Messages.
+    pub rungs: Vec<RungSheet>,
 }
 
 /// An axis.

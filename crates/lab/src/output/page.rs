@@ -1,5 +1,6 @@
 //! The page: the whole sheet in one self-contained HTML file.
 
+use super::pictures::{ladder, picture};
 use super::text::is_numbers;
 use super::{LinkSheet, NetworkSheet, RingSheet, Sheet, TableSheet};
 use ringway_figures::chart::{ChartError, Figure};
@@ -13,6 +14,8 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
     let results = sheet.tables.iter().fold(Section::new("Results"), |s, t| s.grid(grid(t)));
     let drawn = figures.into_iter().fold(Section::new("Figures"), Section::figure);
     let drawn = sheet.rings.iter().map(ring).fold(drawn, Section::ring);
+    let drawn = sheet.pictures.iter().map(picture).fold(drawn, Section::picture);
+    let drawn = sheet.ladders.iter().map(ladder).fold(drawn, Section::ladder);
     let mut network = Section::new("Network");
     if let Some(sheet) = &sheet.network {
         network = network.diagram(diagram(sheet));
@@ -27,6 +30,13 @@ pub(super) fn page(sheet: &Sheet, figures: Vec<Figure>) -> Result<String, ChartE
         let rings = sheet.rings.iter();
         let rings = rings.map(|ring| (format!("figures/{}.svg", ring.name), ring.title.clone()));
         let all = sheet.files.iter().cloned().chain(charts).chain(rings);
+        let pictures = sheet.pictures.iter().map(|p| (&p.name, &p.title));
+        let drawings = pictures.chain(sheet.ladders.iter().map(|l| (&l.name, &l.title)));
+        let drawings = drawings.flat_map(|(name, title)| {
+            let file = |ending: &str| format!("figures/{name}.{ending}");
+            [(file("svg"), title.clone()), (file("png"), "the same as PNG".into())]
+        });
+        let all = all.chain(drawings);
         let rows = all.map(|(file, what)| [Entry::File(file), what.into()]);
         files = files.grid(rows.fold(Grid::new("", heads), Grid::row));
     }

@@ -182,6 +182,8 @@ pub(super) fn run() -> Result<Reproduction, RunError> {
         findings: findings(&udp, &tcp, &sctp, &cut),
         charts: charts(&udp_run, &tcp_run, &sctp_run),
         rings: Vec::new(),
+        pictures: Vec::new(),
+        ladders: Vec::new(),
     })
 }
 

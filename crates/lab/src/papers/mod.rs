@@ -9,7 +9,7 @@ mod part;
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 pub use part::{Part, Progress};
 
-use crate::output::{ChartSheet, RingSheet, Sheet, figure};
+use crate::output::{ChartSheet, LadderSheet, PictureSheet, RingSheet, Sheet, figure};
 use crate::run::RunError;
 use crate::scenario::Scenario;
 use ringway_figures::table::{Cell, RowSink, Schema, Table, TableError, Type};
@@ -48,8 +48,8 @@ pub const ALL: &[Paper] = &[
     },
     Paper {
         name: "darakji",
-        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, Figures 20, 21 and 27 to \
-                30)",
+        title: "Darakji and Johansson 2008: SIP over Scalable Source Routing (Tables 4 to 9, section 4.5.1 without \
+                SIP, Figures 5 to 8, 17 to 21 and 25 to 30)",
         replications: Some(darakji::REPLICATIONS),
         run: darakji::run,
     },
@@ -163,6 +163,12 @@ pub struct Reproduction {
     /// Rings of ids.
     #[serde(skip)]
     pub rings: Vec<RingSheet>,
+    /// Pictures of packets on their way.
+    #[serde(skip)]
+    pub pictures: Vec<PictureSheet>,
+    /// Ladders of messages.
+    #[serde(skip)]
+    pub ladders: Vec<LadderSheet>,
 }
 
 /// A value that can be read off a figure of the paper.
@@ -349,6 +355,8 @@ impl Reproduction {
             tables,
             charts: self.charts.clone(),
             rings: self.rings.clone(),
+            pictures: self.pictures.clone(),
+            ladders: self.ladders.clone(),
             files: [
                 ("paper.json", "every figure, as JSON"),
                 ("figures.csv", "every figure as a long table"),

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub enum Progress {
     /// Its figures are compared with simulated ones.
     Compared,
+    /// It has no figures, and is drawn from a run.
+    Drawn,
     /// Nothing of it is measured.
     Open,
 }
@@ -17,6 +19,7 @@ impl Progress {
     const fn words(self) -> &'static str {
         match self {
             Progress::Compared => "compared",
+            Progress::Drawn => "drawn from a run",
             Progress::Open => "not measured here",
         }
     }

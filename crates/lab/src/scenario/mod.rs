@@ -11,6 +11,7 @@ mod keys;
 mod link;
 mod probe;
 
+pub(crate) use document::Location;
 pub use document::{Document, MAX_FILE};
 pub use flow::{Flow, MAX_MESSAGE, MAX_SIZE, MIN_MESSAGE, Pattern, Sctp, Traffic, Transport};
 pub use header::{MAX_TIME, Stop};
@@ -19,7 +20,6 @@ pub use link::Link;
 pub use probe::{Probe, ProbeKind};
 pub use ringway_document::{MAX_PROBLEMS, Problem, Problems};
 
-use document::Location;
 use header::Header;
 use ringway_document::nearest;
 use ringway_link::{Generator, Span};

@@ -207,7 +207,7 @@ pub(super) fn run(study: &Study) -> StudyResult {
     let rings = Ids::ALL.map(|ids| ring(study, ids)).to_vec();
     let findings = vec![finding(&largest)];
     let tables = vec![table_of_hashes(study), table_of_parts(study), largest, variation];
-    StudyResult { rows: Vec::new(), tables, claims, charts, rings, findings }
+    StudyResult { tables, claims, charts, rings, findings, ..StudyResult::default() }
 }
 
 fn finding(largest: &MeasuredTable) -> String {

@@ -15,16 +15,16 @@ const MIB: f64 = 1_048_576.0;
 
 /// A column of Table 9.
 #[derive(Clone, Copy, Debug)]
-struct Printed {
+pub(super) struct Printed {
     name: &'static str,
     /// Minimum, average and maximum round trip in milliseconds.
-    round_trip: [f64; 3],
+    pub(super) round_trip: [f64; 3],
     /// Calculated average transmission delay in milliseconds.
     delay: f64,
     /// Minimum, maximum and average duration of the transfer in seconds.
-    seconds: [f64; 3],
+    pub(super) seconds: [f64; 3],
     /// The speeds of these three, in "MByte/s", with the unit of their last digit.
-    speeds: [(f64, f64); 3],
+    pub(super) speeds: [(f64, f64); 3],
 }
 
 impl Printed {
@@ -35,14 +35,14 @@ impl Printed {
     }
 }
 
-const REFERENCE: Printed = Printed {
+pub(super) const REFERENCE: Printed = Printed {
     name: "reference",
     round_trip: [1.628, 1.695, 2.748],
     delay: 0.8475,
     seconds: [564.0, 565.0, 565.0],
     speeds: [(1.24, 0.01), (1.24, 0.01), (1.24, 0.01)],
 };
-const TWO_ROUTERS: Printed = Printed {
+pub(super) const TWO_ROUTERS: Printed = Printed {
     name: "two routers",
     round_trip: [9.378, 9.532, 10.351],
     delay: 4.766,
@@ -213,7 +213,7 @@ fn result(study: &Study, cases: &Cases) -> StudyResult {
         tables: vec![transfers(cases), round_trips(cases), utilisation(cases)],
         claims: claims(cases),
         charts: vec![chart(study, cases)],
-        rings: Vec::new(),
+        ..StudyResult::default()
     }
 }
 

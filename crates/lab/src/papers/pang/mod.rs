@@ -73,6 +73,8 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
         findings: all.findings,
         charts: all.charts,
         rings: Vec::new(),
+        pictures: Vec::new(),
+        ladders: Vec::new(),
     })
 }
 
