@@ -33,7 +33,7 @@ fn local(identity: &Identity) -> Local<'_> {
         hello: 1,
         hello_key: CodeKey([1; 16]),
         mtu: 1_452,
-        lanes: 1,
+        stamp: 0,
     }
 }
 

@@ -18,6 +18,8 @@ pub struct TokenBucket {
     rate: i64,
     /// Capacity in tokens.
     burst: i64,
+    /// The largest capacity so far.
+    max_burst: i64,
     /// Billionths of a token; below zero after a cost above the capacity.
     level: i64,
     at: Time,
@@ -27,7 +29,7 @@ impl TokenBucket {
     /// A full bucket. A rate of zero counts as one token a second.
     pub fn new(rate: u32, burst: u32, now: Time) -> TokenBucket {
         let (rate, burst) = (i64::from(rate.max(1)), i64::from(burst));
-        TokenBucket { rate, burst, level: burst * NANOS, at: now }
+        TokenBucket { rate, burst, max_burst: burst, level: burst * NANOS, at: now }
     }
 
     /// Takes `cost` tokens if they are there.
@@ -48,10 +50,18 @@ impl TokenBucket {
         self.at + core::time::Duration::from_nanos(wait)
     }
 
-    /// Changes the capacity. What a larger one has more is there at once.
+    /// Takes `cost` tokens, also if they are not there. The debt is at most the capacity.
+    pub fn charge(&mut self, now: Time, cost: u32) {
+        self.refill(now);
+        self.level = (self.level - i64::from(cost) * NANOS).max(-self.burst * NANOS);
+    }
+
+    /// Changes the capacity. What one has more that is larger than any before is there at once.
     pub fn set_burst(&mut self, burst: u32) {
         let burst = i64::from(burst);
-        self.level = (self.level + (burst - self.burst).max(0) * NANOS).min(burst * NANOS);
+        let more = (burst - self.max_burst).max(0) * NANOS;
+        self.max_burst = self.max_burst.max(burst);
+        self.level = (self.level + more).min(burst * NANOS);
         self.burst = burst;
     }
 
@@ -92,6 +102,11 @@ impl ByteHops {
         self.bucket.set_burst(self.per_hop.saturating_mul(hops.clamp(MIN_HOPS, MAX_HOPS)));
     }
 
+    /// Pays for a message of `octets` over `hops` that cannot wait.
+    pub fn charge(&mut self, now: Time, octets: u32, hops: u16) {
+        self.bucket.charge(now, octets.saturating_mul(hops.into()));
+    }
+
     /// Pays for a message of `octets` over `hops`, if that is allowed.
     pub fn spend(&mut self, now: Time, octets: u32, hops: u16) -> bool {
         let allowed = self.bucket.spend(now, octets.saturating_mul(hops.into()));
@@ -130,10 +145,10 @@ mod tests {
         assert_eq!(spent(&mut budget), 400);
         budget.set_mean_hops(10);
         assert_eq!(spent(&mut budget), 600);
-        // Shorter ones do not, and no length without end does.
+        // Shorter ones do not, no length without end does, and what was there once is not there again.
         budget.set_mean_hops(5);
         budget.set_mean_hops(500);
-        assert_eq!((spent(&mut budget), budget.refused), (5_900, 9_999 * 3 - 6_900));
+        assert_eq!((spent(&mut budget), budget.refused), (5_400, 9_999 * 3 - 6_400));
     }
 
     proptest! {

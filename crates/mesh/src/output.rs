@@ -60,6 +60,21 @@ impl Output {
         result
     }
 
+    /// Appends the packet that `build` appends to its argument, for the interface and destination that it returns; nothing
+    /// if it returns `None`. Returns what else `build` does.
+    pub fn packet_to<R>(
+        &mut self,
+        build: impl FnOnce(&mut Vec<u8>) -> Option<(u32, Destination, R)>,
+    ) -> Option<R> {
+        let start = self.bytes.len();
+        let Some((interface, to, result)) = build(&mut self.bytes) else {
+            self.bytes.truncate(start);
+            return None;
+        };
+        self.packets.push_back(Packet { interface, to, range: start..self.bytes.len() });
+        Some(result)
+    }
+
     /// Removes and returns the first packet.
     pub fn pop(&mut self) -> Option<Transmit<'_>> {
         if self.packets.is_empty() {

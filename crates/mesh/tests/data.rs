@@ -79,14 +79,14 @@ fn a_packet_that_is_too_long_is_reported_with_icmpv6() {
     let mut net = settled::<StandIn>(topology::line(3), 9);
     net.send(0, 2, b"hello");
     net.run(SECOND);
-    // 1,452 octets of UDP payload, 57 around the packet, and one of labels.
-    net.send(0, 2, &[7; 1_394 - 40]);
-    net.send(0, 2, &[7; 1_395 - 40]);
+    // 1,452 octets of UDP payload, 50 around the packet, and one of labels.
+    net.send(0, 2, &[7; 1_401 - 40]);
+    net.send(0, 2, &[7; 1_402 - 40]);
     net.run(SECOND);
     let lengths: Vec<usize> = net.received(2).iter().map(Vec::len).collect();
-    assert_eq!(lengths, [5, 1_354]);
+    assert_eq!(lengths, [5, 1_361]);
     let [error] = &net.received(0)[..] else { panic!("one error") };
-    assert_eq!((error[0], &error[4..8]), (2, &1_394_u32.to_be_bytes()[..]));
+    assert_eq!((error[0], &error[4..8]), (2, &1_401_u32.to_be_bytes()[..]));
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn changed_packets_change_nothing() {
     assert_eq!((net.wrong(), net.reachable(200)), (0, 1.0));
 }
 
-/// A HELLO that says that its sender leaves, with another code, and one of a router that nobody knows.
+/// A HELLO with another number than its sender gave it has the wrong code.
 #[test]
 fn a_forged_hello_changes_nothing() {
     let mut net = Wired::<StandIn>::new(topology::line(2), 5);
@@ -89,15 +89,36 @@ fn a_forged_hello_changes_nothing() {
     let tap = net.tap.take().unwrap();
     let hello = |bytes: &&Vec<u8>| Kind::of(bytes) == Ok(Kind::Hello);
     for bytes in tap.iter().filter(hello) {
-        let mut leaving = bytes.clone();
-        leaving[1] |= 1;
-        leaving[17] = leaving[17].wrapping_add(9);
-        net.inject(0, 1, &leaving);
-        net.inject(1, 0, &leaving);
+        let mut changed = bytes.clone();
+        changed[17] = changed[17].wrapping_add(9);
+        net.inject(0, 1, &changed);
+        net.inject(1, 0, &changed);
     }
     net.run(SECOND);
     assert!(net.nodes.iter().all(|node| node.events.len() == 1));
     assert!(net.nodes.iter().any(|node| node.router.links().forged_hellos > 0));
+}
+
+/// HELLOs that were recorded some minutes ago have a good code, and numbers that are far behind.
+#[test]
+fn old_hellos_change_nothing() {
+    let mut net = Wired::<StandIn>::new(topology::line(2), 5);
+    net.run(SECOND * 10);
+    net.tap = Some(Vec::new());
+    net.run(SECOND * 20);
+    let tap = net.tap.take().unwrap();
+    net.run(SECOND * 300);
+    let cost = |net: &Wired<StandIn>, at: usize| {
+        net.nodes[at].router.links().neighbours().next().unwrap().1.cost(net.now)
+    };
+    let before = [cost(&net, 0), cost(&net, 1)];
+    for bytes in tap.iter().filter(|bytes| Kind::of(bytes) == Ok(Kind::Hello)) {
+        net.inject(0, 1, bytes);
+        net.inject(1, 0, bytes);
+    }
+    net.run(SECOND * 10);
+    assert_eq!([cost(&net, 0), cost(&net, 1)], before);
+    assert!(net.nodes.iter().all(|node| node.events.len() == 1));
 }
 
 /// Routers with two network keys on one medium: each finds those with its own, and no other.

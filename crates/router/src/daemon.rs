@@ -299,7 +299,7 @@ impl Daemon<'_> {
                 let text = format!("link to {}: {refused}", name(address));
                 self.warn(&text.clone(), &text);
             }
-            Event::Closest { .. } => {}
+            Event::Closest { .. } | Event::Probe(..) => {}
             Event::DuplicateIdentity(address) => {
                 let text = format!(
                     "another router at {} has this router's identity: was {} copied? \
@@ -380,8 +380,7 @@ impl Daemon<'_> {
     }
 
     fn leave(&mut self) {
-        let now = self.clock.now();
-        self.traffic.leave(now);
+        self.traffic.leave();
         self.flush();
         (self.log)("left the mesh");
     }

@@ -97,8 +97,8 @@ impl Traffic {
     }
 
     /// Leaves the mesh.
-    pub(crate) fn leave(&mut self, now: Time) {
-        self.router.leave(now, &mut self.random);
+    pub(crate) fn leave(&mut self) {
+        self.router.leave();
     }
 
     /// Handles packets of other routers. Returns whether none is left.

@@ -4,7 +4,9 @@
 //! purpose, changed octets, a signature over something else. Who simulates an attacker that forges signatures must use
 //! the real one.
 
-use siphasher::sip::SipHasher13;
+use core::hash::Hasher;
+
+use rustc_hash::FxHasher;
 
 use super::{CodeKey, Crypto, Domain, Established, HandshakeError, NetworkKey, Purpose, Role};
 use crate::id::NodeId;
@@ -37,9 +39,12 @@ pub struct Keys {
 
 /// Returns a hash of all `parts` in order.
 fn hash(key: u64, parts: &[&[u8]]) -> u64 {
-    parts
-        .iter()
-        .fold(key, |key, part| SipHasher13::new_with_keys(key, part.len() as u64).hash(part))
+    let mut hasher = FxHasher::with_seed(key as usize);
+    for part in parts {
+        hasher.write(part);
+        hasher.write_usize(part.len());
+    }
+    hasher.finish()
 }
 
 fn tag(key: u64, counter: u64, header: &[u8], bytes: &[u8]) -> [u8; SEAL] {

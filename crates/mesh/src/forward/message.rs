@@ -35,6 +35,8 @@ pub enum Verdict {
         /// The way back to the origin, if there is a record and the origin is elsewhere.
         back: Option<Route>,
     },
+    /// It was sent on from here, and has returned, because its route has failed.
+    Returned,
     /// Drop it and report this to its origin.
     Error(Code),
 }
@@ -55,8 +57,11 @@ pub fn forward(
     message.at = cursor.at();
     let out = match taken {
         Step::Out(out) => out,
-        Step::Error(code) => return Verdict::Error(code),
-        Step::End if is_misled(message, here) => return Verdict::Error(Code::BadRoute),
+        Step::End if message.flags.returned => return Verdict::Returned,
+        Step::Error(code) => return turn_back(message, entered, code),
+        Step::End if is_misled(message, here) => {
+            return turn_back(message, entered, Code::BadRoute);
+        }
         Step::End => match go_on(message, here, &mut onward) {
             Some(out) => out,
             None => {
@@ -73,6 +78,16 @@ pub fn forward(
         return Verdict::Error(Code::BadRoute);
     }
     Verdict::Out(out)
+}
+
+/// Returns a greedy message to the router that it goes on from, which has others to try; what only follows a route has
+/// failed.
+fn turn_back(message: &mut Routed<'_>, entered: Slot, code: Code) -> Verdict {
+    if !message.flags.greedy || message.flags.reverse {
+        return Verdict::Error(code);
+    }
+    message.turn_back();
+    Verdict::Out(entered)
 }
 
 /// Returns whether a greedy message is not where the router that it goes on from has meant to send it. Slots are assigned

@@ -164,16 +164,44 @@ fn a_greedy_message_goes_on_from_the_end_of_its_labels() {
     );
 }
 
-/// Whoever is at the end of a route that should lead to another router reports it, and does not go on.
+/// Whoever is at the end of a route that should lead to another router returns the message to the router that chose the
+/// route, which sends it by another. The record then has the way as if nothing had happened.
 #[test]
-fn a_misled_message_is_reported() {
-    let net = Net::line(5);
-    let mut message = request(0, 4, &net.route(&[0, 1, 2]));
+fn a_misled_message_returns_and_goes_another_way() {
+    let mut net = Net::line(5);
+    net.0[0].push((4, Slot(9)));
+    net.0[4].push((0, Slot(11)));
+    let route = net.route(&[0, 1, 2]);
+    let mut message = request(0, 4, &route);
     message.flags.greedy = true;
     message.best = 7;
-    let onward = |at: usize| (at == 2).then(|| (net.route(&[2, 3, 4]), 5));
-    let (path, _, verdict) = net.send(&mut message, 0, Slot(3), onward);
-    assert_eq!((path, verdict), (vec![0, 1, 2], Verdict::Error(Code::BadRoute)));
+    let onward = |at: usize| match at {
+        2 => Some((net.route(&[2, 3, 4]), 5)),
+        0 => Some((net.route(&[0, 4]), 4)),
+        _ => None,
+    };
+    let (path, entered, verdict) = net.send(&mut message, 0, Slot(3), onward);
+    assert_eq!((path, verdict), (vec![0, 1, 2, 1, 0], Verdict::Returned));
+    assert_eq!(Route { first: entered, labels: message.begin_anew() }, route);
+    let direct = net.route(&[0, 4]);
+    message.go_on(&direct);
+    let (path, _, verdict) = net.send(&mut message, 0, direct.first, |_| None);
+    assert_eq!(path, [0, 4]);
+    assert_eq!(verdict, Verdict::Arrived { back: Some(net.route(&[4, 0])) });
+}
+
+/// So does one that comes to a link that is down.
+#[test]
+fn a_message_returns_from_a_dead_link() {
+    let mut net = Net::line(5);
+    let route = net.route(&[0, 1, 2, 3, 4]);
+    net.0[2].retain(|&(peer, _)| peer != 3);
+    let mut message = request(0, 9, &route);
+    message.flags.greedy = true;
+    message.best = 5;
+    let (path, entered, verdict) = net.send(&mut message, 0, route.first, |_| None);
+    assert_eq!((path, verdict), (vec![0, 1, 2, 1, 0], Verdict::Returned));
+    assert_eq!(Route { first: entered, labels: message.begin_anew() }, route);
 }
 
 /// Routers 0 to 4 in a line and 1 beside 3: what went by way of 2 is answered without it.

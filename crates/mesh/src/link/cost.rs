@@ -8,6 +8,8 @@ use crate::wire::hello::Report;
 
 /// Cost of a link without loss and delay.
 pub const UNIT: u16 = 256;
+/// Part of a link's cost that is a unit of a route's.
+pub const PATH_COST: u16 = 8;
 /// HELLOs that are looked at.
 const HISTORY: u16 = 16;
 /// HELLOs that must have been sent before losses count.
@@ -43,7 +45,7 @@ pub struct LinkQuality {
 
 impl LinkQuality {
     /// Notes the neighbour's HELLO number `sequence`. Returns whether it is new; numbers wrap (RFC 1982), and one that is
-    /// up to 64 behind is a late or a repeated one. A jump of more means that the neighbour has begun anew.
+    /// behind is late or repeated.
     pub fn hello(&mut self, sequence: u16) -> bool {
         let ahead = self.newest.map(|newest| sequence.wrapping_sub(newest));
         match ahead {
@@ -52,13 +54,13 @@ impl LinkQuality {
                 self.received = self.received.checked_shl(ahead.into()).unwrap_or(0) | 1;
                 self.sent = self.sent.saturating_add(ahead).min(HISTORY);
             }
-            Some(ahead) if ahead.wrapping_neg() <= 64 => {
+            Some(ahead) => {
                 let late = 1u16.checked_shl(ahead.wrapping_neg().into()).unwrap_or(0);
                 let is_new = late != 0 && self.received & late == 0;
                 self.received |= late;
                 return is_new;
             }
-            _ => *self = LinkQuality { received: 1, sent: 1, ..LinkQuality::default() },
+            None => *self = LinkQuality { received: 1, sent: 1, ..LinkQuality::default() },
         }
         self.newest = Some(sequence);
         true
@@ -171,9 +173,10 @@ mod tests {
         let new = [65_534, 65_535, 65_535, 1, 0, 0, 65_534].map(|sequence| quality.hello(sequence));
         assert_eq!(new, [true, true, false, true, true, false, false]);
         assert_eq!(quality.received(), 0b1111);
-        // Too old to be distinguished from a repeated one; or a neighbour that has restarted.
-        assert!(!quality.hello(1u16.wrapping_sub(60)));
-        assert!(quality.hello(30_000) && quality.hello(5));
+        // Too old to be distinguished from a repeated one.
+        assert!(!quality.hello(1u16.wrapping_sub(60)) && !quality.hello(40_000));
+        assert_eq!(quality.received(), 0b1111);
+        assert!(quality.hello(30_000));
         assert_eq!(quality.received(), 1);
     }
 

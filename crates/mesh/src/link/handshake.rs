@@ -57,8 +57,8 @@ pub struct Local<'a> {
     pub hello_key: CodeKey,
     /// Largest packet that it receives over the interface.
     pub mtu: u16,
-    /// Number of its receiving ports.
-    pub lanes: u8,
+    /// The clock by which its HELLOs are stamped.
+    pub stamp: u32,
 }
 
 /// A neighbour that has proved its identity, with the keys of the link.
@@ -221,7 +221,11 @@ impl<C: Crypto> Handshakes<C> {
         }
         // The newest INIT of an address replaces what was there.
         self.entries.retain(|entry| entry.address != from);
-        self.check_room()?;
+        if self.entries.len() >= self.limits.handshakes {
+            // Who has shown where it is takes the place of whoever has been silent for the longest.
+            self.counters.full += 1;
+            self.entries.remove(0);
+        }
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
         let state = State::Responded { handshake, packet: Vec::new(), remote: init.sender };
@@ -397,6 +401,12 @@ impl<C: Crypto> Handshakes<C> {
         self.entries.capacity() * size_of::<Entry<C>>() + packets
     }
 
+    /// Returns the number of handshakes that this router has begun and nobody has answered.
+    pub fn initiated(&self) -> usize {
+        let is_ours = |entry: &&Entry<C>| matches!(entry.state, State::Initiated { .. });
+        self.entries.iter().filter(is_ours).count()
+    }
+
     /// Returns the number of handshakes in the table.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -479,7 +489,7 @@ fn link_payload(local: &Local<'_>) -> LinkPayload {
         instance: local.instance,
         hello_key: local.hello_key.0,
         mtu: local.mtu,
-        lanes: local.lanes,
+        stamp: local.stamp,
     }
 }
 

@@ -80,6 +80,12 @@ impl Interface {
         Interface { config, sequence, sent: 0, due, last: now, changed: now, turn: 0, handshakes }
     }
 
+    /// Takes over another configuration. The numbers of HELLOs go on, by which neighbours count losses.
+    pub(super) fn replace(&mut self, now: Time, config: InterfaceConfig) {
+        self.config = config;
+        self.change(now);
+    }
+
     /// Something has changed: HELLOs are faster for some time.
     pub(super) fn change(&mut self, now: Time) {
         self.changed = now;

@@ -1,15 +1,16 @@
 //! The neighbours of a router, and everything that makes and ends a link.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use core::ops::Range;
+use std::collections::VecDeque;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Malformed, Random, Time};
+use smallvec::SmallVec;
 
 use super::handshake::{Handshakes, LinkAddress, Local, Refused, Verified};
 use super::interface::{Discovery, Interface, InterfaceConfig};
-use super::neighbour::{Neighbour, micros, short_tag};
+use super::neighbour::{Judgement, Neighbour, micros, short_tag};
+use super::numbers::Numbers;
 use super::slots::{NoSlot, Slots};
 use super::{Sign, Task};
 use crate::config::Limits;
@@ -17,7 +18,7 @@ use crate::crypto::{CodeKey, Crypto};
 use crate::id::NodeId;
 use crate::local::LocalRouter;
 use crate::output::{Destination, Output};
-use crate::wire::hello::{HelloFlags, MAX_REPORTS};
+use crate::wire::hello::{MAX_REPORTS, Report};
 use crate::wire::{Control, DataView, Hello, HelloView, Item, Items, Kind, Slot};
 
 /// Time that the router with the higher id leaves the lower one to begin a handshake.
@@ -26,10 +27,6 @@ const SECOND_WAIT: Duration = Duration::from_millis(150);
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 /// Strangers that are waited for.
 const MAX_STRANGERS: usize = 64;
-/// Octets of a buffer that stay allocated.
-const MAX_SCRATCH: usize = 256;
-/// Number of receiving ports.
-const LANES: u8 = 1;
 
 /// Why a link has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +60,13 @@ impl core::fmt::Display for DownReason {
 pub enum LinkEvent {
     /// A link can be used.
     Up {
+        /// The neighbour's slot.
+        slot: Slot,
+        /// The neighbour.
+        id: NodeId,
+    },
+    /// A link costs something else now.
+    Cost {
         /// The neighbour's slot.
         slot: Slot,
         /// The neighbour.
@@ -111,14 +115,13 @@ pub struct Links<C: Crypto> {
     interfaces: Vec<Interface>,
     neighbours: Slots<Neighbour<C::Keys>>,
     /// Which link has a number.
-    by_index: BTreeMap<u32, Slot>,
+    by_index: Numbers,
     handshakes: Handshakes<C>,
     strangers: Vec<Stranger>,
     hello_key: CodeKey,
     /// The links that are up, as forwarding needs them.
     up: Vec<crate::wire::Neighbour>,
     events: VecDeque<LinkEvent>,
-    scratch: Vec<u8>,
     /// When something is due, unless something has changed since it was computed.
     due: Option<Time>,
     changed: bool,
@@ -137,13 +140,12 @@ impl<C: Crypto> Links<C> {
             limits,
             interfaces: Vec::new(),
             neighbours: Slots::new(limits),
-            by_index: BTreeMap::new(),
+            by_index: Numbers::default(),
             handshakes: Handshakes::new(now, limits, random),
             strangers: Vec::new(),
             hello_key: CodeKey(hello_key),
             up: Vec::new(),
             events: VecDeque::new(),
-            scratch: Vec::new(),
             due: None,
             changed: false,
             forged_hellos: 0,
@@ -154,8 +156,11 @@ impl<C: Crypto> Links<C> {
     /// Adds an interface; one with the same number is replaced, and its links go on.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
         self.changed = true;
-        self.interfaces.retain(|interface| interface.config.index != config.index);
-        self.interfaces.push(Interface::new(now, config, random));
+        let is_it = |interface: &&mut Interface| interface.config.index == config.index;
+        match self.interfaces.iter_mut().find(is_it) {
+            Some(interface) => interface.replace(now, config),
+            None => self.interfaces.push(Interface::new(now, config, random)),
+        }
     }
 
     /// Removes an interface; its links are down at once.
@@ -171,6 +176,11 @@ impl<C: Crypto> Links<C> {
     /// Returns the links that are up.
     pub fn up(&self) -> &[crate::wire::Neighbour] {
         &self.up
+    }
+
+    /// Returns whether the link of a slot is up.
+    pub fn is_up(&self, slot: Slot) -> bool {
+        self.neighbours.get(slot).is_some_and(Neighbour::is_usable)
     }
 
     /// Returns a neighbour.
@@ -220,7 +230,7 @@ impl<C: Crypto> Links<C> {
     pub fn open(&mut self, now: Time, bytes: &mut [u8]) -> Result<(Slot, Range<usize>), Dropped> {
         let Control { receiver, counter, .. } = Control::parse(bytes)?;
         let unknown = Dropped::UnknownLink(receiver);
-        let slot = *self.by_index.get(&receiver).ok_or(unknown)?;
+        let slot = self.by_index.get(receiver).ok_or(unknown)?;
         let neighbour = self.neighbours.get_mut(slot).ok_or(unknown)?;
         let number = neighbour.window.expand(counter);
         if !neighbour.window.is_fresh(number) {
@@ -256,27 +266,22 @@ impl<C: Crypto> Links<C> {
         output: &mut Output,
         build: impl FnOnce(&Self, &mut Vec<u8>) -> Option<Slot>,
     ) -> Option<Slot> {
-        let mut scratch = core::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.resize(Control::HEADER + Items::HEADER, 0);
-        let sealed = build(self, &mut scratch).and_then(|slot| {
-            let length = u16::try_from(scratch.len() - Control::HEADER - Items::HEADER).ok()?;
+        output.packet_to(|packet| {
+            let start = packet.len();
+            packet.resize(start + Control::HEADER + Items::HEADER, 0);
+            let slot = build(self, packet)?;
+            let items = start + Control::HEADER;
+            let length = u16::try_from(packet.len() - items - Items::HEADER).ok()?;
             let neighbour = self.neighbours.get_mut(slot)?;
             let (number, receiver) = (neighbour.next_number(), neighbour.remote_index);
-            Control::write_header(receiver, number as u32, scratch.first_chunk_mut()?);
-            Item::write_routed_header(
-                length,
-                scratch.get_mut(Control::HEADER..)?.first_chunk_mut()?,
-            );
-            let header = *scratch.first_chunk::<{ Control::HEADER }>()?;
-            C::seal(&neighbour.keys, number, &header, &mut scratch, Control::HEADER);
+            let header = packet.get_mut(start..)?.first_chunk_mut()?;
+            Control::write_header(receiver, number as u32, header);
+            let header = *header;
+            Item::write_routed_header(length, packet.get_mut(items..)?.first_chunk_mut()?);
+            C::seal(&neighbour.keys, number, &header, packet, items);
             let (interface, to) = (neighbour.address.interface, neighbour.address.remote);
-            output.packet(interface, Destination::One(to), |out| out.extend_from_slice(&scratch));
-            Some(slot)
-        });
-        scratch.shrink_to(MAX_SCRATCH);
-        self.scratch = scratch;
-        sealed
+            Some((interface, Destination::One(to), slot))
+        })
     }
 
     /// Sends the data packet that `build` appends to a neighbour. Does nothing if there is no such neighbour.
@@ -301,7 +306,7 @@ impl<C: Crypto> Links<C> {
 
     /// Returns the neighbour that a data packet is from, or `None` if nobody can be shown to have sent it.
     pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
-        let slot = *self.by_index.get(&data.receiver())?;
+        let slot = self.by_index.get(data.receiver())?;
         let neighbour = self.neighbours.get_mut(slot)?;
         let (is_good, is_first) = neighbour.accept_data(now, data);
         self.changed |= is_first;
@@ -316,25 +321,18 @@ impl<C: Crypto> Links<C> {
 
     /// Handles an item that concerns the link alone, and appends items that answer it. Returns whether it was one.
     pub fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, answer: &mut Vec<u8>) -> bool {
-        self.changed |= matches!(item, Item::LinkClose { .. });
         match *item {
-            Item::Probe { nonce, .. } => {
-                put(&Item::ProbeAck { nonce, received: 0, highest: 0 }, answer);
-                put(&Item::Slot(slot), answer);
-            }
-            Item::ProbeAck { .. } => {}
+            // More than one in a packet ask for no more than one answer.
+            Item::Probe if answer.is_empty() => put(&Item::Slot(slot), answer),
+            Item::Probe | Item::Feedback => {}
             Item::Slot(back) => {
-                if let Some(neighbour) = self.neighbours.get_mut(slot) {
-                    neighbour.back = Some(back);
+                if let Some(neighbour) = self.neighbours.get_mut(slot)
+                    && neighbour.back.replace(back) != Some(back)
+                {
                     self.list_up();
                 }
             }
-            Item::LinkClose { .. } => self.down(now, slot, DownReason::Closed),
-            Item::MtuProbe { padding } => {
-                let size = Control::HEADER + 3 + padding.len() + crate::wire::SEAL;
-                put(&Item::MtuAck { size: size.min(usize::from(u16::MAX)) as u16 }, answer);
-            }
-            Item::MtuAck { .. } | Item::Feedback { .. } => {}
+            Item::LinkClose => self.down(now, slot, DownReason::Closed),
             _ => return false,
         }
         true
@@ -350,16 +348,12 @@ impl<C: Crypto> Links<C> {
         }
     }
 
-    /// Sends a last HELLO by every interface.
-    pub fn leave(
-        &mut self,
-        now: Time,
-        local: &LocalRouter,
-        random: &mut dyn Random,
-        output: &mut Output,
-    ) {
-        for at in 0..self.interfaces.len() {
-            self.say_hello(now, local, at, true, random, output);
+    /// Closes every link.
+    pub fn leave(&mut self, output: &mut Output) {
+        let mut items = Vec::new();
+        put(&Item::LinkClose, &mut items);
+        for slot in self.slots_where(|_| true) {
+            self.seal(slot, &items, output);
         }
     }
 
@@ -375,7 +369,7 @@ impl<C: Crypto> Links<C> {
         for at in 0..self.interfaces.len() {
             if self.interfaces[at].due <= now {
                 self.call_named(now, local, at, random, output);
-                self.say_hello(now, local, at, false, random, output);
+                self.say_hello(now, local, at, random, output);
             }
         }
         while let Some(at) = self.strangers.iter().position(|stranger| stranger.due <= now) {
@@ -391,12 +385,10 @@ impl<C: Crypto> Links<C> {
             self.slots_where(|neighbour| neighbour.feedback_due().is_some_and(|due| due <= now))
         {
             let mut items = Vec::new();
-            if let Some(neighbour) = self.neighbours.get(slot) {
-                put(&neighbour.feedback(), &mut items);
-            }
+            put(&Item::Feedback, &mut items);
             self.seal(slot, &items, output);
         }
-        self.check_liveness(now, random, output);
+        self.check_liveness(now, output);
     }
 
     /// Returns when something may be due, as of the last [`review`](Self::review). It is never too late: what packets
@@ -444,17 +436,13 @@ impl<C: Crypto> Links<C> {
         {
             if neighbour.hello_key.code(view.signed()) != view.code() {
                 self.forged_hellos += 1;
-            } else if hello.flags.leaving {
-                self.down(now, slot, DownReason::Closed);
             } else {
                 neighbour.hear_hello(now, &hello, short_tag(local.id()), sent);
                 self.judge(now, slot);
             }
             return;
         }
-        if !hello.flags.leaving {
-            self.meet(now, local, at, from, hello.id, random);
-        }
+        self.meet(now, local, at, from, hello.id, random);
     }
 
     /// Somebody who is no neighbour has been heard.
@@ -474,7 +462,9 @@ impl<C: Crypto> Links<C> {
             return; // Who is named is called without it; anybody else must begin a handshake.
         }
         interface.hurry(now, random);
-        if self.strangers.len() >= MAX_STRANGERS || !interface.handshakes.spend(now, 1) {
+        // Who is heard may not be there at all: there is room for those who call us.
+        let is_busy = self.handshakes.initiated() >= self.limits.handshakes / 4;
+        if self.strangers.len() >= MAX_STRANGERS || is_busy || !interface.handshakes.spend(now, 1) {
             self.ignored_strangers += 1;
             return;
         }
@@ -510,7 +500,8 @@ impl<C: Crypto> Links<C> {
         random: &mut dyn Random,
         output: &mut Output,
     ) {
-        let Some(description) = describe(&self.interfaces, self.hello_key, local, to.interface)
+        let Some(description) =
+            describe(now, &self.interfaces, self.hello_key, local, to.interface)
         else {
             return;
         };
@@ -534,7 +525,8 @@ impl<C: Crypto> Links<C> {
         random: &mut dyn Random,
         output: &mut Output,
     ) -> Result<(), Refused> {
-        let Some(description) = describe(&self.interfaces, self.hello_key, local, from.interface)
+        let Some(description) =
+            describe(now, &self.interfaces, self.hello_key, local, from.interface)
         else {
             return Ok(());
         };
@@ -572,37 +564,37 @@ impl<C: Crypto> Links<C> {
         };
         interface.change(now);
         interface.hurry(now, random);
-        let mtu = interface.config.mtu;
+        let (mtu, hellos) = (interface.config.mtu, interface.sent);
         let known = self.find(from.interface, id);
         if let Some(slot) = known
             && let Some(neighbour) = self.neighbours.get_mut(slot)
             && neighbour.instance == instance
         {
-            self.by_index.remove(&neighbour.index);
+            self.by_index.remove(neighbour.index);
             self.by_index.insert(index, slot);
-            neighbour.renew(now, from, verified);
-            return self.greet(slot, random, output);
+            neighbour.renew(now, from, mtu, verified);
+            return self.greet(slot, output);
         }
         // What the neighbour knew of us before its start is lost.
         if let Some(slot) = known {
             self.down(now, slot, DownReason::Restarted);
         }
-        let neighbour = Neighbour::new(now, from, mtu, verified, &self.limits);
+        let neighbour = Neighbour::new(now, from, (mtu, hellos), verified, &self.limits);
         let slot = match self.neighbours.insert(now, id, from.interface, neighbour) {
             Ok(slot) => slot,
             Err(no_slot) => return self.events.push_back(LinkEvent::NoSlot(id, no_slot)),
         };
         self.by_index.insert(index, slot);
         self.list_up();
-        self.greet(slot, random, output);
+        self.greet(slot, output);
         self.events.push_back(LinkEvent::Up { slot, id });
     }
 
     /// Sends the first packet with new keys, which proves to the neighbour that they are in use.
-    fn greet(&mut self, slot: Slot, random: &mut dyn Random, output: &mut Output) {
+    fn greet(&mut self, slot: Slot, output: &mut Output) {
         let mut items = Vec::new();
         put(&Item::Slot(slot), &mut items);
-        put(&Item::Probe { nonce: random.next_u64() as u32, padding: &[] }, &mut items);
+        put(&Item::Probe, &mut items);
         self.seal(slot, &items, output);
     }
 
@@ -611,24 +603,14 @@ impl<C: Crypto> Links<C> {
         now: Time,
         local: &LocalRouter,
         at: usize,
-        leaving: bool,
         random: &mut dyn Random,
         output: &mut Output,
     ) {
         let interface = &mut self.interfaces[at];
         let index = interface.config.index;
-        let on_interface =
-            self.neighbours.iter().filter(|(_, _, neighbour)| neighbour.address.interface == index);
-        let count = on_interface.clone().count();
-        let turn = interface.take_turn(count, MAX_REPORTS);
-        // The neighbours take turns.
-        let reports = on_interface.clone().cycle().skip(turn).take(count.min(MAX_REPORTS));
-        let reports = reports.filter_map(|(_, _, neighbour)| neighbour.report(now)).collect();
-        let flags =
-            HelloFlags { leaving, fast: interface.is_fast(now), keyed: !local.network.is_open() };
+        let reports = reports(now, &mut self.neighbours, interface);
         let interval = interface.say_hello(now, random);
         let hello = Hello {
-            flags,
             interval,
             id: local.id(),
             instance: local.instance,
@@ -643,7 +625,8 @@ impl<C: Crypto> Links<C> {
                 output.packet(index, Destination::All, |out| out.extend_from_slice(&bytes));
             }
             Discovery::Named(_) => {
-                for (_, _, neighbour) in on_interface {
+                let all = self.neighbours.iter().map(|(_, _, neighbour)| neighbour);
+                for neighbour in all.filter(|neighbour| neighbour.address.interface == index) {
                     let to = Destination::One(neighbour.address.remote);
                     output.packet(index, to, |out| out.extend_from_slice(&bytes));
                 }
@@ -651,7 +634,7 @@ impl<C: Crypto> Links<C> {
         }
     }
 
-    fn check_liveness(&mut self, now: Time, random: &mut dyn Random, output: &mut Output) {
+    fn check_liveness(&mut self, now: Time, output: &mut Output) {
         let count = self.by_index.len();
         for slot in self.slots_where(|neighbour| {
             neighbour.liveness.poll_timeout(count).is_some_and(|due| due <= now)
@@ -662,9 +645,8 @@ impl<C: Crypto> Links<C> {
             {
                 match task {
                     Task::Probe => {
-                        let nonce = random.next_u64() as u32;
                         let mut items = Vec::new();
-                        put(&Item::Probe { nonce, padding: &[] }, &mut items);
+                        put(&Item::Probe, &mut items);
                         self.seal(slot, &items, output);
                     }
                     Task::Dead => self.down(now, slot, DownReason::Silent),
@@ -676,13 +658,12 @@ impl<C: Crypto> Links<C> {
     /// Decides whether a link is usable, and reports a change.
     fn judge(&mut self, now: Time, slot: Slot) {
         let Some(neighbour) = self.neighbours.get_mut(slot) else { return };
-        if !neighbour.judge(now) {
-            return;
-        }
         let id = neighbour.id;
-        let event = match neighbour.is_usable() {
-            true => LinkEvent::Up { slot, id },
-            false => LinkEvent::Down { slot, id, reason: DownReason::Lossy },
+        let event = match neighbour.judge(now) {
+            Judgement::Same => return,
+            Judgement::Cost => return self.events.push_back(LinkEvent::Cost { slot, id }),
+            Judgement::Usable => LinkEvent::Up { slot, id },
+            Judgement::Lossy => LinkEvent::Down { slot, id, reason: DownReason::Lossy },
         };
         self.list_up();
         self.events.push_back(event);
@@ -691,7 +672,7 @@ impl<C: Crypto> Links<C> {
     fn down(&mut self, now: Time, slot: Slot, reason: DownReason) {
         let Some(neighbour) = self.neighbours.remove(now, slot) else { return };
         self.changed = true;
-        self.by_index.remove(&neighbour.index);
+        self.by_index.remove(neighbour.index);
         self.handshakes.cancel(neighbour.address);
         self.list_up();
         for interface in &mut self.interfaces {
@@ -736,16 +717,13 @@ impl<C: Crypto> Links<C> {
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        // A tree of numbers is about half full.
-        let numbers = 2 * self.by_index.len() * size_of::<(u32, Slot)>();
         self.neighbours.heap_bytes()
             + self.handshakes.heap_bytes()
-            + numbers
+            + self.by_index.heap_bytes()
             + self.interfaces.capacity() * size_of::<Interface>()
             + self.strangers.capacity() * size_of::<Stranger>()
             + self.up.capacity() * size_of::<crate::wire::Neighbour>()
             + self.events.capacity() * size_of::<LinkEvent>()
-            + self.scratch.capacity()
     }
 
     /// Returns the limits.
@@ -754,8 +732,35 @@ impl<C: Crypto> Links<C> {
     }
 }
 
+/// Returns what the next HELLO of an interface reports: first of neighbours that nothing was reported of, because they do
+/// not use their link for long without; then all take turns.
+fn reports<K>(
+    now: Time,
+    neighbours: &mut Slots<Neighbour<K>>,
+    interface: &mut Interface,
+) -> SmallVec<[Report; MAX_REPORTS]> {
+    let index = interface.config.index;
+    let mut reports = SmallVec::new();
+    let all = neighbours.iter_mut().filter(|neighbour| neighbour.address.interface == index);
+    let mut count = 0;
+    for neighbour in all {
+        count += 1;
+        if reports.len() < MAX_REPORTS {
+            reports.extend(neighbour.first_report(now));
+        }
+    }
+    let room = MAX_REPORTS - reports.len();
+    let turn = interface.take_turn(count, room);
+    let all = neighbours.iter().map(|(_, _, neighbour)| neighbour);
+    let all = all.filter(|neighbour| neighbour.address.interface == index);
+    let others = all.cycle().skip(turn).take(count.min(room));
+    reports.extend(others.filter_map(|neighbour| neighbour.report(now)));
+    reports
+}
+
 /// Returns the description of this router in handshakes on an interface, or `None` if there is no such interface.
 fn describe<'a>(
+    now: Time,
     interfaces: &[Interface],
     hello_key: CodeKey,
     local: &'a LocalRouter,
@@ -770,7 +775,7 @@ fn describe<'a>(
         hello: interface.sequence,
         hello_key,
         mtu: interface.config.mtu,
-        lanes: LANES,
+        stamp: micros(now),
     })
 }
 

@@ -10,10 +10,11 @@ pub mod interface;
 pub mod links;
 pub mod liveness;
 pub mod neighbour;
+mod numbers;
 pub mod replay;
 pub mod slots;
 
-pub use cost::{Cost, LinkQuality};
+pub use cost::{Cost, LinkQuality, PATH_COST, UNIT};
 pub use handshake::{Handshakes, LinkAddress, Local, Verified};
 pub use interface::{Discovery, InterfaceConfig};
 pub use links::{DownReason, Dropped, LinkEvent, Links};

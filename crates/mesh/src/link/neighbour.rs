@@ -11,7 +11,7 @@ use crate::config::Limits;
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 use crate::wire::hello::Report;
-use crate::wire::{DataView, Hello, Item, Slot};
+use crate::wire::{DataView, Hello, Slot};
 
 /// Words of the windows of a link, on which packets hardly overtake each other.
 const WINDOW: usize = 4;
@@ -20,6 +20,8 @@ const WINDOW: usize = 4;
 const TRIAL: Duration = Duration::from_secs(5);
 /// Time after which data is acknowledged if nothing else goes to its sender.
 const FEEDBACK_WAIT: Duration = Duration::from_millis(40);
+/// Time by which a HELLO may be late, in us.
+const MAX_DELAY: u32 = 10_000_000;
 /// Cost above which a link that was not usable stays so.
 const GOOD_AGAIN: u16 = 8 * cost::UNIT;
 /// Interval of HELLOs in a packet's units that is assumed before the first.
@@ -55,17 +57,38 @@ pub struct Neighbour<K> {
     pub(super) liveness: Liveness,
     /// What its messages may cost.
     police: TokenBucket,
+    /// A stamp of its clock, and when it came.
+    clock: (u32, Time),
     /// The stamp of its newest HELLO, and when it came.
     heard: Option<(u32, Time)>,
+    /// Whether anything was reported to it.
+    reported: bool,
+    /// HELLOs that had been sent before the link came up.
+    hellos: u64,
     up_since: Time,
     usable: bool,
+    /// The cost by which the link was last judged.
+    judged: u16,
+}
+
+/// What has changed about a link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Judgement {
+    /// Nothing.
+    Same,
+    /// Its cost, by more than a quarter.
+    Cost,
+    /// It can be used again.
+    Usable,
+    /// It cannot be used.
+    Lossy,
 }
 
 impl<K> Neighbour<K> {
     pub(super) fn new(
         now: Time,
         address: LinkAddress,
-        mtu: u16,
+        (mtu, hellos): (u16, u64),
         verified: Verified<K>,
         limits: &Limits,
     ) -> Self {
@@ -90,18 +113,29 @@ impl<K> Neighbour<K> {
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, ASSUMED_INTERVAL),
             police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
+            clock: (payload.stamp, now),
             heard: None,
+            reported: false,
+            hellos,
             up_since: now,
             usable: true,
+            judged: cost::UNIT,
         }
     }
 
     /// Takes over the keys and the address of a new handshake.
-    pub(super) fn renew(&mut self, now: Time, address: LinkAddress, verified: Verified<K>) {
+    pub(super) fn renew(
+        &mut self,
+        now: Time,
+        address: LinkAddress,
+        mtu: u16,
+        verified: Verified<K>,
+    ) {
         let Verified { payload, index, remote_index, keys, codes, .. } = verified;
         (self.address, self.index, self.remote_index, self.keys) =
             (address, index, remote_index, keys);
-        self.codes = codes;
+        (self.codes, self.mtu) = (codes, mtu.min(payload.mtu));
+        (self.clock, self.reported) = ((payload.stamp, now), false);
         (self.sent, self.data_sent) = (0, 0);
         (self.window, self.data_window) = (ReplayWindow::new(), ReplayWindow::new());
         self.hello_key = CodeKey(payload.hello_key);
@@ -162,11 +196,6 @@ impl<K> Neighbour<K> {
         self.data_since.map(|since| since + FEEDBACK_WAIT)
     }
 
-    /// Returns the report of data that has arrived.
-    pub(super) fn feedback(&self) -> Item<'static> {
-        Item::Feedback { highest: 0, received: self.unacknowledged }
-    }
-
     /// Returns whether a message of so many octets may be taken from it.
     pub(super) fn allows(&mut self, now: Time, octets: usize) -> bool {
         self.police.spend(now, u32::try_from(octets).unwrap_or(u32::MAX))
@@ -177,16 +206,26 @@ impl<K> Neighbour<K> {
         sooner(self.liveness.poll_timeout(neighbours), self.feedback_due())
     }
 
-    /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs it can have heard.
+    /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs the interface has sent.
     pub(super) fn hear_hello(&mut self, now: Time, hello: &Hello, reporting: u16, sent: u64) {
-        if !self.quality.hello(hello.sequence) {
+        if !self.is_of_now(now, hello.stamp) || !self.quality.hello(hello.sequence) {
             return;
         }
+        let sent = sent.saturating_sub(self.hellos);
+        self.clock = (hello.stamp, now);
         self.heard = Some((hello.stamp, now));
         self.liveness.hear(now, super::Sign::Hello(hello.interval));
         for report in hello.reports.iter().filter(|report| report.tag == reporting) {
             self.quality.report(micros(now), report, sent.min(16) as u16);
         }
+    }
+
+    /// Returns whether a HELLO has just been sent, by the clock of its sender: a recorded one has not.
+    fn is_of_now(&self, now: Time, stamp: u32) -> bool {
+        let (last, at) = self.clock;
+        let elapsed = micros(now).wrapping_sub(micros(at));
+        let difference = stamp.wrapping_sub(last).wrapping_sub(elapsed).cast_signed();
+        difference.unsigned_abs() <= MAX_DELAY
     }
 
     /// Returns what to report to the neighbour, or `None` before its first HELLO.
@@ -198,14 +237,32 @@ impl<K> Neighbour<K> {
         Some(Report { tag: short_tag(self.id), received, echo: (stamp >> 4) as u16, held })
     }
 
-    /// Decides whether the link is usable. Returns whether that has changed.
-    pub(super) fn judge(&mut self, now: Time) -> bool {
+    /// Returns what to report to the neighbour, if nothing was yet.
+    pub(super) fn first_report(&mut self, now: Time) -> Option<Report> {
+        let report = self.report(now).filter(|_| !self.reported)?;
+        self.reported = true;
+        Some(report)
+    }
+
+    /// Decides whether the link is usable, and what it costs. Returns what has changed.
+    pub(super) fn judge(&mut self, now: Time) -> Judgement {
         let cost = self.cost(now);
         let usable = match self.usable {
             true => cost.is_some(),
             false => cost.is_some_and(|cost| cost <= GOOD_AGAIN),
         };
-        core::mem::replace(&mut self.usable, usable) != usable
+        let changed = core::mem::replace(&mut self.usable, usable) != usable;
+        let cost = cost.unwrap_or(u16::MAX);
+        let is_other = cost.abs_diff(self.judged) > self.judged / 4;
+        if changed || is_other {
+            self.judged = cost;
+        }
+        match (changed, usable) {
+            (true, true) => Judgement::Usable,
+            (true, false) => Judgement::Lossy,
+            (false, true) if is_other => Judgement::Cost,
+            (false, _) => Judgement::Same,
+        }
     }
 }
 

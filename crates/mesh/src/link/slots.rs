@@ -26,6 +26,16 @@ enum Entry<T> {
     },
 }
 
+impl<T> Entry<T> {
+    /// Returns whether it is of the share of an interface.
+    fn counts_for(&self, now: Time, interface: u32) -> bool {
+        match self {
+            Entry::Used { interface: other, .. } => *other == interface,
+            Entry::Reserved { interface: other, until, .. } => *other == interface && *until > now,
+        }
+    }
+}
+
 /// Why there is no slot for a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -62,17 +72,23 @@ impl<T> Slots<T> {
         value: T,
     ) -> Result<Slot, NoSlot> {
         let half = self.limits.neighbours / 2;
-        let on_interface = self.entries.iter().filter(
-            |entry| matches!(entry, Entry::Used { interface: other, .. } if *other == interface),
-        );
-        if on_interface.count() >= half {
-            self.refused += 1;
-            return Err(NoSlot::Interface(half));
-        }
         let own = |entry: &Entry<T>| matches!(entry, Entry::Reserved { id: other, interface: on, .. } if (*other, *on) == (id, interface));
         let free =
             |entry: &Entry<T>| matches!(entry, Entry::Reserved { until, .. } if *until <= now);
-        let at = self.entries.iter().position(own).or_else(|| self.entries.iter().position(free));
+        let mut at =
+            self.entries.iter().position(own).or_else(|| self.entries.iter().position(free));
+        let on_interface = self.entries.iter().filter(|entry| entry.counts_for(now, interface));
+        if at.is_none() && on_interface.count() >= half {
+            // Its own reservations make way, and nobody else's.
+            at = self.oldest_reserved(interface);
+        }
+        let used = self.entries.iter().filter(
+            |entry| matches!(entry, Entry::Used { interface: other, .. } if *other == interface),
+        );
+        if used.count() >= half || (at.is_none() && self.is_at_half(now, interface)) {
+            self.refused += 1;
+            return Err(NoSlot::Interface(half));
+        }
         let entry = Entry::Used { id, interface, value };
         match at {
             Some(at) => {
@@ -90,6 +106,20 @@ impl<T> Slots<T> {
                 Err(NoSlot::Full(self.entries.len()))
             }
         }
+    }
+
+    fn is_at_half(&self, now: Time, interface: u32) -> bool {
+        let entries = self.entries.iter().filter(|entry| entry.counts_for(now, interface));
+        entries.count() >= self.limits.neighbours / 2
+    }
+
+    /// Returns the slot of an interface that has been reserved for the longest time.
+    fn oldest_reserved(&self, interface: u32) -> Option<usize> {
+        let reserved = self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
+            Entry::Reserved { interface: on, until, .. } if *on == interface => Some((*until, at)),
+            _ => None,
+        });
+        reserved.min().map(|(_, at)| at)
     }
 
     /// Frees a slot.
@@ -122,6 +152,14 @@ impl<T> Slots<T> {
             Entry::Used { value, .. } => Some(value),
             Entry::Reserved { .. } => None,
         }
+    }
+
+    /// Returns all neighbours in the order of their slots.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.entries.iter_mut().filter_map(|entry| match entry {
+            Entry::Used { value, .. } => Some(value),
+            Entry::Reserved { .. } => None,
+        })
     }
 
     /// Returns all neighbours in the order of their slots.
@@ -176,10 +214,14 @@ mod tests {
         for raw in 4..6 {
             slots.insert(START, id(raw), 8, 'y').unwrap();
         }
-        // Rotating identities use up what is reserved, not what is used.
-        slots.remove(START, Slot(0));
-        assert_eq!(slots.insert(START, id(9), 7, 'z'), Ok(Slot(5)));
-        assert_eq!(slots.insert(START, id(10), 8, 'z'), Err(NoSlot::Full(6)));
-        assert_eq!(slots.refused, 2);
+        // Rotating identities use up what is reserved for their interface, and nothing else.
+        for raw in 9..20 {
+            slots.remove(START, Slot(0));
+            assert_eq!(slots.insert(START, id(raw), 7, 'z'), Ok(Slot(0)));
+        }
+        assert_eq!(slots.insert(START, id(20), 8, 'y'), Ok(Slot(5)));
+        assert_eq!(slots.insert(START, id(21), 8, 'y'), Err(NoSlot::Interface(3)));
+        assert_eq!(slots.insert(START, id(22), 9, 'y'), Err(NoSlot::Full(6)));
+        assert_eq!(slots.refused, 3);
     }
 }

@@ -13,13 +13,14 @@
 pub mod introduce;
 mod upkeep;
 
-use ringway_sansio::Time;
 use ringway_sansio::time::Duration;
+use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-use crate::config::Limits;
+use crate::config::{HOP_LIMIT, Limits};
 use crate::id::NodeId;
+use crate::link::{PATH_COST, UNIT};
 use crate::metric::{Ids, Space};
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
@@ -28,6 +29,11 @@ use upkeep::Upkeep;
 
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Instead of the first slot of a CONNECT that goes by way of the ring.
+const BY_RING: Slot = Slot(u16::MAX);
+/// Least cost of a link as part of a route's. Whoever claims less is not believed.
+const LEAST_COST: u16 = UNIT / PATH_COST;
 
 /// What is to be sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -94,8 +100,10 @@ pub struct Counters {
 pub struct Overlay<S> {
     contacts: ContactTable<S>,
     limits: Limits,
-    /// Routers to which a CONNECT is under way.
-    connecting: SmallVec<[NodeId; 8]>,
+    /// Routers to which a CONNECT is under way, and the first slot of the way; [`BY_RING`] if it is none of a route.
+    connecting: SmallVec<[(NodeId, Slot); 8]>,
+    /// Contacts whose route was lost. Some may be neighbours by another link.
+    lost: SmallVec<[NodeId; 4]>,
     /// Neighbours that have not answered since their link came up.
     unmet: SmallVec<[NodeId; 4]>,
     /// The near contacts at the last review, and the number of changes of the table then.
@@ -118,6 +126,7 @@ impl<S: Space> Overlay<S> {
             contacts,
             limits,
             connecting: SmallVec::new(),
+            lost: SmallVec::new(),
             unmet: SmallVec::new(),
             near: Ids::new(),
             reviewed: 0,
@@ -146,7 +155,20 @@ impl<S: Space> Overlay<S> {
             if !self.unmet.contains(&id) {
                 self.unmet.push(id);
             }
-            self.connect(id, route, out);
+            self.connect(id, route, self.limits.pending, out);
+        }
+    }
+
+    /// Removes and returns a router whose contact was lost. If it is a neighbour by another link it is one by that.
+    pub fn take_lost(&mut self) -> Option<NodeId> {
+        self.lost.pop()
+    }
+
+    /// A neighbour whose contact was lost, or whose link costs something else now.
+    pub fn restore(&mut self, neighbour: Contact, out: &mut Vec<Action>) {
+        let known = self.contacts.get(neighbour.id);
+        if known.is_none_or(|known| known.route == neighbour.route) {
+            self.adopt(neighbour, out);
         }
     }
 
@@ -158,6 +180,7 @@ impl<S: Space> Overlay<S> {
             self.refresh(out);
         }
         for contact in gone {
+            self.lost.push(contact.id);
             self.find(contact.id, out);
         }
     }
@@ -167,39 +190,54 @@ impl<S: Space> Overlay<S> {
         let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
         let id = self.contacts.iter().find(is_it).map(|contact| contact.id);
         if let Some(id) = id {
-            self.seek(id, out);
+            self.seek(&[id], out);
         }
     }
 
     /// A router was not reached by a route. It may still be by the one it is known by: what somebody has offered may be
     /// out of date.
     pub fn unreachable(&mut self, now: Time, id: NodeId, route: &Route, out: &mut Vec<Action>) {
-        self.connecting.retain(|&mut other| other != id);
-        if self.unmet.contains(&id) || self.is_nearest(id) {
+        self.abandon(id);
+        let is_nearest = self.is_nearest(id);
+        if self.unmet.contains(&id) || is_nearest {
             self.upkeep.hurry(now);
+        }
+        if is_nearest {
+            // Whoever has offered it may know a route that has failed. A search shows that to each router on the way.
+            self.find(id, out);
         }
         if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
             return;
         }
-        self.lose(id, out);
+        self.lose(&[id], out);
     }
 
-    /// Removes a contact; not a neighbour, whose link alone decides.
-    fn lose(&mut self, id: NodeId, out: &mut Vec<Action>) {
-        if self.contacts.get(id).is_none_or(Contact::is_neighbour) {
-            return;
+    /// Removes contacts; not neighbours, whose links alone decide. Returns those that were removed.
+    fn lose(&mut self, ids: &[NodeId], out: &mut Vec<Action>) -> SmallVec<[NodeId; 2]> {
+        let near = self.contacts.near();
+        let is_lost =
+            |id: &NodeId| self.contacts.get(*id).is_some_and(|known| !known.is_neighbour());
+        let gone: SmallVec<[NodeId; 2]> = ids.iter().copied().filter(is_lost).collect();
+        for &id in &gone {
+            self.contacts.remove(id);
+            self.lost.push(id);
         }
-        let was_near = self.contacts.near().contains(&id);
-        self.contacts.remove(id);
-        if was_near {
+        if gone.iter().any(|id| near.contains(id)) {
             self.refresh(out);
         }
+        gone
     }
 
     /// Somebody is said to be there. Connects if the router is wanted at this cost.
     pub fn offer(&mut self, id: NodeId, route: Route, cost: u16, out: &mut Vec<Action>) {
         if self.contacts.wants(id, cost) {
-            self.connect(id, route, out);
+            // A quarter of the room is for what this router wants by itself, and nobody has more than half by one link.
+            let by_link = self.connecting.iter().filter(|(_, first)| *first == route.first);
+            if by_link.count() < self.limits.pending / 2 {
+                self.connect(id, route, self.limits.pending * 3 / 4, out);
+            } else {
+                self.counters.connecting += 1;
+            }
         }
     }
 
@@ -215,7 +253,7 @@ impl<S: Space> Overlay<S> {
             self.spread(now, &peer.route, out);
         }
         let hints = &connect.hints;
-        self.connecting.retain(|&mut other| other != peer.id);
+        self.abandon(peer.id);
         self.unmet.retain(|&mut other| other != peer.id);
         let (route, cost) = (peer.route.clone(), peer.cost);
         self.adopt(peer, out);
@@ -236,15 +274,15 @@ impl<S: Space> Overlay<S> {
 
     /// A CONNECT was not sent.
     pub fn abandon(&mut self, id: NodeId) {
-        self.connecting.retain(|&mut other| other != id);
+        self.connecting.retain(|(other, _)| *other != id);
     }
 
-    /// A message was not forwarded along a route that begins here. The router is looked for by another.
+    /// A message was not forwarded along a route that begins here. Whoever was reached by it is looked for by another way:
+    /// also those to whom an older route happens to be the same as the one that failed.
     pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
-        let failed = self.contacts.iter().find(|contact| contact.route == *route);
-        if let Some(id) = failed.map(|contact| contact.id) {
-            self.seek(id, out);
-        }
+        let failed = self.contacts.iter().filter(|contact| contact.route == *route);
+        let failed: SmallVec<[NodeId; 2]> = failed.map(|contact| contact.id).collect();
+        self.seek(&failed, out);
     }
 
     /// Notes whether the near contacts have changed. To be called after whatever may have changed them. Returns the hops of
@@ -277,7 +315,7 @@ impl<S: Space> Overlay<S> {
                 if let Some(contact) = self.contacts.get(id).filter(|known| known.is_neighbour()) {
                     let route = contact.route.clone();
                     self.unmet.push(id);
-                    self.connect(id, route, out);
+                    self.connect(id, route, self.limits.pending, out);
                 }
             }
             self.refresh(out);
@@ -305,30 +343,29 @@ impl<S: Space> Overlay<S> {
         let own = self.contacts.own();
         let is_first = self.contacts.ids().first().is_some_and(|&id| id > own);
         let last = NodeId::new(u64::MAX);
-        if S::CLOSES && is_first && !self.connecting.contains(&last) {
-            self.connecting.push(last);
+        if S::CLOSES && is_first && !self.is_connecting(last) {
+            self.connecting.push((last, BY_RING));
             out.push(Action::Close { to: last });
         }
     }
 
-    /// Removes a contact whose route is broken, and looks for it by another way.
-    fn seek(&mut self, id: NodeId, out: &mut Vec<Action>) {
-        self.lose(id, out);
-        if self.contacts.get(id).is_none() {
+    /// Removes contacts whose route is broken, and looks for them by another way.
+    fn seek(&mut self, ids: &[NodeId], out: &mut Vec<Action>) {
+        for id in self.lose(ids, out) {
             self.find(id, out);
         }
     }
 
     /// Looks for a router by way of the ring, because the route to it is lost.
     fn find(&mut self, to: NodeId, out: &mut Vec<Action>) {
-        if self.connecting.contains(&to) {
+        if self.is_connecting(to) {
             return;
         }
         if self.connecting.len() >= self.limits.pending {
             self.counters.connecting += 1;
             return;
         }
-        self.connecting.push(to);
+        self.connecting.push((to, BY_RING));
         out.push(Action::Find { to });
     }
 
@@ -373,8 +410,11 @@ impl<S: Space> Overlay<S> {
     /// Handles a hint from the router at the end of `route`.
     pub fn hear(&mut self, route: &Route, cost: u16, hint: &Hint, out: &mut Vec<Action>) {
         match route.join(&hint.onward) {
-            Ok(route) => self.offer(hint.id, route, cost.saturating_add(hint.cost), out),
-            Err(_) => self.counters.too_long += 1,
+            Ok(route) if route.hops() <= HOP_LIMIT.into() => {
+                let least = LEAST_COST.saturating_mul(route.hops());
+                self.offer(hint.id, route, cost.saturating_add(hint.cost).max(least), out);
+            }
+            _ => self.counters.too_long += 1,
         }
     }
 
@@ -388,7 +428,7 @@ impl<S: Space> Overlay<S> {
         for id in S::near(self.contacts.own(), self.contacts.ids(), 1) {
             if let Some(contact) = self.contacts.get(id) {
                 let route = contact.route.clone();
-                self.connect(id, route, out);
+                self.connect(id, route, self.limits.pending, out);
             }
         }
     }
@@ -398,6 +438,31 @@ impl<S: Space> Overlay<S> {
         let below = S::distance(self.contacts.own(), key).min(best);
         let found = self.contacts.closest(key, below);
         found.map(|(contact, distance)| (contact.route.clone(), distance))
+    }
+
+    /// Returns whether a router can be the one that is responsible for `key`, as far as this one knows: nobody whom it knows
+    /// would be instead.
+    pub fn may_be_responsible(&self, id: NodeId, key: NodeId) -> bool {
+        let others = || self.contacts.ids().iter().copied().chain([self.contacts.own()]);
+        let closest = |key| others().all(|other| S::distance(other, key) >= S::distance(id, key));
+        if !S::CLOSES || id <= key {
+            return closest(key);
+        }
+        // Keys before the first router belong to the last.
+        others().all(|other| other > key) && closest(NodeId::new(u64::MAX))
+    }
+
+    /// Returns a first step to `key` as [`first_step`](Self::first_step) does, by any contact that is closer: when the best
+    /// has failed, whoever is on that way may be the reason.
+    pub fn other_step(&self, key: NodeId, random: &mut dyn Random) -> Option<(Route, u64, bool)> {
+        let step = self.first_step(key)?;
+        let (target, wrapped) = (if step.2 { NodeId::new(u64::MAX) } else { key }, step.2);
+        let below = S::distance(self.contacts.own(), target);
+        let distance = |contact: &Contact| S::distance(contact.id, target);
+        let closer = || self.contacts.iter().filter(|contact| distance(contact) < below);
+        let at = random.next_u64() % (closer().count().max(1) as u64);
+        let found = closer().nth(at as usize);
+        found.map(|contact| (contact.route.clone(), distance(contact), wrapped)).or(Some(step))
     }
 
     /// Returns how a message to `key` begins here: the route to the next contact, its distance, and whether the message is
@@ -413,15 +478,20 @@ impl<S: Space> Overlay<S> {
         Some((route, distance, true))
     }
 
-    fn connect(&mut self, to: NodeId, route: Route, out: &mut Vec<Action>) {
-        if self.connecting.contains(&to) {
+    fn is_connecting(&self, id: NodeId) -> bool {
+        self.connecting.iter().any(|(other, _)| *other == id)
+    }
+
+    /// Connects to a router, unless that is under way, or `room` others are.
+    fn connect(&mut self, to: NodeId, route: Route, room: usize, out: &mut Vec<Action>) {
+        if self.is_connecting(to) {
             return;
         }
-        if self.connecting.len() >= self.limits.pending {
+        if self.connecting.len() >= room {
             self.counters.connecting += 1;
             return;
         }
-        self.connecting.push(to);
+        self.connecting.push((to, route.first));
         out.push(Action::Connect { to, route });
     }
 
@@ -460,11 +530,13 @@ mod tests {
     }
 
     fn neighbour(id: u64) -> Contact {
-        Contact { id: NodeId::new(id), route: Route::direct(Slot(3)), cost: 1, mark: 0 }
+        let (route, said) = (Route::direct(Slot(3)), Sequence::default());
+        Contact { id: NodeId::new(id), route, cost: 1, mark: 0, said }
     }
 
     fn contact(id: u64, first: u16) -> Contact {
-        Contact { id: NodeId::new(id), route: far(first), cost: 2, mark: 0 }
+        let said = Sequence::default();
+        Contact { id: NodeId::new(id), route: far(first), cost: 2, mark: 0, said }
     }
 
     fn overlay(own: u64, limits: Limits) -> Overlay<Ring> {
@@ -531,15 +603,36 @@ mod tests {
     }
 
     #[test]
+    fn all_contacts_by_a_failed_route_are_looked_for() {
+        let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
+        for (id, slot) in [(40, 1), (45, 2), (55, 2)] {
+            one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
+        }
+        out.clear();
+        one.route_failed(&far(2), &mut out);
+        assert_eq!(one.contacts().ids(), [NodeId::new(40)]);
+        let found = out.iter().filter(|action| matches!(action, Action::Find { .. }));
+        let mut found: Vec<u64> = found.map(|action| action.subject().raw()).collect();
+        found.sort_unstable();
+        assert_eq!(found, [45, 55]);
+    }
+
+    #[test]
     fn connections_under_way_are_bounded() {
         let (mut one, mut out) =
-            (overlay(0, Limits { pending: 2, ..Limits::default() }), Vec::new());
-        for id in [30, 20, 10] {
-            one.offer(NodeId::new(id), far(1), 1, &mut out);
+            (overlay(0, Limits { pending: 8, ..Limits::default() }), Vec::new());
+        // Half of all by one link, and three quarters by all, if somebody else has offered them.
+        for (id, slot) in [(90, 1), (80, 1), (70, 1), (60, 1), (50, 1), (40, 2), (30, 2), (20, 3)] {
+            one.offer(NodeId::new(id), far(slot), 1, &mut out);
         }
-        assert_eq!((out.len(), one.counters.connecting), (2, 1));
-        one.unreachable(NOW, NodeId::new(30), &far(1), &mut out);
-        one.offer(NodeId::new(10), far(1), 1, &mut out);
-        assert_eq!(out.len(), 3);
+        assert_eq!((out.len(), one.counters.connecting), (6, 2));
+        one.neighbour_up(neighbour(10), &mut out);
+        assert_eq!(out.len(), 7);
+        one.unreachable(NOW, NodeId::new(90), &far(1), &mut out);
+        one.offer(NodeId::new(50), far(1), 1, &mut out);
+        assert_eq!((out.len(), one.counters.connecting), (7, 3));
+        one.unreachable(NOW, NodeId::new(80), &far(1), &mut out);
+        one.offer(NodeId::new(50), far(1), 1, &mut out);
+        assert_eq!(out.len(), 8);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use ringway_sansio::{Malformed, Random, Time};
 
 use super::outbox::Outbox;
-use crate::config::Limits;
+use crate::config::{HOP_LIMIT, Limits};
 use crate::crypto::Crypto;
 use crate::forward::{Step, step};
 use crate::icmp::{self, IcmpError, Ipv6Header};
@@ -14,7 +14,9 @@ use crate::id::Prefix;
 use crate::link::Links;
 use crate::local::LocalRouter;
 use crate::output::Output;
-use crate::session::{Contents, Delivery, SessionAction, Sessions};
+use crate::session::{
+    Contents, Delivery, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction, Sessions,
+};
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{DataView, Item, Slot};
 
@@ -52,6 +54,8 @@ pub(super) struct Road<'a, C: Crypto> {
 /// The sessions of a router, and the packets that go by them.
 pub(super) struct Carrier<C: Crypto> {
     pub(super) sessions: Sessions<C>,
+    probes: Probes,
+    outcomes: VecDeque<(ProbeId, ProbeOutcome)>,
     actions: Vec<SessionAction>,
     errors: VecDeque<Vec<u8>>,
     pub(super) counters: PacketCounters,
@@ -61,6 +65,8 @@ impl<C: Crypto> Carrier<C> {
     pub(super) fn new(limits: Limits) -> Self {
         Carrier {
             sessions: Sessions::new(limits),
+            probes: Probes::default(),
+            outcomes: VecDeque::new(),
             actions: Vec::new(),
             errors: VecDeque::new(),
             counters: PacketCounters::default(),
@@ -85,7 +91,12 @@ impl<C: Crypto> Carrier<C> {
     /// Returns the octets that are allocated, without the packets that wait.
     pub(super) fn heap_bytes(&self) -> usize {
         let errors: usize = self.errors.iter().map(Vec::capacity).sum();
-        self.sessions.heap_bytes() + self.actions.capacity() * size_of::<SessionAction>() + errors
+        let outcomes = self.outcomes.capacity() * size_of::<(ProbeId, ProbeOutcome)>();
+        let probes = self.probes.heap_bytes() + outcomes;
+        self.sessions.heap_bytes()
+            + probes
+            + self.actions.capacity() * size_of::<SessionAction>()
+            + errors
     }
 
     /// Forwards a data packet, or opens it here. Returns where in its buffer a packet for a host is.
@@ -99,11 +110,11 @@ impl<C: Crypto> Carrier<C> {
             self.counters.refused += 1;
             return Ok(None);
         };
-        let up = road.links.up();
+        let links = &*road.links;
         let (mut cursor, mut hop_limit) = data.cursor()?;
-        let taken = step(&mut cursor, &mut hop_limit, entered, |slot| {
-            up.iter().any(|neighbour| neighbour.slot == slot)
-        });
+        // The routes of sessions never turn: a packet that would return is of somebody who has it go to and fro.
+        let taken =
+            step(&mut cursor, &mut hop_limit, entered, |slot| slot != entered && links.is_up(slot));
         let at = cursor.at();
         data.set_position(at, hop_limit);
         match taken {
@@ -157,8 +168,65 @@ impl<C: Crypto> Carrier<C> {
         self.counters.sent += u64::from(matches!(contents, Contents::Packet(_)));
         let sessions = &mut self.sessions;
         road.links.send_data(road.now, slot, road.output, |out| {
-            sessions.seal(prefix, contents, out);
+            sessions.seal(prefix, contents, HOP_LIMIT, out);
         });
+    }
+
+    /// Sends a probe to the owner of a prefix, now or when there is a session.
+    pub(super) fn probe(
+        &mut self,
+        road: &mut Road<'_, C>,
+        prefix: Prefix,
+        hop_limit: u8,
+        random: &mut dyn Random,
+    ) -> Result<ProbeId, ProbeRefused> {
+        let (now, local) = (road.now, road.local);
+        let id = self.probes.begin(now, prefix, hop_limit, random)?;
+        match self.sessions.ready(now, local, prefix, random, &mut self.actions) {
+            Delivery::Send => self.send_probes(road, prefix),
+            Delivery::Queued => {}
+            Delivery::NoRoute | Delivery::TooBig(_) | Delivery::Dropped => self.absent(prefix),
+        }
+        Ok(id)
+    }
+
+    /// Sends the probes that have waited for a session.
+    pub(super) fn send_probes(&mut self, road: &mut Road<'_, C>, prefix: Prefix) {
+        let Some(slot) = self.sessions.first_hop(prefix) else { return };
+        while let Some(ready) = self.probes.waiting(prefix) {
+            let (sessions, contents) = (&mut self.sessions, Contents::KeepAlive(ready.id.0));
+            let mut departure = None;
+            road.links.send_data(road.now, slot, road.output, |out| {
+                departure = sessions.seal(prefix, &contents, ready.hop_limit, out);
+            });
+            let Some(departure) = departure else { return };
+            self.probes.sent(road.now, ready.id, departure);
+        }
+    }
+
+    /// Nobody owns a prefix: the probes that have waited for a session have failed.
+    pub(super) fn absent(&mut self, prefix: Prefix) {
+        while let Some(id) = self.probes.absent(prefix) {
+            self.outcomes.push_back((id, ProbeOutcome::NoRoute));
+        }
+    }
+
+    /// Handles a report about a packet that this router has sent. Returns whether it was about a probe that was to end on
+    /// the way: then its route is none the worse.
+    pub(super) fn reported(&mut self, now: Time, entered: Slot, report: &ErrorReport) -> bool {
+        let outcome = self.probes.reported(now, entered, report);
+        self.outcomes.extend(outcome);
+        if matches!(outcome, Some((_, ProbeOutcome::Expired { .. }))) {
+            return true;
+        }
+        let mtu = (report.code == Code::TooBig).then_some(report.value);
+        self.sessions.failed(report.quoted, entered, mtu);
+        false
+    }
+
+    /// Removes and returns what became of a probe.
+    pub(super) fn poll_outcome(&mut self) -> Option<(ProbeId, ProbeOutcome)> {
+        self.outcomes.pop_front()
     }
 
     /// Sends an error about a packet to a host here.
@@ -196,9 +264,9 @@ impl<C: Crypto> Carrier<C> {
         let (index, nonce) = (data.session(), data.nonce());
         let (header, sealed, start) = data.sealed();
         match self.sessions.open(road.now, index, nonce, &header, sealed) {
-            Some((prefix, Contents::Packet(packet))) => {
+            Some((owner, Contents::Packet(packet))) => {
                 let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
-                    Prefix::of(&header.source) == Some(prefix)
+                    Prefix::of(&header.source) == Some(owner.prefix())
                         && Prefix::of(&header.destination) == Some(road.local.id().prefix())
                 });
                 if !is_right {
@@ -208,10 +276,13 @@ impl<C: Crypto> Carrier<C> {
                 self.counters.delivered += 1;
                 return Ok(Some(start + 1..start + 1 + packet.len()));
             }
-            Some((prefix, Contents::KeepAlive)) => {
-                self.actions.push(SessionAction::KeepAlive { prefix, answer: true });
+            Some((owner, Contents::KeepAlive(number))) => {
+                self.actions.push(SessionAction::Alive(owner.prefix(), number));
             }
-            Some((_, Contents::Alive)) => {}
+            Some((owner, Contents::Alive(number, _))) => {
+                self.outcomes.extend(self.probes.answered(road.now, owner, number));
+            }
+            None if self.sessions.knows(index) => {}
             None => self.report(road, entered, data, Code::NotHere, 0)?,
         }
         Ok(None)
@@ -227,8 +298,9 @@ impl<C: Crypto> Carrier<C> {
         value: u16,
     ) -> Result<(), Malformed> {
         self.counters.dropped += 1;
-        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
-        let report = ErrorReport { reverse, at, code, value, quoted, labels: data.labels()? };
+        let (reverse, at, quoted) = (!data.reverse(), data.position().into(), data.quote());
+        let (by, labels) = (road.local.id(), data.labels()?);
+        let report = ErrorReport { reverse, at, code, value, quoted, by, labels };
         road.outbox.push(entered, &Item::Error(report));
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Messages of the overlay: written, signed and paid for; verified when they come.
 
 use core::marker::PhantomData;
-use std::collections::VecDeque;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
@@ -15,7 +14,7 @@ use crate::identity::Proof;
 use crate::local::LocalRouter;
 use crate::metric::Space;
 use crate::ring::{Action, Overlay};
-use crate::routes::pending::{Answered, Due, Pending};
+use crate::routes::pending::{Due, Pending};
 use crate::wire::bodies::{Connect, Seal};
 use crate::wire::{Body, Hint, Item, Message, MessageId, Route, Routed, SIGNATURE};
 
@@ -100,7 +99,7 @@ pub struct Counters {
 pub(super) struct Messenger<C> {
     pending: Pending<Request>,
     budget: ByteHops,
-    deferred: VecDeque<Action>,
+    deferred: Vec<Action>,
     max_deferred: usize,
     retry: Option<Time>,
     extension_bits: u8,
@@ -114,7 +113,7 @@ impl<C: Crypto> Messenger<C> {
         Messenger {
             pending: Pending::new(config.limits),
             budget: ByteHops::new(config.control_rate, config.control_burst, now),
-            deferred: VecDeque::new(),
+            deferred: Vec::new(),
             max_deferred: config.limits.pending,
             retry: None,
             extension_bits: config.extension_bits,
@@ -131,8 +130,9 @@ impl<C: Crypto> Messenger<C> {
         desk: &mut Desk<'_, S>,
         action: Action,
     ) -> Option<NodeId> {
-        let tried =
-            if self.deferred.is_empty() { self.try_act(desk, &action) } else { Tried::Later };
+        // The cheapest goes first, so that nobody delays what a router needs by offering what is far.
+        let is_first = self.deferred.iter().all(|other| hops(other) > hops(&action));
+        let tried = if is_first { self.try_act(desk, &action) } else { Tried::Later };
         match tried {
             Tried::Sent => return None,
             Tried::Nowhere => return Some(action.subject()),
@@ -143,7 +143,7 @@ impl<C: Crypto> Messenger<C> {
             return Some(action.subject());
         }
         self.counters.deferred += 1;
-        self.deferred.push_back(action);
+        self.deferred.push(action);
         None
     }
 
@@ -159,12 +159,16 @@ impl<C: Crypto> Messenger<C> {
             return abandoned;
         }
         self.retry = None;
-        while let Some(action) = self.deferred.pop_front() {
+        let cheapest = |deferred: &[Action]| {
+            deferred.iter().enumerate().min_by_key(|(_, action)| hops(action)).map(|(at, _)| at)
+        };
+        while let Some(at) = cheapest(&self.deferred) {
+            let action = self.deferred.remove(at);
             match self.try_act(desk, &action) {
                 Tried::Sent => {}
                 Tried::Nowhere => abandoned.push(action.subject()),
                 Tried::Later => {
-                    self.deferred.push_front(action);
+                    self.deferred.insert(at, action);
                     break;
                 }
             }
@@ -176,7 +180,7 @@ impl<C: Crypto> Messenger<C> {
     pub(super) fn expire<S: Space>(&mut self, desk: &mut Desk<'_, S>) -> Option<Request> {
         loop {
             match self.pending.due(desk.now)? {
-                Due::Again(id, request) => self.send_connect(desk, id, &request),
+                Due::Again(id, request) => self.send_connect(desk, id, &request, true),
                 Due::Expired(request) => return Some(request),
             }
         }
@@ -197,8 +201,8 @@ impl<C: Crypto> Messenger<C> {
     }
 
     /// Removes the request with this number.
-    pub(super) fn answered(&mut self, now: Time, id: MessageId) -> Option<Answered<Request>> {
-        self.pending.answer(now, id)
+    pub(super) fn answered(&mut self, id: MessageId) -> Option<Request> {
+        self.pending.answer(id)
     }
 
     /// Verifies who has sent a CONNECT or its answer.
@@ -271,21 +275,26 @@ impl<C: Crypto> Messenger<C> {
         Sent::Away
     }
 
-    /// Looks for the owner of a prefix. Returns whether it was sent; not if nobody is closer to it than this router.
+    /// Looks for the owner of a prefix, `by_another` way if the best has failed. Returns whether it was sent; not if nobody
+    /// is closer to it than this router.
     pub(super) fn look_up<S: Space>(
         &mut self,
         desk: &mut Desk<'_, S>,
         prefix: Prefix,
         id: MessageId,
-        index: u32,
-        noise: &[u8],
+        (index, noise): (u32, &[u8]),
+        by_another: bool,
     ) -> bool {
         let (own, key) = (desk.local.id(), prefix.key());
-        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return false };
+        let step = match by_another {
+            true => desk.overlay.other_step(key, desk.random),
+            false => desk.overlay.first_step(key),
+        };
+        let Some((route, best, wrapped)) = step else { return false };
         let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
         (message.flags.greedy, message.flags.closest) = (true, true);
         (message.flags.wrapped, message.best) = (wrapped, best);
-        self.budget.spend(desk.now, cost(&route), 2 * route.hops());
+        self.budget.charge(desk.now, cost(&route), 2 * route.hops());
         self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
         true
     }
@@ -351,6 +360,10 @@ impl<C: Crypto> Messenger<C> {
             }
             Action::Introduce { route, .. } | Action::Spread { route, .. } => (None, route.clone()),
         };
+        if request.is_some() && self.pending.is_full() {
+            self.retry = Some(desk.now + Duration::from_millis(50));
+            return Tried::Later;
+        }
         let cost = cost(&route);
         if !self.budget.spend(desk.now, cost, route.hops()) {
             let ready = self.budget.ready_at(cost, route.hops());
@@ -377,27 +390,26 @@ impl<C: Crypto> Messenger<C> {
     fn ask<S: Space>(&mut self, desk: &mut Desk<'_, S>, request: Request, hops: u16) -> Tried {
         // The ring goes on where the first contact ends.
         let hops = if matches!(request.way, Way::Route(_)) { hops } else { 2 * hops };
-        match self.pending.insert(desk.now, request.clone(), hops, None, desk.random) {
-            Ok(id) => {
-                self.send_connect(desk, id, &request);
-                Tried::Sent
-            }
-            Err(_) => {
-                self.retry = Some(desk.now + Duration::from_millis(50));
-                Tried::Later
-            }
+        if let Some(id) = self.pending.insert(desk.now, request.clone(), hops, desk.random) {
+            self.send_connect(desk, id, &request, false);
         }
+        Tried::Sent
     }
 
-    fn send_connect<S: Space>(&mut self, desk: &mut Desk<'_, S>, id: MessageId, request: &Request) {
+    fn send_connect<S: Space>(
+        &mut self,
+        desk: &mut Desk<'_, S>,
+        id: MessageId,
+        request: &Request,
+        again: bool,
+    ) {
         let (own, to) = (desk.local.id(), request.to);
-        let (route, best, wrapped) = match &request.way {
-            Way::Route(route) => (route.clone(), u64::MAX, false),
-            Way::Find | Way::Close => match desk.overlay.first_step(to) {
-                Some(found) => found,
-                None => return,
-            },
+        let step = match &request.way {
+            Way::Route(route) => Some((route.clone(), u64::MAX, false)),
+            Way::Find if again => desk.overlay.other_step(to, desk.random),
+            Way::Find | Way::Close => desk.overlay.first_step(to),
         };
+        let Some((route, best, wrapped)) = step else { return };
         let mut message = Routed::new(Message::Connect, id, own, to, &route, &[]);
         let is_close = request.way == Way::Close;
         message.flags.greedy = !matches!(request.way, Way::Route(_));
@@ -435,6 +447,16 @@ fn domain(body: &Body<'_>) -> Option<Domain> {
         Body::Connect(_) | Body::Statement { .. } => Some(Domain::Message),
         Body::Payload { .. } => Some(Domain::Payload),
         _ => None,
+    }
+}
+
+/// Returns over how many links an action goes, as far as is known; 0 by way of the ring.
+fn hops(action: &Action) -> u16 {
+    match action {
+        Action::Connect { route, .. }
+        | Action::Introduce { route, .. }
+        | Action::Spread { route, .. } => route.hops(),
+        Action::Find { .. } | Action::Close { .. } => 0,
     }
 }
 

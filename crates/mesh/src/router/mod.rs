@@ -3,47 +3,6 @@
 //! Its caller passes packets and the time, and sends what [`Router::poll_transmit`] returns. Whatever a call causes is
 //! complete when the call returns.
 
-mod carrier;
-mod messenger;
-mod outbox;
-
-use core::ops::Range;
-use std::collections::VecDeque;
-
-use ringway_sansio::time::sooner;
-use ringway_sansio::{Malformed, Random, Time};
-
-use crate::config::Config;
-use crate::crypto::{Crypto, Real};
-use crate::forward::message::{Here, Verdict, forward};
-use crate::forward::transit::transit;
-use crate::forward::{Step, step};
-use crate::icmp::IcmpError;
-use crate::id::NodeId;
-use crate::link::{
-    DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, handshake::Refused,
-};
-use crate::local::LocalRouter;
-use crate::metric::{Ring, Space};
-use crate::output::{Output, Transmit};
-use crate::ring::{Action, Overlay};
-use crate::routes::{Contact, Marks};
-use crate::session::{Contents, SessionAction};
-use crate::wire::bodies::MAX_PAYLOAD;
-use crate::wire::control::{Code, ErrorReport};
-use crate::wire::{Body, Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
-use carrier::{Carrier, Road};
-use messenger::{Desk, Messenger, Request, Sent, Way};
-use outbox::Outbox;
-
-pub use carrier::PacketCounters;
-pub use messenger::Counters as MessageCounters;
-
-/// Part of a link's cost that is a unit of a path's.
-pub const PATH_COST: u16 = 8;
-/// Maximum number of events that wait for the caller.
-const MAX_EVENTS: usize = 256;
-
 /// Lends the messenger what it needs of a router.
 macro_rules! desk {
     ($router:ident, $now:expr, $random:expr) => {
@@ -70,6 +29,52 @@ macro_rules! road {
     };
 }
 
+mod arrivals;
+mod carrier;
+mod messenger;
+mod outbox;
+
+use core::cell::Cell;
+use core::net::Ipv6Addr;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use ringway_sansio::time::sooner;
+use ringway_sansio::{Malformed, Random, Time};
+
+use crate::config::Config;
+use crate::crypto::{Crypto, Real};
+use crate::forward::message::{Here, Verdict, forward};
+use crate::forward::transit::transit;
+use crate::forward::{Step, step};
+use crate::icmp::IcmpError;
+use crate::id::Prefix;
+use crate::id::{NodeId, Sequence};
+use crate::link::{
+    DownReason, Dropped, InterfaceConfig, LinkAddress, LinkEvent, Links, PATH_COST, UNIT,
+    handshake::Refused,
+};
+use crate::local::LocalRouter;
+use crate::metric::{Ring, Space};
+use crate::output::{Output, Transmit};
+use crate::ring::{Action, Overlay};
+use crate::routes::{Contact, Marks};
+use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
+use crate::wire::bodies::MAX_PAYLOAD;
+use crate::wire::control::{Code, ErrorReport};
+use crate::wire::{Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
+use carrier::{Carrier, Road};
+use messenger::{Desk, Messenger, Request, Sent, Way};
+use outbox::Outbox;
+
+pub use carrier::PacketCounters;
+pub use messenger::Counters as MessageCounters;
+
+/// Octets that an ERROR or BROKEN counts of what a neighbour may send.
+const NOTICE: usize = 64;
+/// Maximum number of events that wait for the caller.
+const MAX_EVENTS: usize = 256;
+
 /// What has happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -92,6 +97,8 @@ pub enum Event {
         /// The octets.
         octets: Vec<u8>,
     },
+    /// A probe has ended.
+    Probe(ProbeId, ProbeOutcome),
 }
 
 /// Why octets of an application are not sent.
@@ -118,8 +125,25 @@ pub struct Counters {
     pub forwarded: u64,
     /// Messages that could not be forwarded.
     pub undelivered: u64,
+    /// CONNECTs that say nothing new: late ones, or recorded ones.
+    pub repeated: u64,
     /// Events that found no room.
     pub events: u64,
+}
+
+/// Returns the least that a route can cost. Whoever claims less is not believed.
+fn least_cost(route: &Route) -> u16 {
+    (UNIT / PATH_COST).saturating_mul(route.hops())
+}
+
+/// What became of a packet.
+enum Received {
+    /// It was forwarded, and nothing else has changed.
+    Passed,
+    /// Where in its buffer a packet for a host here is.
+    Delivered(Range<usize>),
+    /// Whatever it asked for.
+    Handled,
 }
 
 /// A router of the mesh.
@@ -135,6 +159,8 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
     actions: Vec<Action>,
     events: VecDeque<Event>,
     counters: Counters,
+    /// When something is due, if that was computed since anything has changed.
+    due: Cell<Option<Option<Time>>>,
 }
 
 impl<C: Crypto, S: Space> Router<C, S> {
@@ -152,6 +178,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             actions: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
+            due: Cell::new(None),
         }
     }
 
@@ -207,7 +234,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Adds an interface, and discovers routers by it.
     pub fn add_interface(&mut self, now: Time, config: InterfaceConfig, random: &mut dyn Random) {
         self.links.add_interface(now, config, random);
-        self.links.review();
+        self.settle(now, random);
     }
 
     /// Removes an interface. Its links are down at once.
@@ -231,10 +258,18 @@ impl<C: Crypto, S: Space> Router<C, S> {
         bytes: &mut [u8],
         random: &mut dyn Random,
     ) -> Option<Range<usize>> {
-        let received = self.receive(now, from, bytes, random);
-        self.counters.malformed += u64::from(received.is_err());
+        match self.receive(now, from, bytes, random) {
+            // Nothing but the packet that leaves has changed.
+            Ok(Received::Passed) => return None,
+            Ok(Received::Delivered(range)) => {
+                self.settle(now, random);
+                return Some(range);
+            }
+            Ok(Received::Handled) => {}
+            Err(_) => self.counters.malformed += 1,
+        }
         self.settle(now, random);
-        received.unwrap_or_default()
+        None
     }
 
     /// Sends octets of an application to the router that is responsible for a key, which may be this one; there they are an
@@ -261,6 +296,27 @@ impl<C: Crypto, S: Space> Router<C, S> {
         }
         self.settle(now, random);
         if sent == Sent::Refused { Err(Refusal::Budget) } else { Ok(()) }
+    }
+
+    /// Sends a probe to the router that owns an address. It goes where packets of hosts go, over at most `hop_limit` links;
+    /// 0 is as many as there are. What becomes of it is an [`Event::Probe`]; there is none if nothing is heard of it.
+    ///
+    /// # Errors
+    /// An address that is not of the mesh, or is this router's own, or too many probes under way.
+    pub fn probe(
+        &mut self,
+        now: Time,
+        destination: Ipv6Addr,
+        hop_limit: u8,
+        random: &mut dyn Random,
+    ) -> Result<ProbeId, ProbeRefused> {
+        let prefix = Prefix::of(&destination).ok_or(ProbeRefused::NotMesh)?;
+        if prefix == self.local.id().prefix() {
+            return Err(ProbeRefused::Own);
+        }
+        let id = self.carrier.probe(&mut road!(self, now), prefix, hop_limit, random);
+        self.settle(now, random);
+        id
     }
 
     /// Handles an IPv6 packet of a host here.
@@ -293,6 +349,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
+        if let Some(due) = self.due.get() {
+            return due;
+        }
+        let due = self.next_timeout();
+        self.due.set(Some(due));
+        due
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
         let overlay = sooner(self.overlay.poll_timeout(), self.messenger.poll_timeout());
         sooner(sooner(self.links.poll_timeout(), self.carrier.sessions.poll_timeout()), overlay)
     }
@@ -308,8 +373,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
     }
 
     /// Leaves the network: neighbours are notified at once. Nothing else should be called afterwards.
-    pub fn leave(&mut self, now: Time, random: &mut dyn Random) {
-        self.links.leave(now, &self.local, random, &mut self.output);
+    pub fn leave(&mut self) {
+        self.links.leave(&mut self.output);
     }
 
     fn receive(
@@ -318,43 +383,50 @@ impl<C: Crypto, S: Space> Router<C, S> {
         from: LinkAddress,
         bytes: &mut [u8],
         random: &mut dyn Random,
-    ) -> Result<Option<Range<usize>>, Malformed> {
+    ) -> Result<Received, Malformed> {
         match Kind::of(bytes)? {
             Kind::Control => match self.links.open(now, bytes) {
                 Ok((slot, items)) => {
-                    let items = bytes.get(items).unwrap_or_default();
-                    Items::new(items).try_for_each(|item| {
-                        self.item(now, slot, &item?, random);
-                        Ok(())
-                    })?;
+                    let mut passed = true;
+                    for item in Items::new(bytes.get(items).unwrap_or_default()) {
+                        passed &= self.item(now, slot, &item?, random);
+                    }
+                    return Ok(if passed { Received::Passed } else { Received::Handled });
                 }
                 Err(Dropped::Malformed(malformed)) => return Err(malformed),
                 Err(_) => self.counters.refused += 1,
             },
-            Kind::Data => return self.carrier.receive(&mut road!(self, now), bytes),
+            Kind::Data => {
+                let range = self.carrier.receive(&mut road!(self, now), bytes)?;
+                return Ok(range.map_or(Received::Handled, Received::Delivered));
+            }
             kind => {
                 let (links, output) = (&mut self.links, &mut self.output);
                 links.handle(now, &self.local, from, kind, bytes, random, output)?;
             }
         }
-        Ok(None)
+        Ok(Received::Handled)
     }
 
-    fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, random: &mut dyn Random) {
+    /// Handles an item. Returns whether it was a message that was only forwarded.
+    fn item(&mut self, now: Time, slot: Slot, item: &Item<'_>, random: &mut dyn Random) -> bool {
         let mut answer = Vec::new();
         if self.links.item(now, slot, item, &mut answer) {
             self.outbox.push_written(slot, answer);
-            return;
+            return false;
         }
         match item {
             Item::Routed(body) if !self.links.allows(now, slot, body.len()) => {
                 self.counters.policed += 1;
             }
-            Item::Routed(body) if self.pass(now, slot, body) => {}
+            Item::Routed(body) if self.pass(now, slot, body) => return true,
             Item::Routed(body) => match Routed::parse(body) {
                 Ok(message) => self.route(now, slot, message, random),
                 Err(_) => self.counters.malformed += 1,
             },
+            Item::Error(_) | Item::Broken { .. } if !self.links.allows(now, slot, NOTICE) => {
+                self.counters.policed += 1;
+            }
             Item::Error(report) => self.pass_error(now, slot, report.clone()),
             Item::Broken { mark } => match self.marks.follow(*mark, slot) {
                 Some(out) => self.outbox.push(out, &Item::Broken { mark: *mark }),
@@ -365,6 +437,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             },
             _ => {}
         }
+        false
     }
 
     /// Forwards a message that only follows its labels. Returns whether it was one.
@@ -400,6 +473,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        match self.decide(entered, &mut message) {
+            Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
+            verdict => self.follow(now, entered, &message, verdict, random),
+        }
+    }
+
+    /// Decides what to do with a message that came by `entered`.
+    fn decide(&self, entered: Slot, message: &mut Routed<'_>) -> Verdict {
         let here = Here {
             id: self.local.id(),
             neighbours: self.links.up(),
@@ -408,7 +489,19 @@ impl<C: Crypto, S: Space> Router<C, S> {
         };
         let overlay = &self.overlay;
         let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
-        match forward(&mut message, here, entered, onward) {
+        forward(message, here, entered, onward)
+    }
+
+    /// Does with a message what was decided.
+    fn follow(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        message: &Routed<'_>,
+        verdict: Verdict,
+        random: &mut dyn Random,
+    ) {
+        match verdict {
             Verdict::Out(out) => {
                 self.counters.forwarded += 1;
                 if matches!(message.message, Message::ConnectAck | Message::LookUpAck) {
@@ -418,127 +511,49 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 message.emit(&mut body);
                 self.outbox.push(out, &Item::Routed(&body));
             }
-            Verdict::Arrived { back } => self.arrive(now, entered, &message, back, random),
+            Verdict::Arrived { back } => self.arrive(now, entered, message, back, random),
+            Verdict::Returned => {}
             Verdict::Error(code) => {
                 self.counters.undelivered += 1;
-                self.report(entered, &message, code);
+                self.report(entered, message, code);
             }
         }
     }
 
-    /// Handles a message that is at its end.
-    fn arrive(
+    /// Sends a message that has returned by another contact. The one by which it went is lost, so this ends; a neighbour is
+    /// no such contact, and never returns anything.
+    fn go_on_elsewhere(
         &mut self,
         now: Time,
         entered: Slot,
-        message: &Routed<'_>,
-        back: Option<Route>,
+        mut message: Routed<'_>,
         random: &mut dyn Random,
     ) {
-        if message.target != self.local.id() && !message.flags.closest {
-            self.counters.undelivered += 1;
-            // A greedy message is as near as it gets: its target is absent.
-            let code = if message.flags.greedy { Code::NoRoute } else { Code::NotHere };
-            return self.report(entered, message, code);
-        }
-        match (message.message, back) {
-            (Message::Connect, Some(back)) => self.connect(now, message, back, random),
-            (Message::ConnectAck, _) => self.connect_ack(now, entered, message),
-            (Message::NotResponsible, _) => {
-                if self.messenger.verify_statement(message) {
-                    let (sessions, actions) = self.carrier.parts();
-                    sessions.not_responsible(now, message.id, actions);
-                }
-            }
-            (Message::Payload, _) => {
-                if let Some((application, octets)) = self.messenger.verify_payload(message) {
-                    let (origin, key) = (message.origin, message.target);
-                    self.notify(Event::Closest {
-                        origin,
-                        key,
-                        application,
-                        octets: octets.to_vec(),
-                    });
-                }
-            }
-            (_, back) => self.arrive_unsigned(now, entered, message, back, random),
-        }
-    }
-
-    /// Handles a message that nobody has signed.
-    fn arrive_unsigned(
-        &mut self,
-        now: Time,
-        entered: Slot,
-        message: &Routed<'_>,
-        back: Option<Route>,
-        random: &mut dyn Random,
-    ) {
-        let Ok((body, ..)) = Body::parse(message.message, message.body) else {
-            self.counters.malformed += 1;
-            return;
+        let route = Route { first: entered, labels: message.begin_anew() };
+        self.overlay.route_failed(&route, &mut self.actions);
+        let is_known = self.overlay.contacts().iter().any(|contact| contact.route == route);
+        let verdict = self.decide(entered, &mut message);
+        let is_handled = match verdict {
+            Verdict::Out(_) => true,
+            Verdict::Arrived { .. } => message.flags.closest || message.target == self.local.id(),
+            _ => false,
         };
-        let local = &self.local;
-        match (body, back) {
-            (Body::Introduce(hint), Some(back)) => {
-                let cost = self.path_cost(message, &back);
-                self.overlay.hear(&back, cost, &hint, &mut self.actions);
-            }
-            (Body::LookUp { index, noise }, Some(back)) => {
-                self.look_up(now, message, index, noise, &back, random);
-            }
-            (Body::LookUpAck { index, receiver: _, noise }, _) => {
-                if let Some(route) = message.route_there(entered) {
-                    let (id, mtu) = (message.id, message.path_mtu);
-                    let (sessions, actions) = self.carrier.parts();
-                    sessions.look_up_ack(now, local, id, index, noise, route, mtu, actions);
-                }
-            }
-            (Body::Confirm { receiver, noise }, _) => {
-                let (sessions, actions) = self.carrier.parts();
-                sessions.confirm(now, local, receiver, noise, actions);
-            }
-            _ => {}
+        if is_known || !is_handled {
+            self.counters.undelivered += 1;
+            return;
         }
-    }
-
-    /// Answers a LOOKUP: it is for this router, or for nobody.
-    fn look_up(
-        &mut self,
-        now: Time,
-        message: &Routed<'_>,
-        remote: u32,
-        noise: &[u8],
-        back: &Route,
-        random: &mut dyn Random,
-    ) {
-        let (id, mtu, to) = (message.id, message.path_mtu, message.origin);
-        let is_ours = message.target.prefix() == self.local.id().prefix();
-        let local = &self.local;
-        let answer = is_ours
-            .then(|| {
-                self.carrier.sessions.look_up(now, local, remote, noise, back, mtu, id, random)
-            })
-            .flatten();
-        let mut desk = desk!(self, now, random);
-        match answer {
-            Some((index, noise)) => {
-                let body = Body::LookUpAck { index, receiver: remote, noise: &noise };
-                self.messenger.answer(&mut desk, (Message::LookUpAck, id, to), back, &body);
-            }
-            None if !is_ours => self.messenger.deny(&mut desk, id, to, back),
-            None => {}
-        }
+        self.follow(now, entered, &message, verdict, random);
     }
 
     /// Carries out what a session has asked for.
     fn act(&mut self, now: Time, action: SessionAction, random: &mut dyn Random) {
         match action {
-            SessionAction::LookUp { prefix, id, index, noise } => {
+            SessionAction::LookUp { prefix, id, index, noise, by_another } => {
                 let mut desk = desk!(self, now, random);
-                if !self.messenger.look_up(&mut desk, prefix, id, index, &noise) {
+                let handshake = (index, &noise[..]);
+                if !self.messenger.look_up(&mut desk, prefix, id, handshake, by_another) {
                     let (sessions, actions) = self.carrier.parts();
-                    sessions.not_responsible(now, id, actions);
+                    sessions.absent(now, prefix, actions);
                 }
             }
             SessionAction::Confirm { to, route, receiver, noise } => {
@@ -549,75 +564,34 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 // CONFIRM goes before them.
                 self.outbox.flush(&mut self.links, &mut self.output);
                 self.carrier.send_queue(&mut road!(self, now), prefix, random);
+                self.carrier.send_probes(&mut road!(self, now), prefix);
             }
-            SessionAction::NoRoute(packets) => {
+            SessionAction::NoRoute(prefix, packets) => {
+                self.carrier.absent(prefix);
                 for packet in packets {
                     self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
-            SessionAction::KeepAlive { prefix, answer } => {
-                let contents = if answer { Contents::Alive } else { Contents::KeepAlive };
+            SessionAction::KeepAlive(prefix) => {
+                self.carrier.seal(&mut road!(self, now), prefix, &Contents::KeepAlive(0));
+            }
+            SessionAction::Alive(prefix, number) => {
+                let received = self.carrier.sessions.received(prefix);
+                let contents = Contents::Alive(number, received);
                 self.carrier.seal(&mut road!(self, now), prefix, &contents);
             }
         }
     }
 
-    fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
-        let Some(peer) = self.messenger.verify(message) else { return };
-        let (hints, settled) =
-            (self.overlay.hints(peer.id, back.first), self.overlay.is_settled(now));
-        let cost = self.path_cost(message, &back);
-        let contact = Contact { id: peer.id, route: back.clone(), cost, mark: message.id.mark() };
-        if peer.connect.wrap {
-            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
-        } else {
-            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
-        }
-        let mut desk = desk!(self, now, random);
-        let wrap = peer.connect.wrap;
-        self.messenger.acknowledge(&mut desk, message.id, peer.id, &back, &hints, (settled, wrap));
-    }
-
-    fn connect_ack(&mut self, now: Time, entered: Slot, message: &Routed<'_>) {
-        let (Some(request), Some(route)) =
-            (self.messenger.request(message.id), message.route_there(entered))
-        else {
-            return;
-        };
-        if request.to != message.origin && request.way != Way::Close {
-            return;
-        }
-        let Some(peer) = self.messenger.verify(message) else { return };
-        let Some(request) = self.messenger.answered(now, message.id) else { return };
-        let contact =
-            Contact { id: peer.id, route, cost: message.path_cost.max(1), mark: message.id.mark() };
-        if request.value.way == Way::Close {
-            self.overlay.closed(now, contact, &peer.connect, &mut self.actions);
-        } else {
-            self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
-        }
-    }
-
-    /// Returns the cost of the way back of a message. Where the record was cut, it is shorter than the way it came.
-    fn path_cost(&self, message: &Routed<'_>, back: &Route) -> u16 {
-        let walked = u16::from(crate::config::HOP_LIMIT - message.hop_limit) + 1;
-        if message.flags.greedy || back.hops() >= walked {
-            return message.path_cost.max(1);
-        }
-        let share = u32::from(message.path_cost) * u32::from(back.hops()) / u32::from(walked);
-        (share as u16).max(1)
-    }
-
     /// Reports to the sender of a message what was wrong with it.
     fn report(&mut self, entered: Slot, message: &Routed<'_>, code: Code) {
-        let nibbles = message.labels.nibbles();
-        let (Ok(at), true) = (u8::try_from(message.at), nibbles <= 255) else { return };
         let report = ErrorReport {
             reverse: !message.flags.reverse,
-            at,
+            at: message.at,
             code,
             value: 0,
             quoted: message.id.0,
+            by: self.local.id(),
             labels: message.labels.clone(),
         };
         self.outbox.push(entered, &Item::Error(report));
@@ -625,15 +599,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Forwards a report, or believes it as far as it is about something that was sent here.
     fn pass_error(&mut self, now: Time, entered: Slot, mut report: ErrorReport) {
-        let Ok(mut cursor) = report.labels.cursor(report.at.into(), report.reverse) else {
+        let Ok(mut cursor) = report.labels.cursor(report.at, report.reverse) else {
             return;
         };
-        let up = self.links.up();
-        let is_up = |slot| up.iter().any(|neighbour| neighbour.slot == slot);
+        let links = &self.links;
+        let is_up = |slot| links.is_up(slot);
         // Labels only become fewer, so a report needs no hop limit.
         match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
             Step::Out(out) => {
-                report.at = cursor.at() as u8;
+                report.at = cursor.at();
                 self.outbox.push(out, &Item::Error(report));
             }
             Step::End => {
@@ -641,14 +615,18 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 if let Some(request) = self.messenger.request(id).cloned()
                     && matches!(request.way, Way::Route(_))
                 {
-                    self.messenger.answered(now, id);
+                    self.messenger.answered(id);
                     self.give_up(now, &request);
                 }
-                let mtu = (report.code == Code::TooBig).then_some(report.value);
-                self.carrier.sessions.failed(report.quoted, entered, mtu);
-                // An absent target makes a route no worse.
-                if !matches!(report.code, Code::NoRoute | Code::TooBig) {
-                    let route = Route { first: entered, labels: report.labels };
+                if self.carrier.reported(now, entered, &report) {
+                    return;
+                }
+                // What is said about a target makes the route no worse.
+                if matches!(report.code, Code::LinkDown | Code::HopLimit | Code::BadRoute) {
+                    // An answer has the labels of its route in reverse.
+                    let ErrorReport { labels, reverse, .. } = report;
+                    let labels = if reverse { labels } else { labels.reversed() };
+                    let route = Route { first: entered, labels };
                     self.overlay.route_failed(&route, &mut self.actions);
                 }
             }
@@ -671,6 +649,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         while let Some(event) = self.links.poll_event() {
             self.link_event(now, event);
         }
+        while let Some(id) = self.overlay.take_lost() {
+            self.restore(now, id);
+        }
         if let Some(hops) = self.overlay.review(now) {
             self.messenger.set_mean_hops(hops);
         }
@@ -690,18 +671,45 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 self.act(now, action, random);
             }
         }
+        while let Some((id, outcome)) = self.carrier.poll_outcome() {
+            self.notify(Event::Probe(id, outcome));
+        }
         self.outbox.flush(&mut self.links, &mut self.output);
         self.links.review();
+        self.due.set(None);
+    }
+
+    /// Makes a contact of a neighbour whose contact was lost with another link or another route.
+    fn restore(&mut self, now: Time, id: NodeId) {
+        let up = self.links.up().iter().filter(|neighbour| neighbour.id == id);
+        let contacts = up.filter_map(|neighbour| self.neighbour(now, neighbour.slot));
+        if let Some(contact) = contacts.min_by_key(|contact| contact.cost) {
+            self.overlay.restore(contact, &mut self.actions);
+        }
+    }
+
+    /// Returns a neighbour as a contact.
+    fn neighbour(&self, now: Time, slot: Slot) -> Option<Contact> {
+        let neighbour = self.links.neighbour(slot)?;
+        let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
+        let (id, route) = (neighbour.id, Route::direct(slot));
+        Some(Contact { id, route, cost, mark: 0, said: Sequence::default() })
     }
 
     fn link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { slot, id } => {
-                let Some(neighbour) = self.links.neighbour(slot) else { return };
-                let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
-                let contact = Contact { id, route: Route::direct(slot), cost, mark: 0 };
+                let Some(contact) = self.neighbour(now, slot) else { return };
                 self.overlay.neighbour_up(contact, &mut self.actions);
                 self.notify(Event::NeighbourUp(id));
+            }
+            LinkEvent::Cost { slot, id } => {
+                let known = self.overlay.contacts().get(id).map(|known| known.route.first);
+                if known == Some(slot)
+                    && let Some(contact) = self.neighbour(now, slot)
+                {
+                    self.overlay.restore(contact, &mut self.actions);
+                }
             }
             LinkEvent::Down { slot, id, reason } => {
                 for (mark, out) in self.marks.broken(slot) {

@@ -11,7 +11,7 @@ use core::marker::PhantomData;
 use smallvec::SmallVec;
 
 use crate::config::Limits;
-use crate::id::NodeId;
+use crate::id::{NodeId, Sequence};
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
 
@@ -26,6 +26,8 @@ pub struct Contact {
     pub cost: u16,
     /// The mark that routers on the way have of the route ([`Marks`](super::Marks)).
     pub mark: u32,
+    /// The newest that it has said about itself. What it has said before is not believed again.
+    pub said: Sequence,
 }
 
 impl Contact {
@@ -126,13 +128,20 @@ impl<S: Space> ContactTable<S> {
         last.is_some_and(|last| costs.get(last).is_none_or(|&worst| is_cheaper(cost, worst)))
     }
 
-    /// Adopts a contact if it is wanted, or if it is a neighbour.
+    /// Adopts a contact if it is wanted, or if it is a neighbour. Of one whose route is known already the cost and the mark
+    /// are renewed.
     pub fn adopt(&mut self, contact: Contact) -> Adopted {
         let wanted = self.wants(contact.id, contact.cost);
         match self.ids.binary_search(&contact.id) {
-            Ok(at) if wanted || (contact.is_neighbour() && contact.id != self.own) => {
-                self.contacts[at] = contact;
-                Adopted::Known
+            Ok(at) => {
+                let known = &mut self.contacts[at];
+                let said = known.said.max(contact.said);
+                let is_kept = wanted || contact.is_neighbour() || contact.route == known.route;
+                if is_kept {
+                    *known = contact;
+                }
+                known.said = said;
+                if is_kept { Adopted::Known } else { Adopted::Refused }
             }
             Err(at) if wanted || (contact.is_neighbour() && contact.id != self.own) => {
                 let before = self.near();
@@ -245,6 +254,7 @@ mod tests {
             route: Route { first: Slot(cost % 4), labels },
             cost,
             mark: 0,
+            said: Sequence::default(),
         }
     }
 
@@ -283,9 +293,13 @@ mod tests {
         assert_eq!(table.adopt(contact(5, 75)), Adopted::Refused);
         assert_eq!(table.adopt(contact(5, 74)), Adopted::Known);
         let route = Route::direct(Slot(9));
-        let neighbour = Contact { id: NodeId::new(5), route, cost: 200, mark: 0 };
+        let neighbour = Contact { route, ..contact(5, 200) };
         assert_eq!(table.adopt(neighbour), Adopted::Known);
         assert!(table.get(NodeId::new(5)).unwrap().is_neighbour());
+        // The same route at another cost is the same contact.
+        let worse = Contact { cost: 400, mark: 7, ..table.get(NodeId::new(5)).unwrap().clone() };
+        assert_eq!(table.adopt(worse.clone()), Adopted::Known);
+        assert_eq!(table.get(NodeId::new(5)), Some(&worse));
     }
 
     #[test]

@@ -14,10 +14,14 @@ struct Entry {
     slots: [Slot; 2],
 }
 
-/// The marks at a router, the oldest first.
+/// Rings of marks. Each neighbour has one of them, which others may share.
+const RINGS: usize = 4;
+
+/// The marks at a router.
 #[derive(Clone, Debug)]
 pub struct Marks {
-    entries: VecDeque<Entry>,
+    /// The oldest first in each.
+    rings: [VecDeque<Entry>; RINGS],
     max: usize,
     /// Marks that had to make room.
     pub evicted: u64,
@@ -26,65 +30,66 @@ pub struct Marks {
 impl Marks {
     /// No marks, and at most `max`.
     pub fn new(max: usize) -> Marks {
-        Marks { entries: VecDeque::new(), max, evicted: 0 }
+        Marks { rings: [const { VecDeque::new() }; RINGS], max, evicted: 0 }
     }
 
-    /// Notes that a route leads by `from` and `to`. No neighbour may cause more than half of all marks.
+    /// Notes that a route leads by `from` and `to`. Nobody fills more than one ring: what a neighbour causes is in the one
+    /// that its slot selects.
     pub fn note(&mut self, mark: u32, from: Slot, to: Slot) {
-        if self.max == 0 || from == to {
+        let room = self.max / RINGS;
+        if room == 0 || from == to {
             return;
         }
-        let is_from = |entry: &Entry| entry.slots[0] == from;
-        if self.entries.len() >= self.max {
-            let of_neighbour = self.entries.iter().filter(|&entry| is_from(entry)).count();
-            let oldest = match of_neighbour >= self.max.div_ceil(2) {
-                true => self.entries.iter().position(is_from),
-                false => None,
-            };
-            self.entries.remove(oldest.unwrap_or(0));
+        let ring = &mut self.rings[usize::from(from.0) % RINGS];
+        if ring.len() >= room {
+            ring.pop_front();
             self.evicted += 1;
         }
-        self.entries.push_back(Entry { mark, slots: [from, to] });
+        ring.push_back(Entry { mark, slots: [from, to] });
     }
 
     /// Removes all marks of routes by a link that is down. Returns each with the slot by which the other end is reached.
     pub fn broken(&mut self, slot: Slot) -> Vec<(u32, Slot)> {
         let mut broken = Vec::new();
-        self.entries.retain(|entry| match entry.slots {
-            [one, other] if one == slot => {
-                broken.push((entry.mark, other));
-                false
-            }
-            [one, other] if other == slot => {
-                broken.push((entry.mark, one));
-                false
-            }
-            _ => true,
-        });
+        for ring in &mut self.rings {
+            ring.retain(|entry| match entry.slots {
+                [one, other] if one == slot => {
+                    broken.push((entry.mark, other));
+                    false
+                }
+                [one, other] if other == slot => {
+                    broken.push((entry.mark, one));
+                    false
+                }
+                _ => true,
+            });
+        }
         broken
     }
 
     /// Removes the mark of a BROKEN that came by `entered`. Returns where it goes on.
     pub fn follow(&mut self, mark: u32, entered: Slot) -> Option<Slot> {
         let is_it = |entry: &Entry| entry.mark == mark && entry.slots.contains(&entered);
-        let at = self.entries.iter().position(is_it)?;
-        let [one, other] = self.entries.remove(at)?.slots;
-        Some(if one == entered { other } else { one })
+        self.rings.iter_mut().find_map(|ring| {
+            let at = ring.iter().position(is_it)?;
+            let [one, other] = ring.remove(at)?.slots;
+            Some(if one == entered { other } else { one })
+        })
     }
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.rings.iter().map(|ring| ring.capacity() * size_of::<Entry>()).sum()
     }
 
     /// Returns the number of marks.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.rings.iter().map(VecDeque::len).sum()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.rings.iter().all(VecDeque::is_empty)
     }
 }
 
@@ -100,13 +105,13 @@ mod tests {
         marks.note(3, Slot(10), Slot(30));
         assert_eq!(marks.follow(3, Slot(20)), None);
         assert_eq!(marks.follow(3, Slot(30)), Some(Slot(10)));
-        assert_eq!(marks.broken(Slot(20)), [(1, Slot(10)), (2, Slot(30))]);
+        assert_eq!(marks.broken(Slot(20)), [(2, Slot(30)), (1, Slot(10))]);
         assert!(marks.is_empty());
     }
 
     #[test]
-    fn one_neighbour_has_at_most_half() {
-        let mut marks = Marks::new(8);
+    fn one_neighbour_has_at_most_its_ring() {
+        let mut marks = Marks::new(16);
         (0..4).for_each(|mark| marks.note(mark, Slot(1), Slot(2)));
         (10..50).for_each(|mark| marks.note(mark, Slot(3), Slot(2)));
         assert_eq!((marks.len(), marks.evicted), (8, 36));

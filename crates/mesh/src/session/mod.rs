@@ -9,6 +9,7 @@
 //! answered. Until the new one is there the old one is used, unless its route is known to be broken.
 
 mod peer;
+mod probes;
 
 use std::collections::BTreeMap;
 
@@ -25,11 +26,16 @@ use crate::wire::{MessageId, Route, Slot};
 use peer::{Path, Search, Session};
 
 pub use peer::Contents;
+pub(crate) use probes::{Departure, Probes};
+pub use probes::{ProbeId, ProbeOutcome, ProbeRefused};
 
 /// Times that a question is asked.
-const TRIES: u32 = 5;
-/// First wait for an answer; each further one is twice as long.
+const TRIES: u32 = 9;
+/// First wait for an answer; each further one is twice as long, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(300);
+const MAX_WAIT: Duration = Duration::from_millis(1_200);
+/// Time by which a search may have begun before its peer can have known of a session.
+const CROSSING: Duration = Duration::from_secs(1);
 /// Time for which a prefix that nobody owns is not looked for again.
 const NEGATIVE: Duration = Duration::from_secs(1);
 /// Lifetime of a session that is used, and of one that is not.
@@ -69,6 +75,8 @@ pub enum SessionAction {
         index: u32,
         /// The first message of the handshake.
         noise: Vec<u8>,
+        /// Whether it goes another way than the best, because that has failed.
+        by_another: bool,
     },
     /// A CONFIRM along a route.
     Confirm {
@@ -84,23 +92,31 @@ pub enum SessionAction {
     /// The packets that have waited can be sent.
     Ready(Prefix),
     /// Nobody owns the prefix. These packets have waited for it.
-    NoRoute(Vec<Vec<u8>>),
-    /// Asks whether the session is alive, or answers.
-    KeepAlive {
-        /// The session.
-        prefix: Prefix,
-        /// Whether it is an answer.
-        answer: bool,
-    },
+    NoRoute(Prefix, Vec<Vec<u8>>),
+    /// Asks whether the session is alive.
+    KeepAlive(Prefix),
+    /// Answers, with what the question contained.
+    Alive(Prefix, u64),
 }
 
 /// A handshake that we have answered.
 struct Half<C: Crypto> {
     index: u32,
     remote: u32,
+    /// The LOOKUP, and what it was answered.
+    id: MessageId,
+    second: Vec<u8>,
     handshake: C::Handshake,
     path: Path,
-    due: Time,
+    since: Time,
+}
+
+/// What an answer to a LOOKUP has shown of the way to the owner.
+pub struct Way {
+    /// The route.
+    pub route: Route,
+    /// The smallest MTU, as routers on the way say, and that of the first link.
+    pub mtu: (u16, u16),
 }
 
 /// Counts of what did not work.
@@ -118,6 +134,8 @@ pub struct Counters {
     pub unknown: u64,
     /// Routes that are too long for packets of hosts.
     pub too_long: u64,
+    /// Routes that do not carry what IPv6 needs.
+    pub too_small: u64,
 }
 
 /// The sessions of a router.
@@ -135,7 +153,9 @@ struct Peer<C: Crypto> {
     session: Option<Session<C::Keys>>,
     /// The session before, for packets that are still on their way.
     previous: Option<Session<C::Keys>>,
-    search: Option<Search<C>>,
+    search: Option<Search>,
+    /// Sessions in a row by whose route nothing came.
+    failures: u32,
     queue: Vec<Vec<u8>>,
     absent_until: Time,
     used: Time,
@@ -181,6 +201,28 @@ impl<C: Crypto> Sessions<C> {
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) -> Delivery {
+        if let Some(session) = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref())
+            && packet.len() > usize::from(session.mtu())
+            && !session.broken
+        {
+            return Delivery::TooBig(session.mtu());
+        }
+        match self.ready(now, local, prefix, random, out) {
+            Delivery::Queued => self.queue(prefix, packet),
+            delivery => delivery,
+        }
+    }
+
+    /// Decides whether a packet to a prefix can be sent now. [`Delivery::Queued`] is: not before
+    /// [`SessionAction::Ready`].
+    pub(crate) fn ready(
+        &mut self,
+        now: Time,
+        local: &LocalRouter,
+        prefix: Prefix,
+        random: &mut dyn Random,
+        out: &mut Vec<SessionAction>,
+    ) -> Delivery {
         if !self.peers.contains_key(&prefix) {
             self.make_room();
             self.peers.insert(prefix, Peer::new(now));
@@ -190,32 +232,32 @@ impl<C: Crypto> Sessions<C> {
         if let Some(session) = &mut peer.session {
             let is_old = now.since(session.since) >= RENEW && session.initiated;
             let is_broken = session.broken;
-            if packet.len() > usize::from(session.mtu()) && !is_broken {
-                return Delivery::TooBig(session.mtu());
-            }
             session.waiting_since.get_or_insert(now);
-            if is_old || is_broken {
-                self.search(now, local, prefix, random, out);
-            }
             if !is_broken {
+                if is_old {
+                    self.search(now, local, prefix, random, out);
+                }
                 return Delivery::Send;
             }
         } else if peer.absent_until > now {
             return Delivery::NoRoute;
         }
-        self.queue(now, local, prefix, packet, random, out)
+        self.search(now, local, prefix, random, out);
+        Delivery::Queued
     }
 
-    /// Appends a packet with these contents to `out`. Returns the slot of the first hop, or `None` if there is no session.
-    pub fn seal(
+    /// Appends a packet with these contents to `out`. Returns how it leaves, or `None` if there is no session.
+    pub(crate) fn seal(
         &mut self,
         prefix: Prefix,
         contents: &Contents<'_>,
+        hop_limit: u8,
         out: &mut Vec<u8>,
-    ) -> Option<Slot> {
+    ) -> Option<Departure> {
         let session = self.peers.get_mut(&prefix)?.session.as_mut()?;
-        session.seal::<C>(prefix, contents, out);
-        Some(session.path.route.first)
+        let quote = session.seal::<C>(contents, hop_limit, out);
+        let (route, mtu) = (&session.path.route, session.mtu());
+        Some(Departure { first: route.first, quote, hops: route.hops(), mtu })
     }
 
     /// Returns the first hop to a prefix with a session.
@@ -228,7 +270,7 @@ impl<C: Crypto> Sessions<C> {
         self.peers.get_mut(&prefix).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
     }
 
-    /// Opens what was sealed for the session `index`. Returns the prefix of its sender, and the contents.
+    /// Opens what was sealed for the session `index`. Returns its sender, and the contents.
     pub fn open<'a>(
         &mut self,
         now: Time,
@@ -236,7 +278,7 @@ impl<C: Crypto> Sessions<C> {
         nonce: u64,
         header: &[u8],
         sealed: &'a mut [u8],
-    ) -> Option<(Prefix, Contents<'a>)> {
+    ) -> Option<(NodeId, Contents<'a>)> {
         let Some(&prefix) = self.by_index.get(&index) else {
             self.counters.unknown += 1;
             return None;
@@ -245,12 +287,22 @@ impl<C: Crypto> Sessions<C> {
         let sessions = [peer.session.as_mut(), peer.previous.as_mut()];
         let mut sessions = sessions.into_iter().flatten();
         let session = sessions.find(|session| session.index == index)?;
+        let owner = session.owner;
         let contents = session.open::<C>(nonce, header, sealed);
         self.counters.forged += u64::from(contents.is_none());
         if contents.is_some() {
             peer.used = now;
+            // A route that lets nothing but answers pass is not a good one.
+            if !session.broken {
+                peer.failures = 0;
+            }
         }
-        contents.map(|contents| (prefix, contents))
+        contents.map(|contents| (owner, contents))
+    }
+
+    /// Returns whether a session has this number.
+    pub(crate) fn knows(&self, index: u32) -> bool {
+        self.by_index.contains_key(&index)
     }
 
     /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
@@ -270,15 +322,12 @@ impl<C: Crypto> Sessions<C> {
             self.counters.too_long += 1;
             return None;
         }
-        let slot = back.first;
-        let is_by_slot = |half: &&Half<C>| half.path.route.first == slot;
-        let of_slot = self.halves.iter().filter(is_by_slot).count();
-        if self.halves.len() >= self.limits.half_sessions
-            || of_slot >= self.limits.half_sessions.div_ceil(2)
-        {
-            self.counters.refused += 1;
-            return None;
+        // It has come again, because the answer was lost, or by another way.
+        if let Some(half) = self.halves.iter_mut().find(|half| half.id == id) {
+            half.path = Path { route: back.clone(), mtu, mark: id.mark() };
+            return Some((half.index, half.second.clone()));
         }
+        self.make_room_for_half(back.first);
         let answer = answer::<C>(local, noise, mtu, random);
         let Some((handshake, second)) = answer else {
             self.counters.refused += 1;
@@ -286,21 +335,43 @@ impl<C: Crypto> Sessions<C> {
         };
         let index = self.new_index(random);
         let path = Path { route: back.clone(), mtu, mark: id.mark() };
-        self.halves.push(Half { index, remote, handshake, path, due: now + HALF });
+        self.halves.push(Half {
+            index,
+            remote,
+            id,
+            second: second.clone(),
+            handshake,
+            path,
+            since: now,
+        });
         Some((index, second))
     }
 
+    /// Makes room for another handshake that came by a link: the oldest of that link makes way if the link has its half,
+    /// and the oldest of all if there is no room.
+    fn make_room_for_half(&mut self, slot: Slot) {
+        let (all, limit) = (self.halves.len(), self.limits.half_sessions);
+        let is_by_slot = |half: &Half<C>| half.path.route.first == slot;
+        let of_slot = self.halves.iter().filter(|half| is_by_slot(half)).count();
+        let at = if of_slot >= limit.div_ceil(2) {
+            self.halves.iter().position(is_by_slot)
+        } else {
+            (all >= limit).then_some(0)
+        };
+        if let Some(at) = at {
+            self.counters.refused += 1;
+            self.halves.remove(at);
+        }
+    }
+
     /// Handles the answer to a LOOKUP, which came with the route to the owner.
-    #[expect(clippy::too_many_arguments, reason = "all of it is what the message brought")]
     pub fn look_up_ack(
         &mut self,
         now: Time,
         local: &LocalRouter,
         id: MessageId,
-        remote: u32,
-        noise: &[u8],
-        route: Route,
-        mtu: u16,
+        (remote, noise): (u32, &[u8]),
+        way: Way,
         out: &mut Vec<SessionAction>,
     ) {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
@@ -308,11 +379,18 @@ impl<C: Crypto> Sessions<C> {
             return;
         };
         let Some(search) = &mut peer.search else { return };
+        let Way { route, mtu: (mtu, link) } = way;
         if usize::from(route.labels.nibbles()) > MAX_DATA_NIBBLES {
             self.counters.too_long += 1;
             return;
         }
-        let Some((keys, owner, third)) = search.finish(local, noise, mtu) else {
+        // Unless our own link carries no more, another way may carry what IPv6 needs.
+        let needed = Session::<C::Keys>::needed(route.labels.nibbles());
+        if mtu < needed.min(link) && search.tries < TRIES {
+            self.counters.too_small += 1;
+            return;
+        }
+        let Some((keys, owner, third)) = search.finish::<C>(local, noise, mtu) else {
             self.counters.refused += 1;
             return;
         };
@@ -320,13 +398,12 @@ impl<C: Crypto> Sessions<C> {
             self.counters.refused += 1;
             return;
         }
-        let index = search.index;
+        let (index, begun) = (search.index, search.begun);
         peer.search = None;
         let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
-        let session = session.confirmed_by(now, third.clone());
-        self.by_index.insert(index, prefix);
-        self.install(prefix, session);
+        let session = session.confirmed_by(now, third.clone(), now.since(begun));
+        self.install(local.id(), prefix, (begun, Duration::ZERO), session);
         out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
         out.push(SessionAction::Ready(prefix));
     }
@@ -343,7 +420,7 @@ impl<C: Crypto> Sessions<C> {
         let Some(at) = self.halves.iter().position(|half| half.index == index) else {
             // It came again: the first answer to it was lost.
             if let Some(&prefix) = self.by_index.get(&index) {
-                out.push(SessionAction::KeepAlive { prefix, answer: true });
+                out.push(SessionAction::Alive(prefix, 0));
             }
             return;
         };
@@ -363,22 +440,57 @@ impl<C: Crypto> Sessions<C> {
             self.peers.insert(prefix, Peer::new(now));
         }
         let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
+        let begun = (half.since, CROSSING);
         let session = Session::new(now, owner, (index, half.remote), keys, path);
-        self.by_index.insert(index, prefix);
-        self.install(prefix, session);
-        out.push(SessionAction::KeepAlive { prefix, answer: true });
+        self.install(local.id(), prefix, begun, session);
+        out.push(SessionAction::Alive(prefix, 0));
         out.push(SessionAction::Ready(prefix));
     }
 
-    /// Somebody who is responsible for its key has said that the prefix is not theirs.
-    pub fn not_responsible(&mut self, now: Time, id: MessageId, out: &mut Vec<SessionAction>) {
+    /// A router has stated that the prefix is not its own, of whose key it says it is responsible. `is_closest` is asked
+    /// whether that may be. One statement may be of somebody on the way: the question goes another way, and a second
+    /// statement of the same router is believed.
+    pub fn not_responsible(
+        &mut self,
+        now: Time,
+        id: MessageId,
+        by: NodeId,
+        is_closest: impl FnOnce(NodeId) -> bool,
+        out: &mut Vec<SessionAction>,
+    ) {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
-        if let Some(peer) = self.peers.values_mut().find(|peer| is_it(peer)) {
-            peer.search = None;
-            if peer.session.as_ref().is_none_or(|session| session.broken) {
-                peer.absent(now, out);
-            }
+        let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
+            return;
+        };
+        let Some(search) = &mut peer.search else { return };
+        if !is_closest(prefix.key()) {
+            return;
         }
+        if search.denied_by == Some(by) {
+            self.absent(now, prefix, out);
+        } else {
+            (search.denied_by, search.due) = (Some(by), now);
+        }
+    }
+
+    /// Nobody has the prefix: the search for its owner ends, and a session with a route that is broken.
+    pub(crate) fn absent(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
+        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        peer.search = None;
+        if peer.session.as_ref().is_some_and(|session| !session.broken) {
+            return;
+        }
+        if let Some(session) = peer.session.take() {
+            self.by_index.remove(&session.index);
+        }
+        peer.absent_until = now + NEGATIVE;
+        out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));
+    }
+
+    /// Returns how many packets of a session have come.
+    pub(crate) fn received(&self, prefix: Prefix) -> u64 {
+        let session = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref());
+        session.map_or(0, Session::received)
     }
 
     /// A route with this mark is broken. Returns whether it was one of a session.
@@ -426,30 +538,28 @@ impl<C: Crypto> Sessions<C> {
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) {
-        self.halves.retain(|half| half.due > now);
-        let mut renewed = Vec::new();
+        self.halves.retain(|half| now.since(half.since) < HALF);
+        let (mut renewed, mut failed) = (Vec::new(), Vec::new());
         for (&prefix, peer) in &mut self.peers {
             if let Some(search) = &mut peer.search
                 && search.due <= now
             {
                 if search.tries >= TRIES {
-                    peer.search = None;
-                    if peer.session.as_ref().is_none_or(|session| session.broken) {
-                        peer.session = None;
-                        peer.absent(now, out);
-                    }
+                    failed.push(prefix);
                 } else {
-                    out.push(search.ask(now, prefix));
+                    out.extend(search.ask::<C>(now, local, prefix, peer.failures > 0));
                 }
             }
             let Some(session) = &mut peer.session else { continue };
             out.extend(session.confirm_again(now));
             if session.is_unanswered(now) {
+                peer.failures = peer.failures.saturating_add(1);
                 renewed.push(prefix);
             } else if session.asks(now) {
-                out.push(SessionAction::KeepAlive { prefix, answer: false });
+                out.push(SessionAction::KeepAlive(prefix));
             }
         }
+        failed.into_iter().for_each(|prefix| self.absent(now, prefix, out));
         for prefix in renewed {
             self.search(now, local, prefix, random, out);
         }
@@ -461,7 +571,7 @@ impl<C: Crypto> Sessions<C> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let half = self.halves.iter().map(|half| half.due).min();
+        let half = self.halves.iter().map(|half| half.since + HALF).min();
         let peers = self.peers.values().filter_map(|peer| {
             let search = peer.search.as_ref().map(|search| search.due);
             let session = peer.session.as_ref().and_then(Session::due);
@@ -471,16 +581,7 @@ impl<C: Crypto> Sessions<C> {
         sooner(half, peers.min())
     }
 
-    fn queue(
-        &mut self,
-        now: Time,
-        local: &LocalRouter,
-        prefix: Prefix,
-        packet: &[u8],
-        random: &mut dyn Random,
-        out: &mut Vec<SessionAction>,
-    ) -> Delivery {
-        self.search(now, local, prefix, random, out);
+    fn queue(&mut self, prefix: Prefix, packet: &[u8]) -> Delivery {
         match self.peers.get_mut(&prefix) {
             Some(peer) if peer.queue.len() < self.limits.queued_packets => {
                 peer.queue.push(packet.to_vec());
@@ -502,23 +603,41 @@ impl<C: Crypto> Sessions<C> {
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) {
+        if self.peers.get(&prefix).is_none_or(|peer| peer.search.is_some()) {
+            return;
+        }
         let index = self.new_index(random);
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
-        if peer.search.is_none() {
-            let search = Search::begin(now, local, index, random);
-            if let Some(mut search) = search {
-                out.push(search.ask(now, prefix));
-                peer.search = Some(search);
-            }
-        }
+        let search = peer.search.insert(Search::new(now, index, random));
+        out.extend(search.ask::<C>(now, local, prefix, peer.failures > 0));
     }
 
-    fn install(&mut self, prefix: Prefix, session: Session<C::Keys>) {
+    /// Begins to use a session. If both ends have looked each other up at the same time, both use the session that the
+    /// router with the lower id has begun; otherwise each would send by one and receive by the other for ever. `begun` is
+    /// when the search for the new one began, as far as is known here.
+    fn install(
+        &mut self,
+        own: NodeId,
+        prefix: Prefix,
+        (begun, slack): (Time, Duration),
+        session: Session<C::Keys>,
+    ) {
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
-        if let Some(oldest) = core::mem::replace(&mut peer.previous, peer.session.take()) {
+        self.by_index.insert(session.index, prefix);
+        let is_preferred = |session: &Session<C::Keys>| session.initiated == (own < session.owner);
+        let stays = peer.session.as_ref().is_some_and(|current| {
+            let crossed = begun <= current.since + slack && !current.broken;
+            crossed && is_preferred(current) && !is_preferred(&session)
+        });
+        let oldest = if stays {
+            peer.previous.replace(session)
+        } else {
+            let current = peer.session.replace(session);
+            core::mem::replace(&mut peer.previous, current)
+        };
+        if let Some(oldest) = oldest {
             self.by_index.remove(&oldest.index);
         }
-        peer.session = Some(session);
     }
 
     /// Makes room for another prefix: the least recently used makes way.
@@ -552,14 +671,8 @@ impl<C: Crypto> Sessions<C> {
 impl<C: Crypto> Peer<C> {
     fn new(now: Time) -> Self {
         let (session, previous, search) = (None, None, None);
-        Peer { session, previous, search, queue: Vec::new(), absent_until: now, used: now }
-    }
-
-    fn absent(&mut self, now: Time, out: &mut Vec<SessionAction>) {
-        self.absent_until = now + NEGATIVE;
-        if !self.queue.is_empty() {
-            out.push(SessionAction::NoRoute(core::mem::take(&mut self.queue)));
-        }
+        let queue = Vec::new();
+        Peer { session, previous, search, failures: 0, queue, absent_until: now, used: now }
     }
 }
 

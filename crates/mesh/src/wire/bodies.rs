@@ -7,7 +7,6 @@
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
 //! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
-//! | LEAVE | sequence (8), hint, signature (64) | 84 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
 //! | NOT_RESPONSIBLE | proof (48), sequence (8), signature (64) | 120 |
 //!
@@ -138,13 +137,6 @@ pub enum Body<'a> {
         /// The third message of the session.
         noise: &'a [u8],
     },
-    /// LEAVE: the sender leaves, and this is the receiver's next neighbour on the ring.
-    Leave {
-        /// The order of the sender's statements.
-        sequence: Sequence,
-        /// The sender's other neighbour.
-        heir: Hint,
-    },
     /// PAYLOAD.
     Payload {
         /// The application.
@@ -218,9 +210,6 @@ impl<'a> Body<'a> {
             Message::Confirm => {
                 Body::Confirm { receiver: reader.u32()?, noise: reader.take(SESSION_THIRD)? }
             }
-            Message::Leave => {
-                Body::Leave { sequence: parse_sequence(reader)?, heir: Hint::parse(reader)? }
-            }
             Message::Payload => {
                 let application = reader.u16()?;
                 let proof = Proof::from_bytes(&reader.array()?);
@@ -262,10 +251,6 @@ impl<'a> Body<'a> {
                 out.extend(receiver.to_be_bytes());
                 out.extend_from_slice(noise);
             }
-            Body::Leave { sequence, heir } => {
-                emit_sequence(*sequence, out);
-                heir.emit(out);
-            }
             Body::Payload { application, proof, octets } => {
                 out.extend(application.to_be_bytes());
                 out.extend(proof.to_bytes());
@@ -296,13 +281,12 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Message; 9] = [
+    const ALL: [Message; 8] = [
         Message::Connect,
         Message::ConnectAck,
         Message::Introduce,
         Message::LookUp,
         Message::LookUpAck,
-        Message::Leave,
         Message::Payload,
         Message::NotResponsible,
         Message::Confirm,
@@ -337,7 +321,6 @@ mod tests {
                 Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
             }
             Message::Confirm => Body::Confirm { receiver: 2, noise: &[3; SESSION_THIRD] },
-            Message::Leave => Body::Leave { sequence, heir: hint() },
             Message::Payload => Body::Payload { application: 10, proof, octets },
             Message::NotResponsible => Body::Statement { proof, sequence },
         }
@@ -355,12 +338,12 @@ mod tests {
         let empty = Hint { id: NodeId::new(1), cost: 0, onward: Labels::default() };
         let length = |message| {
             let hints = match message {
-                Message::Introduce | Message::Leave => Hints::from_elem(empty.clone(), 1),
+                Message::Introduce => Hints::from_elem(empty.clone(), 1),
                 _ => Hints::new(),
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 84, 114, 120, 131]);
+        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 114, 120, 131]);
     }
 
     #[test]

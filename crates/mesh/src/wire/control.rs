@@ -61,11 +61,7 @@ impl<'a> Control<'a> {
 
 mod kind {
     pub(super) const PROBE: u8 = 0x01;
-    pub(super) const PROBE_ACK: u8 = 0x02;
     pub(super) const LINK_CLOSE: u8 = 0x03;
-    pub(super) const MTU_PROBE: u8 = 0x04;
-    pub(super) const MTU_ACK: u8 = 0x05;
-    pub(super) const VICINITY: u8 = 0x06;
     pub(super) const FEEDBACK: u8 = 0x07;
     pub(super) const SLOT: u8 = 0x08;
     pub(super) const ROUTED: u8 = 0x10;
@@ -77,46 +73,12 @@ mod kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Item<'a> {
-    /// Asks the neighbour for an answer.
-    Probe {
-        /// Repeated in the answer.
-        nonce: u32,
-        /// Makes the packet longer.
-        padding: &'a [u8],
-    },
-    /// The answer to a probe.
-    ProbeAck {
-        /// From the probe.
-        nonce: u32,
-        /// Data packets received over the link.
-        received: u32,
-        /// Highest number of a data packet received over the link.
-        highest: u32,
-    },
+    /// Asks the neighbour for an answer, which is its slot.
+    Probe,
     /// The sender closes the link.
-    LinkClose {
-        /// Why.
-        reason: u8,
-    },
-    /// Tests whether a packet of this length passes.
-    MtuProbe {
-        /// Makes the packet as long as is tested.
-        padding: &'a [u8],
-    },
-    /// The length that passed.
-    MtuAck {
-        /// In octets, of the whole packet.
-        size: u16,
-    },
-    /// The neighbours of the sender.
-    Vicinity(Vicinity<'a>),
-    /// How much data has arrived.
-    Feedback {
-        /// Highest number of a data packet received over the link.
-        highest: u32,
-        /// Data packets received over the link.
-        received: u32,
-    },
+    LinkClose,
+    /// Data has arrived: that the packet is sealed says so.
+    Feedback,
     /// The sender's slot for the receiver, so that the receiver can shorten the records of routes.
     Slot(Slot),
     /// A message that travels by a route ([`routed`](super::routed)).
@@ -136,20 +98,7 @@ impl Item<'_> {
         let start = out.len();
         out.extend([self.kind(), 0, 0]);
         match self {
-            Item::Probe { nonce, padding } => {
-                out.extend(nonce.to_be_bytes());
-                out.extend_from_slice(padding);
-            }
-            Item::ProbeAck { nonce, received, highest } => {
-                [nonce, received, highest].iter().for_each(|part| out.extend(part.to_be_bytes()));
-            }
-            Item::LinkClose { reason } => out.push(*reason),
-            Item::MtuProbe { padding } => out.extend_from_slice(padding),
-            Item::MtuAck { size } => out.extend(size.to_be_bytes()),
-            Item::Vicinity(vicinity) => out.extend_from_slice(vicinity.entries),
-            Item::Feedback { highest, received } => {
-                [highest, received].iter().for_each(|part| out.extend(part.to_be_bytes()));
-            }
+            Item::Probe | Item::LinkClose | Item::Feedback => {}
             Item::Slot(slot) => out.extend(slot.0.to_be_bytes()),
             Item::Routed(body) => out.extend_from_slice(body),
             Item::Error(error) => error.emit(out),
@@ -173,13 +122,9 @@ impl Item<'_> {
 
     fn kind(&self) -> u8 {
         match self {
-            Item::Probe { .. } => kind::PROBE,
-            Item::ProbeAck { .. } => kind::PROBE_ACK,
-            Item::LinkClose { .. } => kind::LINK_CLOSE,
-            Item::MtuProbe { .. } => kind::MTU_PROBE,
-            Item::MtuAck { .. } => kind::MTU_ACK,
-            Item::Vicinity(_) => kind::VICINITY,
-            Item::Feedback { .. } => kind::FEEDBACK,
+            Item::Probe => kind::PROBE,
+            Item::LinkClose => kind::LINK_CLOSE,
+            Item::Feedback => kind::FEEDBACK,
             Item::Slot(_) => kind::SLOT,
             Item::Routed(_) => kind::ROUTED,
             Item::Error(_) => kind::ERROR,
@@ -240,16 +185,9 @@ impl<'a> Iterator for Items<'a> {
 fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
     let mut reader = Reader::new("expected the whole body of an item", body);
     let item = match kind {
-        kind::PROBE => Item::Probe { nonce: reader.u32()?, padding: reader.rest() },
-        kind::PROBE_ACK => {
-            let (nonce, received) = (reader.u32()?, reader.u32()?);
-            Item::ProbeAck { nonce, received, highest: reader.u32()? }
-        }
-        kind::LINK_CLOSE => Item::LinkClose { reason: reader.u8()? },
-        kind::MTU_PROBE => Item::MtuProbe { padding: reader.rest() },
-        kind::MTU_ACK => Item::MtuAck { size: reader.u16()? },
-        kind::VICINITY => Item::Vicinity(Vicinity::parse(reader.rest())?),
-        kind::FEEDBACK => Item::Feedback { highest: reader.u32()?, received: reader.u32()? },
+        kind::PROBE => Item::Probe,
+        kind::LINK_CLOSE => Item::LinkClose,
+        kind::FEEDBACK => Item::Feedback,
         kind::SLOT => Item::Slot(Slot(reader.u16()?)),
         kind::ROUTED => Item::Routed(reader.rest()),
         kind::ERROR => Item::Error(ErrorReport::parse(&mut reader)?),
@@ -258,41 +196,6 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
     };
     reader.end()?;
     Ok(Some(item))
-}
-
-/// The neighbours of a router, and its slots for them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Vicinity<'a> {
-    entries: &'a [u8],
-}
-
-impl<'a> Vicinity<'a> {
-    /// Length in octets of an entry.
-    const ENTRY: usize = NodeId::LENGTH + 2;
-
-    /// Parses a body: whole entries.
-    pub fn parse(entries: &'a [u8]) -> Result<Vicinity<'a>, Malformed> {
-        if !entries.len().is_multiple_of(Vicinity::ENTRY) {
-            let expected = "expected neighbours of 10 octets each";
-            return Err(Malformed::bad(expected, Got::End, entries.len()));
-        }
-        Ok(Vicinity { entries })
-    }
-
-    /// Appends an entry to a body.
-    pub fn push(out: &mut Vec<u8>, id: NodeId, slot: Slot) {
-        out.extend(id.to_bytes());
-        out.extend(slot.0.to_be_bytes());
-    }
-
-    /// Returns the entries.
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, Slot)> + 'a {
-        self.entries.chunks_exact(Vicinity::ENTRY).map(|entry| {
-            let (id, slot) = entry.split_at(NodeId::LENGTH);
-            let id = id.iter().fold(0, |id, &byte| (id << 8) | u64::from(byte));
-            (NodeId::new(id), Slot(u16::from_be_bytes([slot[0], slot[1]])))
-        })
-    }
 }
 
 /// What was wrong with a packet that is reported to its sender.
@@ -325,43 +228,49 @@ impl Code {
 /// ERROR: a report that goes back by the labels of the packet it is about.
 ///
 /// ```text
-/// 0 flags  1 nibbles  2 position  3 code  4 value (2)  6 quoted (8)  14 labels
+/// 0 flags  1 code  2 nibbles (2)  4 position (2)  6 value (2)  8 quoted (8)  16 reporter (8)  24 labels
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorReport {
     /// Whether it travels by the labels in reverse.
     pub reverse: bool,
-    /// Position in the labels.
-    pub at: u8,
+    /// Position in the labels, in nibbles.
+    pub at: u16,
     /// What was wrong.
     pub code: Code,
     /// The MTU, or zero.
     pub value: u16,
     /// From the packet: what only its sender and routers on its way can know.
     pub quoted: u64,
-    /// The labels of the packet; at most 255 nibbles.
+    /// The router that reports, as it says.
+    pub by: NodeId,
+    /// The labels of the packet.
     pub labels: Labels,
 }
 
 impl ErrorReport {
     fn parse(reader: &mut Reader<'_>) -> Result<ErrorReport, Malformed> {
-        let [flags, nibbles, at, code] = reader.array()?;
+        let [flags, code] = reader.array()?;
         let Some(code) = Code::from_octet(code) else {
             return Err(reader.fault("expected a code of an ERROR from 1 to 7"));
         };
+        let (nibbles, at) = (reader.u16()?, reader.u16()?);
         if at > nibbles {
             return Err(reader.fault("expected a position within the labels of an ERROR"));
         }
         let (value, quoted) = (reader.u16()?, reader.u64()?);
-        let labels = reader.labels(nibbles.into())?;
-        Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, labels })
+        let by = NodeId::new(reader.u64()?);
+        let labels = reader.labels(nibbles)?;
+        Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, by, labels })
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
-        let nibbles = self.labels.nibbles().min(255) as u8;
-        out.extend([u8::from(self.reverse), nibbles, self.at, self.code as u8]);
+        out.extend([u8::from(self.reverse), self.code as u8]);
+        out.extend(self.labels.nibbles().to_be_bytes());
+        out.extend(self.at.to_be_bytes());
         out.extend(self.value.to_be_bytes());
         out.extend(self.quoted.to_be_bytes());
+        out.extend(self.by.to_bytes());
         out.extend_from_slice(self.labels.as_bytes());
     }
 }
@@ -380,19 +289,11 @@ mod tests {
 
     #[test]
     fn items_are_parsed_back() {
-        let mut entries = Vec::new();
-        Vicinity::push(&mut entries, NodeId::new(7), Slot(300));
-        Vicinity::push(&mut entries, NodeId::new(8), Slot(0));
-        let vicinity = Vicinity::parse(&entries).unwrap();
-        assert_eq!(vicinity.iter().last(), Some((NodeId::new(8), Slot(0))));
         let all = [
-            Item::Probe { nonce: 1, padding: &[0; 9] },
-            Item::ProbeAck { nonce: 1, received: 2, highest: 3 },
-            Item::LinkClose { reason: 4 },
-            Item::MtuProbe { padding: &[0; 1_400] },
-            Item::MtuAck { size: 1_452 },
-            Item::Vicinity(vicinity),
-            Item::Feedback { highest: 5, received: 6 },
+            Item::Probe,
+            Item::LinkClose,
+            Item::Feedback,
+            Item::Slot(Slot(300)),
             Item::Routed(b"anything"),
             Item::Broken { mark: 9 },
         ];
@@ -403,9 +304,9 @@ mod tests {
     #[test]
     fn an_unknown_type_is_skipped_and_counted() {
         let mut out = vec![0x7f, 0, 2, 9, 9];
-        Item::MtuAck { size: 1 }.emit(&mut out).unwrap();
+        Item::Slot(Slot(1)).emit(&mut out).unwrap();
         let mut items = Items::new(&out);
-        assert_eq!(items.next(), Some(Ok(Item::MtuAck { size: 1 })));
+        assert_eq!(items.next(), Some(Ok(Item::Slot(Slot(1)))));
         assert_eq!((items.next(), items.unknown), (None, 1));
     }
 
@@ -413,16 +314,15 @@ mod tests {
     fn a_faulty_item_ends_the_packet() {
         for (bytes, fault) in [
             (&[1, 0][..], "expected a whole item, got the end at octet 2"),
-            (&[5, 0, 3, 0, 0], "expected a whole item, got the end at octet 5"),
-            (&[5, 0, 3, 0, 0, 0], "expected the end, got 1 at octet 5"),
-            (&[6, 0, 1, 0], "expected neighbours of 10 octets each, got the end at octet 4"),
+            (&[8, 0, 3, 0, 0], "expected a whole item, got the end at octet 5"),
+            (&[8, 0, 3, 0, 0, 0], "expected the end, got 1 at octet 5"),
             (
-                &[0x12, 0, 4, 0, 0, 0, 9],
-                "expected a code of an ERROR from 1 to 7, got octet 0x09 at octet 6",
+                &[0x12, 0, 2, 0, 9],
+                "expected a code of an ERROR from 1 to 7, got octet 0x09 at octet 4",
             ),
             (
-                &[0x12, 0, 4, 0, 1, 2, 3],
-                "expected a position within the labels of an ERROR, got octet 0x03 at octet 6",
+                &[0x12, 0, 6, 0, 1, 0, 1, 0, 3],
+                "expected a position within the labels of an ERROR, got octet 0x03 at octet 8",
             ),
         ] {
             let mut items = Items::new(bytes);
@@ -450,10 +350,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn errors_are_parsed_back(labels in labels(), code in 1u8..8, value: u16, quoted: u64) {
-            prop_assume!(labels.nibbles() <= 255);
-            let code = Code::from_octet(code).unwrap();
-            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, labels };
+        fn errors_are_parsed_back(
+            labels in labels(), code in 1u8..8, value: u16, quoted: u64, by: u64,
+        ) {
+            let (code, by) = (Code::from_octet(code).unwrap(), NodeId::new(by));
+            let error = ErrorReport { reverse: true, at: 0, code, value, quoted, by, labels };
             let all = [Item::Error(error), Item::Broken { mark: 7 }];
             let out = items(&all);
             prop_assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);

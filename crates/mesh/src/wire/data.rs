@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0 kind  1 flags: 1 reverse  2 hop limit  3 nibbles  4 receiver index of the link (4)  8 link sequence (4)
-//! 12 code (8)  20 position (1)  21 target (7)  28 labels
+//! 12 code (8)  20 position (1)  21 labels
 //!    session index (4)  nonce (8)  sealed contents, tag (16)
 //! ```
 //!
@@ -13,12 +13,11 @@
 use ringway_sansio::{Got, Malformed};
 
 use super::{Cursor, Kind, Labels, MAC, SEAL};
-use crate::config::{HOP_LIMIT, MAX_DATA_NIBBLES};
+use crate::config::MAX_DATA_NIBBLES;
 use crate::crypto::CodeKey;
-use crate::id::Prefix;
 
 /// Length in octets before the labels.
-const HEADER: usize = 28;
+const HEADER: usize = 21;
 /// Length in octets of the numbers of a session.
 const SESSION: usize = 12;
 /// First octet of the code.
@@ -59,11 +58,11 @@ impl<'a> DataView<'a> {
         Ok(DataView { bytes, session })
     }
 
-    /// Appends the header of a packet with a route of at most [`MAX_DATA_NIBBLES`]. The contents follow, and their tag.
-    pub fn begin(target: Prefix, labels: &Labels, index: u32, nonce: u64, out: &mut Vec<u8>) {
-        out.extend([Kind::Data.octet(), 0, HOP_LIMIT, labels.nibbles() as u8]);
+    /// Appends the header of a packet with a route of at most [`MAX_DATA_NIBBLES`], for the session `index` of its
+    /// receiver, in which it has the number `nonce`. The contents follow, and their tag.
+    pub fn begin(labels: &Labels, hop_limit: u8, (index, nonce): (u32, u64), out: &mut Vec<u8>) {
+        out.extend([Kind::Data.octet(), 0, hop_limit, labels.nibbles() as u8]);
         out.extend([0; POSITION + 1 - 4]);
-        out.extend(target.to_bytes());
         out.extend_from_slice(labels.as_bytes());
         out.extend(index.to_be_bytes());
         out.extend(nonce.to_be_bytes());
@@ -134,11 +133,6 @@ impl<'a> DataView<'a> {
         Labels::parse(&self.bytes[HEADER..self.session], self.bytes[3].into())
     }
 
-    /// Returns the prefix that the packet is for.
-    pub fn target(&self) -> Prefix {
-        Prefix::from_bytes(core::array::from_fn(|at| self.bytes[POSITION + 1 + at]))
-    }
-
     /// Returns the receiver's number for the session.
     pub fn session(&self) -> u32 {
         self.number(self.session)
@@ -152,7 +146,12 @@ impl<'a> DataView<'a> {
 
     /// Returns what an error quotes: the session, and the low half of the packet's number.
     pub fn quote(&self) -> u64 {
-        (u64::from(self.session()) << 32) | (self.nonce() & 0xffff_ffff)
+        DataView::quoted(self.session(), self.nonce())
+    }
+
+    /// Returns what an error about a packet with these numbers quotes.
+    pub(crate) fn quoted(session: u32, nonce: u64) -> u64 {
+        (u64::from(session) << 32) | (nonce & 0xffff_ffff)
     }
 
     /// Returns the numbers of the session, which the seal covers, the sealed octets, and where those begin.
@@ -171,29 +170,27 @@ impl<'a> DataView<'a> {
 mod tests {
     use super::super::Slot;
     use super::*;
+    use crate::config::HOP_LIMIT;
     use proptest::prelude::*;
 
     fn packet(hops: u16) -> Vec<u8> {
         let mut labels = Labels::default();
         (0..hops).for_each(|hop| labels.push(Slot(hop % 15), Slot(0)).unwrap());
-        let (target, mut out) = (Prefix::from_bytes([1, 2, 3, 4, 5, 6, 7]), Vec::new());
-        DataView::begin(target, &labels, 9, 0x1_0000_0002, &mut out);
+        let mut out = Vec::new();
+        DataView::begin(&labels, HOP_LIMIT, (9, 0x1_0000_0002), &mut out);
         out.extend([0; SEAL]);
         out
     }
 
     #[test]
-    fn a_packet_over_nine_hops_has_61_octets_beside_its_contents() {
+    fn a_packet_over_nine_hops_has_54_octets_beside_its_contents() {
         let mut bytes = packet(9);
-        assert_eq!((bytes.len(), DataView::overhead(9)), (61, 61));
+        assert_eq!((bytes.len(), DataView::overhead(9)), (54, 54));
         let mut data = DataView::parse(&mut bytes).unwrap();
         data.set_link(5, 6);
         assert_eq!((data.receiver(), data.session(), data.nonce()), (5, 9, 0x1_0000_0002));
-        assert_eq!(
-            (data.target().to_bytes(), data.quote()),
-            ([1, 2, 3, 4, 5, 6, 7], 0x9_0000_0002)
-        );
-        assert_eq!((data.labels().unwrap().count(), data.sealed().2), (9, 45));
+        assert_eq!(data.quote(), 0x9_0000_0002);
+        assert_eq!((data.labels().unwrap().count(), data.sealed().2), (9, 38));
         let (cursor, hop_limit) = data.cursor().unwrap();
         assert_eq!((cursor.peek().unwrap().1, hop_limit), (Slot(0), HOP_LIMIT));
     }
@@ -219,7 +216,7 @@ mod tests {
                 bytes[POSITION] %= nibbles.max(1);
             }
             if let Ok(mut data) = DataView::parse(&mut bytes) {
-                let _ = (data.labels(), data.quote(), data.target(), data.code(&CodeKey([0; 16])));
+                let _ = (data.labels(), data.quote(), data.code(&CodeKey([0; 16])));
                 let _ = (data.sealed().1.len(), data.cursor().is_ok());
             }
         }

@@ -23,7 +23,7 @@ pub const COOKIE: usize = 16;
 /// Length in octets of what the first message contains.
 pub const INIT_PAYLOAD: usize = 120;
 /// Length in octets of what the second and the third message contain.
-pub const LINK_PAYLOAD: usize = Proof::LENGTH + 4 + HELLO_KEY + 2 + 2 + 1 + 2;
+pub const LINK_PAYLOAD: usize = Proof::LENGTH + 4 + HELLO_KEY + 2 + 4 + 1;
 /// Length in octets of the key of a router's HELLOs.
 pub const HELLO_KEY: usize = 16;
 
@@ -222,8 +222,8 @@ pub struct LinkPayload {
     pub hello_key: [u8; HELLO_KEY],
     /// Largest packet that it receives over this link.
     pub mtu: u16,
-    /// Number of its receiving ports.
-    pub lanes: u8,
+    /// Its clock in us, by which its HELLOs are stamped; it wraps.
+    pub stamp: u32,
 }
 
 impl LinkPayload {
@@ -235,9 +235,9 @@ impl LinkPayload {
             instance: Instance(reader.u32()?),
             hello_key: reader.array()?,
             mtu: reader.u16()?,
-            lanes: reader.u8()?,
+            stamp: reader.u32()?,
         };
-        reader.take(4)?;
+        reader.take(1)?;
         reader.end()?;
         Ok(payload)
     }
@@ -250,7 +250,7 @@ impl LinkPayload {
         rest[..4].copy_from_slice(&self.instance.0.to_be_bytes());
         rest[4..20].copy_from_slice(&self.hello_key);
         rest[20..22].copy_from_slice(&self.mtu.to_be_bytes());
-        rest[22] = self.lanes;
+        rest[22..26].copy_from_slice(&self.stamp.to_be_bytes());
         bytes
     }
 }
@@ -309,7 +309,7 @@ mod tests {
         }
 
         #[test]
-        fn contents_are_parsed_back(id: u64, instance: u32, hello: u16, key: [u8; 32], rest: ([u8; 16], u16, u8)) {
+        fn contents_are_parsed_back(id: u64, instance: u32, hello: u16, key: [u8; 32], rest: ([u8; 16], u16, u32)) {
             let payload = InitPayload { id: NodeId::new(id), instance: Instance(instance), hello };
             prop_assert_eq!(InitPayload::parse(&payload.to_bytes()), Ok(payload));
             let payload = LinkPayload {
@@ -317,7 +317,7 @@ mod tests {
                 instance: Instance(instance),
                 hello_key: rest.0,
                 mtu: rest.1,
-                lanes: rest.2,
+                stamp: rest.2,
             };
             prop_assert_eq!(LinkPayload::parse(&payload.to_bytes()), Ok(payload));
             prop_assert!(LinkPayload::parse(&payload.to_bytes()[1..]).is_err());

@@ -4,7 +4,7 @@
 //! it is a hint that somebody is there, and nothing else.
 //!
 //! ```text
-//!  0 kind  1 flags  2 interval, units of 20 ms  3 number of reports n
+//!  0 kind  1 zero  2 interval, units of 20 ms  3 number of reports n
 //!  4 id (8)  12 instance (4)  16 sequence (2)  18 stamp in us (4)
 //! 22 n reports of 8 octets: tag (2), received (2), echo (2), held (2)
 //!    code (8)
@@ -25,27 +25,6 @@ pub const MAX_REPORTS: usize = 4;
 
 const EXPECTED: &str = "expected a HELLO";
 
-/// Flags of a HELLO.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct HelloFlags {
-    /// The router leaves.
-    pub leaving: bool,
-    /// The interval is shorter than usual, because something changed.
-    pub fast: bool,
-    /// Links need a network key.
-    pub keyed: bool,
-}
-
-impl HelloFlags {
-    fn from_octet(octet: u8) -> Self {
-        HelloFlags { leaving: octet & 1 != 0, fast: octet & 2 != 0, keyed: octet & 4 != 0 }
-    }
-
-    fn to_octet(self) -> u8 {
-        u8::from(self.leaving) | u8::from(self.fast) << 1 | u8::from(self.keyed) << 2
-    }
-}
-
 /// What a router has heard of one neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Report {
@@ -62,8 +41,6 @@ pub struct Report {
 /// A HELLO without its code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Flags.
-    pub flags: HelloFlags,
     /// Time to the next HELLO in units of 20 ms.
     pub interval: u8,
     /// The sender.
@@ -84,7 +61,7 @@ impl Hello {
     pub fn emit(&self, out: &mut Vec<u8>, code: impl FnOnce(&[u8]) -> [u8; MAC]) {
         let start = out.len();
         let count = self.reports.len().min(MAX_REPORTS);
-        out.extend([Kind::Hello.octet(), self.flags.to_octet(), self.interval, count as u8]);
+        out.extend([Kind::Hello.octet(), 0, self.interval, count as u8]);
         out.extend(self.id.to_bytes());
         out.extend(self.instance.0.to_be_bytes());
         out.extend(self.sequence.to_be_bytes());
@@ -153,7 +130,6 @@ impl<'a> HelloView<'a> {
     /// Returns the value.
     pub fn value(&self) -> Hello {
         Hello {
-            flags: HelloFlags::from_octet(self.bytes[1]),
             interval: self.bytes[2],
             id: self.id(),
             instance: self.instance(),
@@ -177,7 +153,6 @@ mod tests {
     fn hello(reports: usize) -> Hello {
         let report = Report { tag: 0x1234, received: 0xffff, echo: 7, held: 9 };
         Hello {
-            flags: HelloFlags { leaving: false, fast: true, keyed: false },
             interval: 95,
             id: NodeId::new(0x0102_0304_0506_0708),
             instance: Instance(0x1112_1314),
@@ -199,7 +174,7 @@ mod tests {
         let mut out = Vec::new();
         hello(0).emit(&mut out, |_| [0xee; MAC]);
         let expected = [
-            &[0x11, 2, 95, 0][..],
+            &[0x11, 0, 95, 0][..],
             &[1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x31, 0x32, 0x33, 0x34],
             &[0xee; MAC],
         ];
@@ -226,12 +201,10 @@ mod tests {
         #[test]
         fn what_is_written_is_read_back(
             numbers: (u64, u32, u16, u32, u8),
-            flags in 0u8..8,
             reports in proptest::collection::vec(any::<[u16; 4]>(), 0..=MAX_REPORTS),
         ) {
             let report = |[tag, received, echo, held]: [u16; 4]| Report { tag, received, echo, held };
             let hello = Hello {
-                flags: HelloFlags::from_octet(flags),
                 interval: numbers.4,
                 id: NodeId::new(numbers.0),
                 instance: Instance(numbers.1),

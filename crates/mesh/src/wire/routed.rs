@@ -5,7 +5,7 @@
 //! needs no route to be sent.
 //!
 //! ```text
-//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 40 wrapped
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 returned, 40 wrapped
 //!  1 hop limit  2 type  3 nibbles (2)  5 position (2)  7 target (8)  15 origin (8)  23 best distance so far (8)
 //! 31 message id (8)  39 path MTU (2)  41 path cost (2)  43 tags (1)  44 recorded nibbles (2)
 //! 46 labels, tags of 4 octets, recorded labels, body
@@ -49,8 +49,6 @@ pub enum Message {
     LookUp = 4,
     /// The answer to LOOKUP.
     LookUpAck = 5,
-    /// A router leaves.
-    Leave = 7,
     /// Octets of an application.
     Payload = 8,
     /// The target of an exact message does not exist.
@@ -62,20 +60,10 @@ pub enum Message {
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Confirm, Connect, ConnectAck, Introduce, Leave, LookUp, LookUpAck, NotResponsible,
-            Payload,
+            Confirm, Connect, ConnectAck, Introduce, LookUp, LookUpAck, NotResponsible, Payload,
         };
-        let all = [
-            Connect,
-            ConnectAck,
-            Introduce,
-            LookUp,
-            LookUpAck,
-            Leave,
-            Payload,
-            NotResponsible,
-            Confirm,
-        ];
+        let all =
+            [Connect, ConnectAck, Introduce, LookUp, LookUpAck, Payload, NotResponsible, Confirm];
         all.into_iter().find(|&message| message as u8 == octet)
     }
 }
@@ -91,6 +79,8 @@ pub struct RoutedFlags {
     pub closest: bool,
     /// The step from the first router of the ring to the last is not taken.
     pub linear: bool,
+    /// It could not follow its labels, and is on its way back to the router that chose them.
+    pub returned: bool,
     /// The target is before the first router of the ring, so the message goes on to the last one.
     pub wrapped: bool,
 }
@@ -105,6 +95,7 @@ impl RoutedFlags {
             greedy: is(2),
             closest: is(4),
             linear: is(0x10),
+            returned: is(0x20),
             wrapped: is(0x40),
         }
     }
@@ -115,6 +106,7 @@ impl RoutedFlags {
             | bit(self.greedy, 2)
             | bit(self.closest, 4)
             | bit(self.linear, 0x10)
+            | bit(self.returned, 0x20)
             | bit(self.wrapped, 0x40)
     }
 }
@@ -266,6 +258,18 @@ impl<'a> Routed<'a> {
     /// way returns to the router whose contact was out of date, and the answer goes by the record.
     pub fn go_on(&mut self, route: &Route) {
         (self.labels, self.at) = (route.labels.clone(), 0);
+    }
+
+    /// Turns back to the router that has chosen the labels, by those that are used up.
+    pub fn turn_back(&mut self) {
+        (self.flags.reverse, self.flags.returned, self.hop_limit) = (true, true, HOP_LIMIT);
+    }
+
+    /// Begins anew at the router that has chosen the labels. Returns the labels.
+    pub fn begin_anew(&mut self) -> Labels {
+        (self.flags.reverse, self.flags.returned) = (false, false);
+        (self.at, self.best) = (0, u64::MAX);
+        core::mem::take(&mut self.labels)
     }
 
     /// Returns the key that greedy steps approach: the target, or the end of the line for a wrapped message, because

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringway_mesh::config::Limits;
 use ringway_mesh::forward::message::{Here, Verdict, forward};
+use ringway_mesh::link::{PATH_COST, UNIT};
 use ringway_mesh::metric::{Ring, Space};
 use ringway_mesh::routes::Contact;
 use ringway_mesh::wire::bodies::Connect;
@@ -121,7 +122,7 @@ impl<S: Space> Net<S> {
             let node = &mut self.nodes[at];
             let neighbour = node.neighbours[slot];
             let route = Route::direct(neighbour.slot);
-            let contact = Contact { id: neighbour.id, route, cost: 1, mark: 0 };
+            let contact = contact(neighbour.id, route);
             node.overlay.neighbour_up(contact, &mut out);
             self.act(at, &mut out);
         }
@@ -154,20 +155,14 @@ impl<S: Space> Net<S> {
         match event {
             Event::Connect { from, back, hints } => {
                 let ours = overlay.hints(from, back.first);
-                let contact = Contact { id: from, route: back.clone(), cost: back.hops(), mark: 0 };
+                let contact = contact(from, back.clone());
                 overlay.connected(NOW, contact, &connect(hints), out);
                 self.answer(to, from, &back, ours);
             }
             Event::ConnectAck { from, route, hints } => {
-                let cost = route.hops();
-                overlay.connected(
-                    NOW,
-                    Contact { id: from, route, cost, mark: 0 },
-                    &connect(hints),
-                    out,
-                );
+                overlay.connected(NOW, contact(from, route), &connect(hints), out);
             }
-            Event::Introduce { back, hint } => overlay.hear(&back, back.hops(), &hint, out),
+            Event::Introduce { back, hint } => overlay.hear(&back, cost(&back), &hint, out),
             Event::Unreachable { id, route } => overlay.unreachable(NOW, id, &route, out),
         }
     }
@@ -180,8 +175,12 @@ impl<S: Space> Net<S> {
                 Action::Connect { to, route } => (*to, route.clone(), Message::Connect),
                 Action::Introduce { to, route, .. } => (*to, route.clone(), Message::Introduce),
                 Action::Spread { .. } => continue, // Nobody has settled.
-                // The first needs time, which does not pass for overlays here; the second is a repair.
-                Action::Close { .. } | Action::Find { .. } => continue,
+                // The first needs time, which does not pass for overlays here; the second is a repair that finds nobody.
+                Action::Close { .. } => continue,
+                Action::Find { to } => {
+                    self.nodes[at].overlay.abandon(*to);
+                    continue;
+                }
             };
             let hints = node.overlay.hints(to, route.first);
             let id = MessageId(self.random.next_u64());
@@ -514,4 +513,13 @@ pub(crate) mod topology {
             best.iter().enumerate().map(|(at, &node)| (node, at)).collect();
         best.iter().map(|node| links[*node].iter().map(|other| index[other]).collect()).collect()
     }
+}
+
+/// Returns the cost of a route over links without loss.
+fn cost(route: &Route) -> u16 {
+    route.hops() * (UNIT / PATH_COST)
+}
+
+fn contact(id: NodeId, route: Route) -> Contact {
+    Contact { id, cost: cost(&route), route, mark: 0, said: Sequence::default() }
 }

@@ -40,7 +40,7 @@ impl<C: Crypto> End<C> {
             hello: 7,
             hello_key: CodeKey([self.host; 16]),
             mtu: 1_452,
-            lanes: 1,
+            stamp: 0,
         }
     }
 
