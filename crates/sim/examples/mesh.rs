@@ -1,6 +1,7 @@
 //! Routers of the mesh at scale. Arguments: the topology (`line`, `grid`, `tree`, `planar`, `disk`, `small-world` or
-//! `power-law`), the number of routers, and the seconds to simulate (disk, 1,000 and 60). Links have 1 ms. It prints
-//! what the routers have, and what becomes of 200 packets between random pairs, as time passes.
+//! `power-law`), the number of routers, the seconds to simulate, and the number of shards, which run on threads (disk,
+//! 1,000, 60 and 1). Links have 1 ms. It prints what the routers have, and what becomes of 200 packets
+//! between random pairs, as time passes.
 
 use ringway_mesh::config::{Config, Limits};
 use ringway_sansio::{Duration, SplitMix, Time};
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let kind = words.next().unwrap_or_else(|| "disk".into());
     let mut number = |otherwise: u32| words.next().map_or(Ok(otherwise), |word| word.parse());
-    let (nodes, seconds) = (number(1_000)?, number(60)?);
+    let (nodes, seconds, shards) = (number(1_000)?, number(60)?, number(1)?);
     let begun = Instant::now();
     let topology = topology(&kind, nodes)?.largest_part();
     let adjacency = Adjacency::new(&topology, |_, _| LinkModel::new(Duration::from_millis(1)))?;
@@ -54,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let config = Config { limits, extension_bits: 0, ..Config::default() };
     let before = status("VmRSS");
-    let mut graph = Graph::<MeshNode>::idle(adjacency, 1);
+    let mut graph = Graph::<MeshNode>::idle_in_shards(adjacency, 1, shards as usize);
     for number in 0..nodes {
         if let Some(node) = MeshNode::new(&config, &identities, number, 0, 1, Time::ZERO) {
             graph.start(number, node)?;

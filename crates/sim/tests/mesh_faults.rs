@@ -73,7 +73,7 @@ fn attack(seed: u64, node: u32) -> Option<Attack> {
 /// What a seed needs to make a router.
 struct Makers {
     config: Config,
-    identities: std::rc::Rc<Identities>,
+    identities: std::sync::Arc<Identities>,
     seed: u64,
 }
 

@@ -1,6 +1,6 @@
 //! A host on a cable to its router: TCP, and echo requests (RFC 4443 section 4.1).
 
-use super::log::{Log, Step, contents};
+use super::log::{Log, Step, contents, lock};
 use ringway_mesh::icmp::Ipv6Header;
 use ringway_sansio::{Addressing, Duration, Endpoint, SplitMix, Time};
 use ringway_sim::graph::{Destination, GraphNode};
@@ -174,7 +174,7 @@ impl GraphNode for Host {
         if let Some(log) = &self.log {
             let (from, to, octets) = (self.router, self.number, packet.len());
             let contents = contents(packet);
-            log.borrow_mut().push(Step { at: now, from, to, octets, contents });
+            lock(log).push(Step { at: now, from, to, octets, contents });
         }
         let payload = packet.get(IPV6..).unwrap_or_default();
         match packet.get(6) {

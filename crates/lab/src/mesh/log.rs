@@ -4,9 +4,8 @@ use ringway_mesh::NodeId;
 use ringway_mesh::icmp::Ipv6Header;
 use ringway_mesh::wire::{Control, Item, Items, Kind, Message, Routed, SEAL};
 use ringway_sansio::Time;
-use std::cell::RefCell;
 use std::net::Ipv6Addr;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The contents of a packet on a link.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,12 +52,17 @@ pub struct Step {
     pub contents: Contents,
 }
 
-/// Packets in the order of their arrival.
-pub type Log = Rc<RefCell<Vec<Step>>>;
+/// Packets that have arrived at any node. Those of one node are in the order of their arrival.
+pub type Log = Arc<Mutex<Vec<Step>>>;
 
 /// Creates an empty log.
 pub fn shared_log() -> Log {
-    Rc::new(RefCell::new(Vec::new()))
+    Arc::new(Mutex::new(Vec::new()))
+}
+
+/// Locks what nodes share. Worlds of the laboratory run in one thread, so nobody waits.
+pub fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the contents of a packet. What routers seal has its contents in plain text, for the stand-in of their

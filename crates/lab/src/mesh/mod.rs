@@ -12,7 +12,7 @@ mod router;
 pub mod scale;
 
 pub use host::{Host, Transfer};
-pub use log::{Contents, Log, Step, shared_log};
+pub use log::{Contents, Log, Step, lock, shared_log};
 pub use network::{Cable, HostPlan, Network, Plan};
 pub use node::LabNode;
 pub use router::{Arrival, LabRouter, Processor, Wiring, identity_at};

@@ -1,7 +1,7 @@
 //! A router of the mesh with hosts on cables: the machine of `ringway_mesh` with the stand-in for its cryptography.
 
 use super::host::header;
-use super::log::{Log, Step, contents};
+use super::log::{Log, Step, contents, lock};
 use ringway_mesh::config::{Config, Limits};
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::icmp::Ipv6Header;
@@ -243,7 +243,7 @@ impl LabRouter {
             _ => self.wiring.mesh_head,
         };
         let packet = bytes.get(head..).unwrap_or_default();
-        log.borrow_mut().push(Step {
+        lock(log).push(Step {
             at: now,
             from: port.map_or(from.into(), |port| port.0),
             to: self.wiring.number,

@@ -70,12 +70,6 @@ impl Link {
     pub(super) fn loses_all(&self) -> bool {
         self.loss == ALL
     }
-
-    /// Returns whether another link has the same delay.
-    #[inline]
-    pub(super) fn is_as_long_as(&self, other: &Link) -> bool {
-        self.delay_us == other.delay_us
-    }
 }
 
 /// The links that leave each node, in the order of their delays. The index of a link among those of its
@@ -218,6 +212,11 @@ impl Adjacency {
         [node, self.link(link).peer]
     }
 
+    /// Returns the position of the first link of a node, or the number of links if there is no such node.
+    pub(super) fn start(&self, node: u32) -> u32 {
+        self.starts.get(node as usize).copied().unwrap_or(self.links.len() as u32)
+    }
+
     /// Returns the positions of the first link of a node, and of the first of the next node.
     #[inline]
     pub(super) fn row(&self, node: u32) -> [u32; 2] {
@@ -229,17 +228,20 @@ impl Adjacency {
         &self.links[position as usize]
     }
 
+    /// Returns the shortest delay of a link in nanoseconds; `None` if there is no link.
+    pub(super) fn shortest_delay(&self) -> Option<u64> {
+        self.links.iter().map(|link| u64::from(link.delay_us) * 1000).min()
+    }
+
     /// Returns whether packets wait for each other on some link.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn has_queues(&self) -> bool {
         !self.queues.is_empty()
     }
 
-    /// Adds a packet to the queue of a link. Returns the time of its arrival; `None` if it would wait too
-    /// long.
-    pub(super) fn queue(&mut self, position: u32, now: Time, bytes: usize) -> Option<Time> {
-        let sent = self.queues.add(position, now, bytes)?;
-        Some(self.link(position).arrival(sent))
+    /// Removes the queues of the links, which are empty.
+    pub(super) fn take_queues(&mut self) -> Queues {
+        core::mem::take(&mut self.queues)
     }
 
     /// Returns the allocated bytes.

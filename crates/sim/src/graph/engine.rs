@@ -1,55 +1,20 @@
-//! What all worlds of graph nodes have in common: nodes with their timers, clocks and counters, pending events,
-//! and packets in flight. What carries the packets is a [`Medium`].
+//! What all worlds of graph nodes have in common: nodes with their timers, clocks and counters. What carries the
+//! packets is a [`Medium`].
+//!
+//! An [`Engine`] has the nodes of one shard, with numbers that follow each other. Nodes of different shards have
+//! nothing in common, so that shards may run on threads of their own.
 
 use super::clock::Clocks;
 use super::node::{Destination, GraphNode};
-use super::store::{Head, MAX_PACKETS, NUMBER_BITS, Store};
 use crate::error::{Budget, Error};
-use crate::events::{EventQueue, Order};
 use crate::node::NEVER;
+use core::ops::Range;
 use ringway_sansio::{Random, SplitMix, Time};
-
-/// An event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event {
-    /// The timer of a node is due.
-    Timer { node: u32 },
-    /// An event of the medium, of at most three kinds.
-    Medium { kind: u8, packet: u32, index: u32 },
-}
-
-/// A pending event in one word: its kind, a packet, and a node or index.
-#[derive(Clone, Copy)]
-pub(super) struct PackedEvent(u64);
-
-const KIND_SHIFT: u32 = 32 + NUMBER_BITS;
-
-impl Event {
-    #[inline]
-    fn pack(self) -> PackedEvent {
-        let (kind, packet, index) = match self {
-            Event::Timer { node } => (0, 0, node),
-            Event::Medium { kind, packet, index } => (1 + u64::from(kind), packet, index),
-        };
-        PackedEvent(kind << KIND_SHIFT | u64::from(packet) << 32 | u64::from(index))
-    }
-}
-
-impl PackedEvent {
-    #[inline]
-    fn unpack(self) -> Event {
-        let (packet, index) = ((self.0 >> 32) as u32 & ((1 << NUMBER_BITS) - 1), self.0 as u32);
-        match self.0 >> KIND_SHIFT {
-            0 => Event::Timer { node: index },
-            kind => Event::Medium { kind: kind as u8 - 1, packet, index },
-        }
-    }
-}
 
 /// What has happened in a graph so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Events: timers, arrivals, and broadcasts that arrive at neighbours of one delay.
+    /// Events: timers that were due, arrivals, and broadcasts that arrive at neighbours of one delay.
     pub events: u64,
     /// Packets sent; a broadcast is one.
     pub sent: u64,
@@ -71,6 +36,24 @@ pub struct Totals {
     pub trace: u64,
 }
 
+impl Totals {
+    /// Returns the sum of both.
+    pub(super) fn and(self, other: Totals) -> Totals {
+        Totals {
+            events: self.events + other.events,
+            sent: self.sent + other.sent,
+            sent_bytes: self.sent_bytes + other.sent_bytes,
+            hops: self.hops + other.hops,
+            hop_bytes: self.hop_bytes + other.hop_bytes,
+            lost: self.lost + other.lost,
+            undelivered: self.undelivered + other.undelivered,
+            dropped: self.dropped + other.dropped,
+            refused: self.refused + other.refused,
+            trace: self.trace.wrapping_add(other.trace),
+        }
+    }
+}
+
 /// The packets of one node, in all its lives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -85,7 +68,7 @@ pub struct Counters {
 }
 
 /// A node and its events.
-pub(super) struct Slot<N> {
+struct Slot<N> {
     /// `None` while it does not run.
     node: Option<N>,
     /// The earliest pending timer, [`NEVER`] if there is none.
@@ -95,68 +78,89 @@ pub(super) struct Slot<N> {
     counters: Counters,
 }
 
-impl<N> Slot<N> {
-    /// Counts a packet and returns the node that receives it.
-    #[inline]
-    fn receiver(&mut self, len: u16) -> Option<&mut N> {
-        let node = self.node.as_mut()?;
-        self.counters.received = self.counters.received.wrapping_add(1);
-        self.counters.received_bytes += u64::from(len);
-        Some(node)
-    }
-}
-
 /// What carries packets from node to node.
 pub trait Medium<N>: Sized {
+    /// Advances time to `end`: every event due by then is processed.
+    fn run(&mut self, engines: &mut [Engine<N>], end: Time) -> Result<(), Error>;
+
+    /// Sends the packets of a node of the engine with an index, and sets its timer.
+    fn pump(&mut self, engines: &mut [Engine<N>], index: usize, node: u32) -> Result<(), Error>;
+
+    /// Adds the event of a timer of a node.
+    fn add_timer(&mut self, index: usize, node: u32, timer: Timer);
+
+    /// Returns the number of packets in flight.
+    fn in_flight(&self) -> u64;
+
+    /// Returns the allocated bytes: of links or the like, of events, and of packets.
+    fn memory(&self) -> [usize; 3];
+}
+
+/// The part of a medium that one engine uses.
+pub(super) trait Carrier<N> {
     /// Sends the packet in `engine.scratch`.
     fn send(&mut self, engine: &mut Engine<N>, node: u32, to: Destination) -> Result<(), Error>;
 
-    /// Handles an event of the medium.
-    fn handle(
-        &mut self,
-        engine: &mut Engine<N>,
-        kind: u8,
-        packet: u32,
-        index: u32,
-    ) -> Result<(), Error>;
-
-    /// Returns the allocated bytes.
-    fn memory(&self) -> usize;
+    /// Adds the event of a timer of a node.
+    fn add_timer(&mut self, node: u32, timer: Timer);
 }
 
-/// Nodes, events and packets.
+/// The timer of a node that was set.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer {
+    pub(super) at: Time,
+    /// The number of the event among those that the node requested.
+    pub(super) count: u64,
+}
+
+/// A packet that arrives at a node.
+pub(super) struct Arrival<'a> {
+    /// The index of its sender among the neighbours of the node.
+    pub(super) from: u16,
+    pub(super) bytes: &'a mut [u8],
+    /// The random bits of the packet.
+    pub(super) bits: u64,
+    /// The number of its link, or of the receiver.
+    pub(super) link: u32,
+}
+
+/// The nodes of a shard.
 pub struct Engine<N> {
     seed: u64,
     pub(super) now: Time,
     budget: Budget,
+    /// The number of the first node.
+    first: u32,
     slots: Vec<Slot<N>>,
     clocks: Clocks,
-    events: EventQueue<PackedEvent>,
-    pub(super) store: Store,
     /// The buffer that nodes write packets into.
     pub(super) scratch: Vec<u8>,
-    /// A broadcast packet, and its copy for one of its receivers.
-    original: Vec<u8>,
-    copy: Vec<u8>,
     pub(super) totals: Totals,
+}
+
+impl<N> core::fmt::Debug for Engine<N> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Engine")
+            .field("now", &self.now)
+            .field("nodes", &self.nodes())
+            .field("totals", &self.totals)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<N> Engine<N> {
     /// Creates nodes that do not run.
-    pub(super) fn new(nodes: u32, seed: u64) -> Self {
+    pub(super) fn new(nodes: Range<u32>, seed: u64) -> Self {
         let slot =
             |_| Slot { node: None, timer: NEVER, requested: 0, counters: Counters::default() };
         Engine {
             seed: SplitMix::new(seed).next_u64(),
             now: Time::ZERO,
             budget: Budget::default(),
-            slots: (0..nodes).map(slot).collect(),
+            first: nodes.start,
+            slots: nodes.map(slot).collect(),
             clocks: Clocks::default(),
-            events: EventQueue::new(),
-            store: Store::new(),
             scratch: Vec::new(),
-            original: Vec::new(),
-            copy: Vec::new(),
             totals: Totals::default(),
         }
     }
@@ -165,67 +169,82 @@ impl<N> Engine<N> {
         self.budget = budget;
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.slots.len()
+    /// Sets the time of the events that follow. Between two nodes it may go back within a window.
+    #[inline]
+    pub(super) fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
-    pub(super) fn pending(&self) -> usize {
-        self.events.len()
+    pub(super) fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Returns the numbers of the nodes.
+    #[inline]
+    pub(super) fn nodes(&self) -> Range<u32> {
+        self.first..self.first + self.slots.len() as u32
+    }
+
+    /// Returns the position of a node; one that is not here has none.
+    #[inline]
+    fn position(&self, node: u32) -> usize {
+        node.wrapping_sub(self.first) as usize
+    }
+
+    #[inline]
+    fn slot(&mut self, node: u32) -> &mut Slot<N> {
+        let position = self.position(node);
+        &mut self.slots[position]
     }
 
     /// Returns a node, if it runs.
     #[inline]
     pub(super) fn node(&self, node: u32) -> Option<&N> {
-        self.slots.get(node as usize)?.node.as_ref()
+        self.slots.get(self.position(node))?.node.as_ref()
     }
 
     pub(super) fn node_mut(&mut self, node: u32) -> Option<&mut N> {
-        self.slots.get_mut(node as usize)?.node.as_mut()
+        let position = self.position(node);
+        self.slots.get_mut(position)?.node.as_mut()
     }
 
     pub(super) fn counters(&self, node: u32) -> Option<&Counters> {
-        Some(&self.slots.get(node as usize)?.counters)
+        Some(&self.slots.get(self.position(node))?.counters)
     }
 
     /// Puts a node into its slot, and returns the one that was there. It has no timer yet.
-    pub(super) fn replace(&mut self, node: u32, value: Option<N>) -> Result<Option<N>, Error> {
-        let unknown = Error::Unknown { what: "node", index: node };
-        let slot = self.slots.get_mut(node as usize).ok_or(unknown)?;
+    pub(super) fn replace(&mut self, node: u32, value: Option<N>) -> Option<N> {
+        let slot = self.slot(node);
         slot.timer = NEVER;
-        Ok(core::mem::replace(&mut slot.node, value))
+        core::mem::replace(&mut slot.node, value)
     }
 
     /// Returns the time that the clock of a node shows.
     #[inline]
     pub(super) fn local(&self, node: u32) -> Time {
-        self.clocks.local(node, self.now)
+        self.clocks.local(node - self.first, self.now)
     }
 
-    /// Removes the next event, if it is due at `end`, and advances time to it.
+    /// Returns the time of a node's timer, [`NEVER`] if there is none.
     #[inline]
-    pub(super) fn next_event(&mut self, end: Time) -> Result<Option<Event>, Error> {
-        let Some((at, event)) = self.events.pop(end) else {
-            self.now = self.now.max(end);
-            return Ok(None);
-        };
-        self.now = at;
+    pub(super) fn due(&self, node: u32) -> u64 {
+        self.slots[self.position(node)].timer
+    }
+
+    /// Counts an event that happens now.
+    #[inline]
+    pub(super) fn count_event(&mut self) -> Result<(), Error> {
         self.totals.events += 1;
         if self.totals.events > self.budget.events {
             return Err(self.over_budget());
         }
-        Ok(Some(event.unpack()))
-    }
-
-    /// Adds an event; `node` and `count` give its order among those of the same time.
-    #[inline]
-    pub(super) fn push(&mut self, at: Time, node: u32, count: u64, event: Event) {
-        self.events.push(at, Order::new(node, count), event.pack());
+        Ok(())
     }
 
     /// Returns the number of the next event that a node requests.
     #[inline]
     pub(super) fn count(&mut self, node: u32) -> u64 {
-        let slot = &mut self.slots[node as usize];
+        let slot = self.slot(node);
         slot.requested += 1;
         slot.requested
     }
@@ -236,18 +255,9 @@ impl<N> Engine<N> {
         let bytes = self.scratch.len() as u64;
         self.totals.sent += 1;
         self.totals.sent_bytes += bytes;
-        let counters = &mut self.slots[node as usize].counters;
+        let counters = &mut self.slot(node).counters;
         counters.sent = counters.sent.wrapping_add(1);
         counters.sent_bytes += bytes;
-    }
-
-    /// Stores the packet in `scratch`, the `count`-th event of `node`, and returns its number.
-    #[inline]
-    pub(super) fn store(&mut self, node: u32, count: u64) -> Result<u32, Error> {
-        self.store.insert(node, count, &self.scratch).ok_or(Error::TooMany {
-            what: "packets of one size at a time",
-            max: MAX_PACKETS as u64,
-        })
     }
 
     /// Returns the random bits of a packet.
@@ -256,134 +266,109 @@ impl<N> Engine<N> {
         mix(self.seed ^ count, sender)
     }
 
-    #[cold]
-    fn over_budget(&self) -> Error {
-        let busiest = (0..).zip(&self.slots).max_by_key(|(_, slot)| slot.requested);
-        let (node, took) = busiest.map_or((0, 0), |(node, slot)| (node, slot.requested));
-        Error::Budget { max: self.budget.events, at: self.now, node: node.to_string(), took }
-    }
-}
-
-impl<N: GraphNode> Engine<N> {
-    /// Sets the clock of a node. While the node runs, it is not put back.
-    pub(super) fn set_clock(
-        &mut self,
-        node: u32,
-        shows: Time,
-        drift_ppm: i32,
-    ) -> Result<(), Error> {
-        let is_running = self.node(node).is_some();
-        let shows = if is_running { shows.max(self.local(node)) } else { shows };
-        let value = self.replace(node, None)?;
-        self.clocks.set(self.slots.len(), node, self.now, shows, drift_ppm);
-        self.replace(node, value)?;
-        self.set_timer(node);
-        Ok(())
-    }
-
-    /// Passes a packet that is received once to a node, and releases it. `link` is the number of the link, or
-    /// of the receiver.
+    /// Counts the arrival of a packet.
     #[inline]
-    pub(super) fn receive(
-        &mut self,
-        medium: &mut impl Medium<N>,
-        node: u32,
-        from: u16,
-        packet: u32,
-        link: u32,
-    ) -> Result<(), Error> {
-        let Head { sender, len, count } = self.store.head(packet);
-        let now = self.local(node);
-        if let Some(receiver) = self.slots[node as usize].receiver(len) {
-            receiver.handle_packet(now, from, self.store.bytes_mut(packet));
-            self.count_hop(len, self.bits(sender, count), link);
-            self.store.release(packet);
-            self.pump_at(medium, node, now)
-        } else {
-            self.totals.undelivered += 1;
-            self.store.release(packet);
-            Ok(())
-        }
-    }
-
-    /// Prepares a packet for several calls of [`receive_copy`](Self::receive_copy). Returns what is known of
-    /// it, and its random bits.
-    #[inline]
-    pub(super) fn load(&mut self, packet: u32) -> (Head, u64) {
-        self.original.clear();
-        self.original.extend_from_slice(self.store.bytes_mut(packet));
-        let head = self.store.head(packet);
-        (head, self.bits(head.sender, head.count))
-    }
-
-    /// Passes a copy of the packet that was loaded to one of its receivers, as [`receive`](Self::receive)
-    /// does.
-    #[inline]
-    pub(super) fn receive_copy(
-        &mut self,
-        medium: &mut impl Medium<N>,
-        node: u32,
-        from: u16,
-        bits: u64,
-        link: u32,
-    ) -> Result<(), Error> {
-        let now = self.local(node);
-        let len = self.original.len() as u16;
-        if let Some(receiver) = self.slots[node as usize].receiver(len) {
-            self.copy.clear();
-            self.copy.extend_from_slice(&self.original);
-            receiver.handle_packet(now, from, &mut self.copy);
-            self.count_hop(len, bits, link);
-            self.pump_at(medium, node, now)
-        } else {
-            self.totals.undelivered += 1;
-            Ok(())
-        }
-    }
-
-    /// Counts an arrival of a packet with the random bits `bits`.
-    #[inline]
-    fn count_hop(&mut self, len: u16, bits: u64, link: u32) {
+    fn count_hop(&mut self, len: usize, bits: u64, link: u32) {
         self.totals.hops += 1;
-        self.totals.hop_bytes += u64::from(len);
-        let at = self.now.as_nanos().rotate_left(24) ^ u64::from(len) << 48;
+        self.totals.hop_bytes += len as u64;
+        let at = self.now.as_nanos().rotate_left(24) ^ (len as u64) << 48;
         self.totals.trace = self.totals.trace.wrapping_add(mix(at ^ bits, link));
     }
 
+    #[cold]
+    fn over_budget(&self) -> Error {
+        over_budget(core::slice::from_ref(self))
+    }
+}
+
+/// Returns the error of a budget of events that is exhausted.
+#[cold]
+pub(super) fn over_budget<N>(engines: &[Engine<N>]) -> Error {
+    let all = engines.iter().flat_map(|engine| engine.nodes().zip(&engine.slots));
+    let busiest = all.max_by_key(|(_, slot)| slot.requested);
+    let (node, took) = busiest.map_or((0, 0), |(node, slot)| (node, slot.requested));
+    let (max, at) = engines.first().map_or((0, Time::ZERO), |e| (e.budget.events, e.now));
+    Error::Budget { max, at, node: node.to_string(), took }
+}
+
+impl<N: GraphNode> Engine<N> {
+    /// Sets the clock of a node. While the node runs, it is not put back. Returns the timer that it sets.
+    pub(super) fn set_clock(&mut self, node: u32, shows: Time, drift_ppm: i32) -> Option<Timer> {
+        let is_running = self.node(node).is_some();
+        let shows = if is_running { shows.max(self.local(node)) } else { shows };
+        self.slot(node).timer = NEVER;
+        self.clocks.set(self.slots.len(), node - self.first, self.now, shows, drift_ppm);
+        self.set_timer(node)
+    }
+
+    /// Passes a packet to a node.
+    #[inline]
+    pub(super) fn receive(
+        &mut self,
+        carrier: &mut impl Carrier<N>,
+        node: u32,
+        arrival: Arrival<'_>,
+    ) -> Result<(), Error> {
+        let Arrival { from, bytes, bits, link } = arrival;
+        let now = self.local(node);
+        let slot = self.slot(node);
+        let Some(receiver) = slot.node.as_mut() else {
+            self.totals.undelivered += 1;
+            return Ok(());
+        };
+        let len = bytes.len();
+        slot.counters.received = slot.counters.received.wrapping_add(1);
+        slot.counters.received_bytes += len as u64;
+        receiver.handle_packet(now, from, bytes);
+        self.count_hop(len, bits, link);
+        self.pump_at(carrier, node, now)
+    }
+
     /// Handles the event of a node's timer.
-    pub(super) fn timer(&mut self, medium: &mut impl Medium<N>, node: u32) -> Result<(), Error> {
-        let slot = &mut self.slots[node as usize];
-        if slot.timer != self.now.as_nanos() {
+    pub(super) fn timer(&mut self, carrier: &mut impl Carrier<N>, node: u32) -> Result<(), Error> {
+        let now = self.now.as_nanos();
+        let slot = self.slot(node);
+        if slot.timer != now {
             // It was set for another time since.
             return Ok(());
         }
         slot.timer = NEVER;
-        self.pump(medium, node)
+        self.count_event()?;
+        self.pump(carrier, node)
     }
 
     /// Calls the timeouts of a node that are due, sends its packets, and sets its timer.
     #[inline]
-    pub(super) fn pump(&mut self, medium: &mut impl Medium<N>, node: u32) -> Result<(), Error> {
+    pub(super) fn pump(&mut self, carrier: &mut impl Carrier<N>, node: u32) -> Result<(), Error> {
         let now = self.local(node);
-        self.pump_at(medium, node, now)
+        self.pump_at(carrier, node, now)
     }
 
     /// Does so for a node whose clock shows `now`.
     #[inline]
-    fn pump_at(&mut self, medium: &mut impl Medium<N>, node: u32, now: Time) -> Result<(), Error> {
+    fn pump_at(
+        &mut self,
+        carrier: &mut impl Carrier<N>,
+        node: u32,
+        now: Time,
+    ) -> Result<(), Error> {
         let mut timeouts = 0;
-        self.transmit(medium, node, now)?;
+        self.transmit(carrier, node, now)?;
         loop {
-            let slot = &mut self.slots[node as usize];
+            let position = self.position(node);
+            let slot = &mut self.slots[position];
             let Some(called) = &mut slot.node else { break };
             match called.poll_timeout() {
                 Some(at) if at <= now => called.handle_timeout(now),
-                Some(at) if self.clocks.time_of(node, at).as_nanos() < slot.timer => {
-                    break self.set_timer(node);
+                Some(at) if self.clocks.time_of(position as u32, at).as_nanos() < slot.timer => {
+                    if let Some(timer) = self.set_timer(node) {
+                        carrier.add_timer(node, timer);
+                    }
+                    break;
                 }
                 _ => break,
             }
-            self.transmit(medium, node, now)?;
+            self.transmit(carrier, node, now)?;
             timeouts += 1;
             if timeouts > self.budget.per_instant {
                 let (node, max) = (node.to_string(), self.budget.per_instant);
@@ -393,32 +378,40 @@ impl<N: GraphNode> Engine<N> {
         Ok(())
     }
 
-    /// Adds the event of a node's timer, unless there is one that is not later.
-    pub(super) fn set_timer(&mut self, node: u32) {
-        let slot = &mut self.slots[node as usize];
-        let Some(at) = slot.node.as_ref().and_then(GraphNode::poll_timeout) else { return };
-        let at = self.clocks.time_of(node, at).max(self.now);
-        if at.as_nanos() < slot.timer {
-            slot.timer = at.as_nanos();
-            let count = self.count(node);
-            self.push(at, node, count, Event::Timer { node });
+    /// Sets a node's timer and returns it, unless it has one that is not later.
+    pub(super) fn set_timer(&mut self, node: u32) -> Option<Timer> {
+        let position = self.position(node);
+        let slot = &mut self.slots[position];
+        let at = slot.node.as_ref()?.poll_timeout()?;
+        let at = self.clocks.time_of(position as u32, at).max(self.now);
+        if at.as_nanos() >= slot.timer {
+            return None;
         }
+        slot.timer = at.as_nanos();
+        slot.requested += 1;
+        Some(Timer { at, count: slot.requested })
     }
 
     /// Sends the packets of a node, whose clock shows `now`.
     #[inline]
-    fn transmit(&mut self, medium: &mut impl Medium<N>, node: u32, now: Time) -> Result<(), Error> {
+    fn transmit(
+        &mut self,
+        carrier: &mut impl Carrier<N>,
+        node: u32,
+        now: Time,
+    ) -> Result<(), Error> {
         let mut packets = 0;
         loop {
             self.scratch.clear();
-            let Some(sender) = &mut self.slots[node as usize].node else { return Ok(()) };
+            let position = self.position(node);
+            let Some(sender) = &mut self.slots[position].node else { return Ok(()) };
             let Some(to) = sender.poll_transmit(now, &mut self.scratch) else { return Ok(()) };
             packets += 1;
             if packets > self.budget.burst {
                 let (node, max) = (node.to_string(), self.budget.burst);
                 return Err(Error::Flood { node, max, at: self.now });
             }
-            medium.send(self, node, to)?;
+            carrier.send(self, node, to)?;
         }
     }
 
@@ -427,14 +420,12 @@ impl<N: GraphNode> Engine<N> {
         size_of::<Slot<N>>() + self.node(node).map_or(0, GraphNode::heap_bytes)
     }
 
-    /// Returns the allocated bytes: of slots, of nodes, of events, and of packets.
-    pub(super) fn memory(&self) -> [usize; 4] {
+    /// Returns the allocated bytes: of slots, and of nodes.
+    pub(super) fn memory(&self) -> [usize; 2] {
         let heap = self.slots.iter().filter_map(|slot| slot.node.as_ref());
         [
             self.slots.capacity() * size_of::<Slot<N>>() + self.clocks.memory(),
             heap.map(GraphNode::heap_bytes).sum(),
-            self.events.memory(),
-            self.store.memory(),
         ]
     }
 }
@@ -443,22 +434,4 @@ impl<N: GraphNode> Engine<N> {
 #[inline]
 pub(super) fn mix(bits: u64, number: u32) -> u64 {
     SplitMix::new(bits ^ u64::from(number).wrapping_mul(0xd6e8_feb8_6659_fd93)).next_u64()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_unpacked_as_they_were() {
-        let (packet, index) = ((1 << NUMBER_BITS) - 1, u32::MAX);
-        for event in [
-            Event::Timer { node: u32::MAX },
-            Event::Medium { kind: 0, packet, index },
-            Event::Medium { kind: 2, packet, index },
-            Event::Medium { kind: 1, packet: 0, index: 7 },
-        ] {
-            assert_eq!(event.pack().unpack(), event);
-        }
-    }
 }

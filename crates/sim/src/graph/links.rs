@@ -1,27 +1,53 @@
 //! Links as the medium of a graph.
 
 use super::adjacency::Adjacency;
-use super::engine::{Engine, Event, Medium, mix};
-use super::node::{Destination, GraphNode};
-use super::store::{Head, MAX_LEN};
+use super::engine::{Engine, Medium, Timer, over_budget};
+use super::exchange::Exchange;
+use super::flight::sum;
+use super::lane::{Lane, Shard};
+use super::node::GraphNode;
+use super::queue::Queues;
 use crate::error::Error;
+use core::ops::Range;
 use ringway_sansio::Time;
+use std::panic::resume_unwind;
+use std::thread;
 
-/// A packet arrives over a link.
-const ARRIVE: u8 = 0;
-/// A packet arrives over a link, and after that over the others of its sender that follow.
-const BROADCAST: u8 = 1;
+/// Maximum number of shards.
+pub const MAX_SHARDS: usize = 64;
+/// Maximum length of a window in nanoseconds.
+const MAX_WINDOW: u64 = 1_000_000_000;
 
 /// The links between nodes. A link that is cut takes packets and delivers none.
+///
+/// Time passes in windows as long as the shortest delay of a link. What a node sends in one window arrives in a later
+/// one, so that within a window nothing that a node does can reach another: nodes are called one after another, each
+/// with all its events, and shards of nodes at the same time.
 pub struct Links {
     pub(super) adjacency: Adjacency,
     /// By direction of a link: how many times it is cut; empty while no link was.
     cuts: Vec<u8>,
+    queues: Queues,
+    /// The first node of each shard, and the number of nodes.
+    bounds: Vec<u32>,
+    shards: Vec<Shard>,
 }
 
 impl Links {
-    pub(super) fn new(adjacency: Adjacency) -> Self {
-        Links { adjacency, cuts: Vec::new() }
+    /// Creates the links of nodes in a number of shards, from 1 to [`MAX_SHARDS`].
+    pub(super) fn new(mut adjacency: Adjacency, shards: usize) -> Self {
+        let shards = shards.clamp(1, MAX_SHARDS);
+        let queues = adjacency.take_queues();
+        let window = adjacency.shortest_delay().unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
+        let bounds = bounds(&adjacency, shards);
+        let nodes = bounds.windows(2).map(|bounds| (bounds[1] - bounds[0]) as usize);
+        let shards = nodes.map(|nodes| Shard::new(window, nodes, shards)).collect();
+        Links { adjacency, cuts: Vec::new(), queues, bounds, shards }
+    }
+
+    /// Returns the nodes of each shard.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = Range<u32>> + '_ {
+        self.bounds.windows(2).map(|bounds| bounds[0]..bounds[1])
     }
 
     /// Cuts one direction of a link, or undoes one of its cuts.
@@ -39,132 +65,97 @@ impl Links {
         self.cuts.get(link as usize).is_some_and(|cuts| *cuts > 0)
     }
 
-    #[inline]
-    fn arrive<N: GraphNode>(
-        &mut self,
-        engine: &mut Engine<N>,
-        packet: u32,
-        link: u32,
-    ) -> Result<(), Error> {
-        let to = *self.adjacency.link(link);
-        if self.is_cut(link) {
-            engine.totals.undelivered += 1;
-            engine.store.release(packet);
-            return Ok(());
-        }
-        engine.receive(self, to.peer, to.back, packet, link)
+    /// Returns what each shard uses of the links.
+    fn lanes(&mut self) -> impl Iterator<Item = Lane<'_>> + '_ {
+        let Links { adjacency, cuts, queues, bounds, shards } = self;
+        let (adjacency, cuts, bounds) = (&*adjacency, &cuts[..], &bounds[..]);
+        let starts: Vec<u32> = bounds.iter().map(|node| adjacency.start(*node)).collect();
+        let queues = queues.split(&starts[..shards.len()]);
+        let parts = shards.iter_mut().zip(queues).enumerate();
+        parts.map(move |(index, (shard, queues))| Lane {
+            adjacency,
+            cuts,
+            queues,
+            bounds,
+            index,
+            shard,
+        })
     }
 
-    /// Handles the arrival of a broadcast over `first` and the links that are as long, and adds the event of
-    /// the next longer ones.
-    fn broadcast<N: GraphNode>(
-        &mut self,
-        engine: &mut Engine<N>,
-        packet: u32,
-        first: u32,
-    ) -> Result<(), Error> {
-        let (Head { sender, count, .. }, bits) = engine.load(packet);
-        let [_, end] = self.adjacency.row(sender);
-        let shortest = *self.adjacency.link(first);
-        let has_cuts = !self.cuts.is_empty();
-        for link in first..end {
-            let to = *self.adjacency.link(link);
-            if !to.is_as_long_as(&shortest) {
-                let at = to.arrival(shortest.sent(engine.now));
-                let event = Event::Medium { kind: BROADCAST, packet, index: link };
-                engine.push(at, sender, count, event);
-                return Ok(());
+    /// Passes on what was sent to other shards since they met.
+    fn hand_over(&mut self) {
+        for from in 0..self.shards.len() {
+            for to in 0..self.shards.len() {
+                let mut mail = core::mem::take(&mut self.shards[from].out[to]);
+                self.shards[to].flight.accept(&mut mail);
             }
-            if to.loses(mix(bits, link)) {
-                engine.totals.lost += 1;
-                continue;
-            }
-            if has_cuts && self.is_cut(link) {
-                engine.totals.undelivered += 1;
-                continue;
-            }
-            engine.receive_copy(self, to.peer, to.back, bits, link)?;
         }
-        engine.store.release(packet);
-        Ok(())
-    }
-
-    /// Sends the packet in `scratch` over one link.
-    fn send_over<N>(&mut self, engine: &mut Engine<N>, node: u32, link: u32) -> Result<(), Error> {
-        let count = engine.count(node);
-        let to = *self.adjacency.link(link);
-        let at = match self.adjacency.has_queues() {
-            false => Some(to.arrival(engine.now)),
-            true => self.adjacency.queue(link, engine.now, engine.scratch.len()),
-        };
-        let Some(at) = at else {
-            engine.totals.dropped += 1;
-            return Ok(());
-        };
-        if to.loses(mix(engine.bits(node, count), link)) {
-            engine.totals.lost += 1;
-            return Ok(());
-        }
-        Self::launch(engine, node, count, at, ARRIVE, link)
-    }
-
-    /// Stores the packet in `scratch` and adds its event.
-    #[inline]
-    fn launch<N>(
-        engine: &mut Engine<N>,
-        node: u32,
-        count: u64,
-        at: Time,
-        kind: u8,
-        link: u32,
-    ) -> Result<(), Error> {
-        let packet = engine.store(node, count)?;
-        engine.push(at, node, count, Event::Medium { kind, packet, index: link });
-        Ok(())
     }
 }
 
+/// Divides nodes into parts with about as many links and nodes each. Returns the first of each part, and the number
+/// of nodes.
+fn bounds(adjacency: &Adjacency, parts: usize) -> Vec<u32> {
+    let nodes = adjacency.nodes();
+    let weight = |node: u32| adjacency.start(node) as usize + node as usize;
+    let bound = |part: usize| {
+        let (mut low, mut high) = (0, nodes);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if weight(middle) * parts < weight(nodes) * part {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    };
+    (0..=parts).map(bound).collect()
+}
+
 impl<N: GraphNode> Medium<N> for Links {
-    fn send(&mut self, engine: &mut Engine<N>, node: u32, to: Destination) -> Result<(), Error> {
-        let [start, end] = self.adjacency.row(node);
-        let index = match to {
-            Destination::Neighbour(index) => u32::from(index),
-            Destination::Neighbours => 0,
+    fn run(&mut self, engines: &mut [Engine<N>], end: Time) -> Result<(), Error> {
+        self.hand_over();
+        let exchange = Exchange::new(self.shards.len());
+        let budget = engines.first().map_or(0, |engine| engine.budget().events);
+        let run = |(engine, mut lane): (&mut Engine<N>, Lane<'_>)| {
+            lane.run(engine, &exchange, end, budget)
         };
-        if index >= end - start || engine.scratch.len() > MAX_LEN {
-            engine.totals.refused += 1;
-            return Ok(());
-        }
-        engine.count_sent(node);
-        match to {
-            Destination::Neighbour(_) => self.send_over(engine, node, start + index),
-            // On links with queues it arrives at different times.
-            Destination::Neighbours if self.adjacency.has_queues() => {
-                (start..end).try_for_each(|link| self.send_over(engine, node, link))
+        let mut parts = engines.iter_mut().zip(self.lanes());
+        let Some(first) = parts.next() else { return Ok(()) };
+        let is_within_budget = thread::scope(|scope| {
+            let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
+            let mut result = run(first);
+            for other in others {
+                let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
+                result = result.and_then(|first| Ok(other? && first));
             }
-            Destination::Neighbours => {
-                let count = engine.count(node);
-                let at = self.adjacency.link(start).arrival(engine.now);
-                Self::launch(engine, node, count, at, BROADCAST, start)
-            }
+            result
+        })?;
+        if !is_within_budget {
+            return Err(over_budget(engines));
         }
+        engines.iter_mut().for_each(|engine| engine.set_now(engine.now.max(end)));
+        Ok(())
     }
 
-    #[inline]
-    fn handle(
-        &mut self,
-        engine: &mut Engine<N>,
-        kind: u8,
-        packet: u32,
-        link: u32,
-    ) -> Result<(), Error> {
-        match kind {
-            ARRIVE => self.arrive(engine, packet, link),
-            _ => self.broadcast(engine, packet, link),
-        }
+    fn pump(&mut self, engines: &mut [Engine<N>], index: usize, node: u32) -> Result<(), Error> {
+        let lane = self.lanes().nth(index);
+        lane.map_or(Ok(()), |mut lane| engines[index].pump(&mut lane, node))
     }
 
-    fn memory(&self) -> usize {
-        self.adjacency.memory() + self.cuts.capacity()
+    fn add_timer(&mut self, index: usize, node: u32, timer: Timer) {
+        self.shards[index].add_timer(node, timer.at);
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.shards.iter().map(Shard::in_flight).sum()
+    }
+
+    fn memory(&self) -> [usize; 3] {
+        let links = self.adjacency.memory() + self.queues.memory() + self.cuts.capacity();
+        let shards = self.shards.iter().map(Shard::memory);
+        let [events, packets] = shards.fold([0, 0], sum);
+        [links, events, packets]
     }
 }

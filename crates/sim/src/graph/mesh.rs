@@ -15,7 +15,7 @@ use ringway_mesh::{Identity, LocalRouter, NodeId, Ring, Router};
 use ringway_sansio::{SplitMix, Time};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// The only interface of a router: its neighbours in the graph hear its HELLOs.
 const INTERFACE: u32 = 1;
@@ -34,7 +34,7 @@ pub struct Identities {
 
 impl Identities {
     /// Draws the identities of as many nodes.
-    pub fn draw(nodes: u32, seed: u64) -> Rc<Identities> {
+    pub fn draw(nodes: u32, seed: u64) -> Arc<Identities> {
         let mut random = SplitMix::new(seed ^ 0x1d5);
         let draw = |_| loop {
             // Without an extension the first try succeeds.
@@ -42,12 +42,12 @@ impl Identities {
                 break identity;
             }
         };
-        Rc::new(Identities { identities: (0..nodes).map(draw).collect() })
+        Arc::new(Identities { identities: (0..nodes).map(draw).collect() })
     }
 
     /// Takes the identities of nodes that were drawn elsewhere.
-    pub fn of(identities: Vec<Identity>) -> Rc<Identities> {
-        Rc::new(Identities { identities })
+    pub fn of(identities: Vec<Identity>) -> Arc<Identities> {
+        Arc::new(Identities { identities })
     }
 
     /// Returns the identity of a node.
@@ -64,7 +64,7 @@ impl Identities {
 /// A router of the mesh.
 pub struct MeshNode<S: Space = Ring> {
     router: Router<StandIn, S>,
-    identities: Rc<Identities>,
+    identities: Arc<Identities>,
     random: SplitMix,
     delivered: VecDeque<Delivery>,
 }
@@ -73,7 +73,7 @@ impl<S: Space> MeshNode<S> {
     /// Starts a node in one of its lives, of which the first is 0.
     pub fn new(
         config: &Config,
-        identities: &Rc<Identities>,
+        identities: &Arc<Identities>,
         node: u32,
         life: u32,
         seed: u64,
@@ -97,7 +97,7 @@ impl<S: Space> MeshNode<S> {
     }
 }
 
-impl<S: Space> GraphNode for MeshNode<S> {
+impl<S: Space + Send> GraphNode for MeshNode<S> {
     fn handle_packet(&mut self, now: Time, from: u16, bytes: &mut [u8]) {
         let from = LinkAddress { interface: INTERFACE, remote: address(from) };
         let hop_limit = bytes.get(2).copied().unwrap_or_default();
@@ -134,7 +134,7 @@ impl<S: Space> GraphNode for MeshNode<S> {
     }
 }
 
-impl<S: Space> DataNode for MeshNode<S> {
+impl<S: Space + Send> DataNode for MeshNode<S> {
     fn send_data(&mut self, now: Time, to: u32, number: u32, len: u16) {
         let mut packet = vec![0x60, 0, 0, 0];
         packet.extend(len.max(MIN_CONTENTS).to_be_bytes());

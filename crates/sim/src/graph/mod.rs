@@ -2,9 +2,9 @@
 //!
 //! It has neither addresses nor routes: [`World`](crate::World) has those, at some kilobytes a link. Here all
 //! nodes are of one type, so calls are static. A link has a delay and a probability of loss and takes 12 bytes in
-//! each direction, and if any link has a rate, each takes 32 more for its queue. A packet in flight takes an event
-//! of 32 bytes, a record of 16 and a slot of its size; a broadcast to any number of neighbours with the same delay
-//! takes no more.
+//! each direction, and if any link has a rate, each takes 32 more for its queue. A packet in flight takes 32 bytes
+//! and its size, a broadcast to any number of neighbours no more; and each of its arrivals takes 32 bytes during the
+//! window in which it happens.
 //!
 //! Read [`topology`] for graphs and [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for
 //! the trait of nodes and [`mod@world`] for the passing of time, in which nodes start and stop and links are cut.
@@ -13,13 +13,17 @@
 //! in [`radio`] nodes share the air and move.
 
 pub mod adjacency;
+mod agenda;
 pub mod baseline;
 pub mod clock;
 pub mod data;
 mod engine;
+mod exchange;
 pub mod faults;
+mod flight;
 pub mod flood;
 pub mod hostile;
+mod lane;
 mod links;
 pub mod mesh;
 pub mod node;
@@ -40,7 +44,7 @@ pub use engine::{Counters, Totals};
 pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
 pub use hostile::{Attack, Member};
-pub use links::Links;
+pub use links::{Links, MAX_SHARDS};
 pub use mesh::{Identities, MeshNode};
 pub use node::{Destination, GraphNode, node_random};
 pub use oracle::{Oracle, Pair, Parts};

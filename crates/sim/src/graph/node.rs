@@ -20,7 +20,7 @@ pub enum Destination {
 /// A protocol at a node of a graph, in the form of `ringway_sansio::Endpoint`. All nodes of a graph have one
 /// type. Random numbers are the node's own matter, for example from [`node_random`]. Times are those of the
 /// node's clock.
-pub trait GraphNode {
+pub trait GraphNode: Send {
     /// Handles a packet from the neighbour with the index `from`. Changes of `bytes` are not seen by other
     /// receivers.
     fn handle_packet(&mut self, now: Time, from: u16, bytes: &mut [u8]);

@@ -13,7 +13,7 @@ struct Queue {
 }
 
 /// Queues by the position of the link; none if no link has a rate.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Queues(Vec<Queue>);
 
 impl Queues {
@@ -26,15 +26,50 @@ impl Queues {
     }
 
     /// Returns whether no link has a rate.
-    #[inline]
+    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Splits them into those of links whose positions begin where `starts` says.
+    pub(super) fn split(&mut self, starts: &[u32]) -> Vec<QueuesOf<'_>> {
+        let mut rest = &mut self.0[..];
+        let mut parts = Vec::with_capacity(starts.len());
+        for &first in starts.iter().rev() {
+            let begin = rest.len().min(first as usize);
+            let (before, queues) = rest.split_at_mut(begin);
+            parts.push(QueuesOf { first, queues });
+            rest = before;
+        }
+        parts.reverse();
+        parts
+    }
+
+    /// Returns the allocated bytes.
+    pub(super) fn memory(&self) -> usize {
+        self.0.capacity() * size_of::<Queue>()
+    }
+}
+
+/// The queues of links whose positions follow each other.
+#[derive(Debug)]
+pub(super) struct QueuesOf<'a> {
+    /// The position of the first link.
+    first: u32,
+    queues: &'a mut [Queue],
+}
+
+impl QueuesOf<'_> {
+    /// Returns whether no link has a rate.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
     }
 
     /// Adds a packet to the queue of a link. Returns the time when its last bit is sent; `None` if it would
     /// wait too long.
     pub(super) fn add(&mut self, link: u32, now: Time, bytes: usize) -> Option<Time> {
-        let queue = &mut self.0[link as usize];
+        let queue = &mut self.queues[(link - self.first) as usize];
         let start = queue.free_at.max(now);
         let sent = start + Duration::from_nanos(queue.rate.nanos(bytes as u64));
         let fits = start.since(now) <= queue.max_wait;
@@ -42,10 +77,5 @@ impl Queues {
             queue.free_at = sent;
             sent
         })
-    }
-
-    /// Returns the allocated bytes.
-    pub(super) fn memory(&self) -> usize {
-        self.0.capacity() * size_of::<Queue>()
     }
 }

@@ -13,7 +13,7 @@ const CHUNK: usize = 1 << 16;
 /// Bits of a packet's number that select the size.
 const SIZE_BITS: u32 = 3;
 /// Bits of a packet's number.
-pub(super) const NUMBER_BITS: u32 = 30;
+const NUMBER_BITS: u32 = 30;
 /// Maximum number of packets of one size.
 pub(super) const MAX_PACKETS: usize = 1 << (NUMBER_BITS - SIZE_BITS);
 /// The end of a list of free slots.
@@ -30,7 +30,7 @@ pub(super) struct Head {
 }
 
 /// Slots of one size.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Slots {
     heads: Vec<Head>,
     chunks: Vec<Box<[u8]>>,
@@ -38,6 +38,7 @@ struct Slots {
 }
 
 /// Packets by number.
+#[derive(Debug)]
 pub(super) struct Store {
     sizes: [Slots; SIZES.len()],
     in_use: u64,

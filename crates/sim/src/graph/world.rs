@@ -1,7 +1,8 @@
 //! A graph in virtual time.
 
 use super::adjacency::Adjacency;
-use super::engine::{Counters, Engine, Event, Medium, Totals};
+use super::engine::{Counters, Engine, Medium, Totals};
+use super::flight::sum;
 use super::links::Links;
 use super::node::GraphNode;
 use crate::error::{Budget, Error};
@@ -34,8 +35,12 @@ impl Memory {
 ///
 /// A run depends only on the links, the nodes and the seed. Whether a packet is lost on a link is a hash of
 /// the seed, the link, the sender and the number of its packet: it does not depend on what other nodes do.
+///
+/// Nodes may be in several shards, each of which runs on a thread of its own. That changes nothing but the time that
+/// a run takes, and the order in which nodes are called that cannot know of each other.
 pub struct Graph<N, M = Links> {
-    engine: Engine<N>,
+    /// The shards of nodes, in the order of their numbers.
+    engines: Vec<Engine<N>>,
     pub(super) medium: M,
 }
 
@@ -43,18 +48,25 @@ impl<N: GraphNode> Graph<N> {
     /// Creates a graph at time zero, all of whose nodes run. `node` creates each from its number.
     pub fn new(adjacency: Adjacency, seed: u64, mut node: impl FnMut(u32) -> N) -> Self {
         let mut graph = Graph::idle(adjacency, seed);
-        for number in 0..graph.medium.adjacency.nodes() {
+        for number in 0..graph.len() {
             // There is no node yet to be returned, and the number is one of a node.
-            let _ = graph.engine.replace(number, Some(node(number)));
-            graph.engine.set_timer(number);
+            let _ = graph.engines[0].replace(number, Some(node(number)));
+            graph.set_timer(0, number);
         }
         graph
     }
 
     /// Creates a graph at time zero, none of whose nodes runs.
     pub fn idle(adjacency: Adjacency, seed: u64) -> Self {
-        let nodes = adjacency.nodes();
-        Graph::over(Links::new(adjacency), nodes, seed)
+        Graph::idle_in_shards(adjacency, seed, 1)
+    }
+
+    /// Creates such a graph with its nodes in as many shards, from 1 to [`MAX_SHARDS`](super::MAX_SHARDS). Each has
+    /// nodes that follow each other, so that it helps if neighbours have near numbers.
+    pub fn idle_in_shards(adjacency: Adjacency, seed: u64, shards: usize) -> Self {
+        let links = Links::new(adjacency, shards);
+        let engines = links.nodes().map(|nodes| Engine::new(nodes, seed)).collect();
+        Graph { engines, medium: links }
     }
 
     /// Returns the links.
@@ -99,44 +111,58 @@ impl<N: GraphNode> Graph<N> {
 impl<N: GraphNode, M: Medium<N>> Graph<N, M> {
     /// Creates a graph at time zero, none of whose nodes runs.
     pub(super) fn over(medium: M, nodes: u32, seed: u64) -> Self {
-        Graph { engine: Engine::new(nodes, seed), medium }
+        Graph { engines: vec![Engine::new(0..nodes, seed)], medium }
+    }
+
+    /// Returns the index of the shard of a node.
+    fn shard(&self, node: u32) -> Result<usize, Error> {
+        let shard = self.engines.iter().position(|engine| engine.nodes().contains(&node));
+        shard.ok_or(Error::Unknown { what: "node", index: node })
+    }
+
+    fn set_timer(&mut self, shard: usize, node: u32) {
+        if let Some(timer) = self.engines[shard].set_timer(node) {
+            self.medium.add_timer(shard, node, timer);
+        }
     }
 
     /// Sets the limits of the run. `per_instant` limits the timeouts of one node that follow each other in one
     /// instant.
     pub fn set_budget(&mut self, budget: Budget) {
-        self.engine.set_budget(budget);
+        self.engines.iter_mut().for_each(|engine| engine.set_budget(budget));
     }
 
     /// Returns the present time.
     pub fn now(&self) -> Time {
-        self.engine.now
+        self.engines[0].now
     }
 
     /// Returns the number of nodes, running or not.
     pub fn len(&self) -> u32 {
-        self.engine.len() as u32
+        self.engines.last().map_or(0, |engine| engine.nodes().end)
     }
 
     /// Returns whether there is no node.
     pub fn is_empty(&self) -> bool {
-        self.engine.len() == 0
+        self.len() == 0
     }
 
     /// Starts a node now, in place of the one that runs.
     pub fn start(&mut self, node: u32, value: N) -> Result<(), Error> {
-        self.engine.replace(node, Some(value))?;
-        self.engine.pump(&mut self.medium, node)
+        let shard = self.shard(node)?;
+        self.engines[shard].replace(node, Some(value));
+        self.medium.pump(&mut self.engines, shard, node)
     }
 
     /// Stops a node at once, and returns it; `None` if it does not run. Its packets in flight arrive.
     pub fn stop(&mut self, node: u32) -> Result<Option<N>, Error> {
-        self.engine.replace(node, None)
+        let shard = self.shard(node)?;
+        Ok(self.engines[shard].replace(node, None))
     }
 
     /// Returns a node; `None` if it does not run.
     pub fn node(&self, node: u32) -> Option<&N> {
-        self.engine.node(node)
+        self.engines.iter().find_map(|engine| engine.node(node))
     }
 
     /// Calls a node from outside the graph with the time that its clock shows, then sends its packets and
@@ -146,10 +172,12 @@ impl<N: GraphNode, M: Medium<N>> Graph<N, M> {
         node: u32,
         call: impl FnOnce(&mut N, Time) -> R,
     ) -> Result<Option<R>, Error> {
-        let now = self.engine.local(node);
-        let Some(called) = self.engine.node_mut(node) else { return Ok(None) };
+        let Ok(shard) = self.shard(node) else { return Ok(None) };
+        let engine = &mut self.engines[shard];
+        let now = engine.local(node);
+        let Some(called) = engine.node_mut(node) else { return Ok(None) };
         let result = call(called, now);
-        self.engine.pump(&mut self.medium, node)?;
+        self.medium.pump(&mut self.engines, shard, node)?;
         Ok(Some(result))
     }
 
@@ -160,68 +188,65 @@ impl<N: GraphNode, M: Medium<N>> Graph<N, M> {
 
     /// Returns the nodes that run, each with its number.
     pub fn numbered(&self) -> impl Iterator<Item = (u32, &N)> + '_ {
-        (0..self.len()).filter_map(|number| Some((number, self.engine.node(number)?)))
+        let all = self.engines.iter().flat_map(|engine| engine.nodes().map(move |n| (n, engine)));
+        all.filter_map(|(number, engine)| Some((number, engine.node(number)?)))
     }
 
     /// Sets the clock of a node, which shows the graph's time otherwise: to the time `shows`, but not back while
     /// the node runs, and to gain `drift_ppm` microseconds a second, at most
     /// [`MAX_DRIFT_PPM`](super::clock::MAX_DRIFT_PPM).
     pub fn set_clock(&mut self, node: u32, shows: Time, drift_ppm: i32) -> Result<(), Error> {
-        self.engine.set_clock(node, shows, drift_ppm)
+        let shard = self.shard(node)?;
+        if let Some(timer) = self.engines[shard].set_clock(node, shows, drift_ppm) {
+            self.medium.add_timer(shard, node, timer);
+        }
+        Ok(())
     }
 
     /// Returns the time that the clock of a node shows.
     pub fn local_time(&self, node: u32) -> Time {
-        self.engine.local(node)
+        self.shard(node).map_or(self.now(), |shard| self.engines[shard].local(node))
     }
 
     /// Returns what has happened so far.
     pub fn totals(&self) -> Totals {
-        self.engine.totals
+        self.engines.iter().fold(Totals::default(), |sum, engine| sum.and(engine.totals))
     }
 
     /// Returns the packets of a node; `None` if there is no such node.
     pub fn counters(&self, node: u32) -> Option<Counters> {
-        self.engine.counters(node).copied()
+        self.engines.iter().find_map(|engine| engine.counters(node)).copied()
     }
 
     /// Returns the number of packets in flight; a broadcast is one until it has arrived everywhere.
     pub fn in_flight(&self) -> u64 {
-        self.engine.store.in_use()
+        self.medium.in_flight()
     }
 
     /// Returns the bytes of a node, with what it has allocated and without its links.
     pub fn memory_of(&self, node: u32) -> usize {
-        self.engine.memory_of(node)
+        self.engines[self.shard(node).unwrap_or(0)].memory_of(node)
     }
 
     /// Returns the allocated memory.
     pub fn memory(&self) -> Memory {
-        let [nodes, heap, events, packets] = self.engine.memory();
-        Memory { nodes, heap, links: self.medium.memory(), events, packets }
+        let [links, events, packets] = self.medium.memory();
+        let engines = self.engines.iter().map(Engine::memory);
+        let [nodes, heap] = engines.fold([0, 0], sum);
+        Memory { nodes, heap, links, events, packets }
     }
 
     /// Advances time to `end`: every event due by then is processed.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
-        while let Some(event) = self.engine.next_event(end)? {
-            match event {
-                Event::Timer { node } => self.engine.timer(&mut self.medium, node)?,
-                Event::Medium { kind, packet, index } => {
-                    self.medium.handle(&mut self.engine, kind, packet, index)?;
-                }
-            }
-        }
-        Ok(())
+        self.medium.run(&mut self.engines, end)
     }
 }
 
 impl<N, M> std::fmt::Debug for Graph<N, M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Graph")
-            .field("now", &self.engine.now)
-            .field("nodes", &self.engine.len())
-            .field("pending", &self.engine.pending())
-            .field("totals", &self.engine.totals)
+            .field("shards", &self.engines.len())
+            .field("engines", &self.engines)
             .finish_non_exhaustive()
     }
 }

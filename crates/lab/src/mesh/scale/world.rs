@@ -15,8 +15,8 @@ use ringway_sim::graph::{
     Schedule, mesh,
 };
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::slice;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Octets of a data packet's contents.
@@ -94,7 +94,7 @@ fn config() -> Config {
 /// A network and what its nodes are made of.
 struct World {
     graph: Graph<MeshNode>,
-    identities: Rc<Identities>,
+    identities: Arc<Identities>,
     config: Config,
     seed: u64,
     /// Number of the next data packet.

@@ -6,7 +6,7 @@
 
 use super::{Study, StudyResult};
 use crate::mesh::{
-    Cable, Contents, HostPlan, LabRouter, Log, Network, Plan, Step, identity_at, shared_log,
+    Cable, Contents, HostPlan, LabRouter, Log, Network, Plan, Step, identity_at, lock, shared_log,
 };
 use crate::output::{
     LadderSheet, PictureSheet, RungSheet, SpotSheet, SpotStyle, WaySheet, WayStyle,
@@ -69,7 +69,7 @@ impl Run {
         let log = shared_log();
         let mut network = Network::start(&plan, Some(&log))?;
         network.run_until(SETTLED)?;
-        log.borrow_mut().clear();
+        lock(&log).clear();
         let name = |id: &u64| if bits == 8 { format!("{id:X}") } else { id.to_string() };
         Ok(Run { network, log, names: ids.iter().map(name).collect(), links: links.to_vec() })
     }
@@ -79,11 +79,13 @@ impl Run {
         &mut self,
         call: impl FnOnce(&mut Network) -> Result<R, RunError>,
     ) -> Result<Vec<(Duration, Step)>, RunError> {
-        self.log.borrow_mut().clear();
+        lock(&self.log).clear();
         let begun = self.network.graph.now();
         call(&mut self.network)?;
         self.network.run_until(begun + FOLLOWED)?;
-        let steps = self.log.borrow().iter().map(|s| (s.at.since(begun), s.clone())).collect();
+        let mut steps: Vec<_> =
+            lock(&self.log).iter().map(|s| (s.at.since(begun), s.clone())).collect();
+        steps.sort_by_key(|(at, _)| *at);
         Ok(steps)
     }
 

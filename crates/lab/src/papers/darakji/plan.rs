@@ -8,7 +8,7 @@
 
 use super::pictures::FOUR;
 use super::{Study, StudyResult};
-use crate::mesh::{Arrival, LabRouter, Wiring, identity_at};
+use crate::mesh::{Arrival, LabRouter, Wiring, identity_at, lock};
 use crate::papers::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 use crate::run::RunError;
 use rayon::prelude::*;
@@ -18,8 +18,7 @@ use ringway_mesh::{Limits, NodeId};
 use ringway_sansio::{Duration, Time};
 use ringway_sim::graph::baseline::Aodv;
 use ringway_sim::graph::{DataNode, Destination, GraphNode, Radio, RadioConfig, node_random};
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// The routers are in a line, each in the range of the next only. Metres.
 const RANGE: f64 = 100.0;
@@ -55,7 +54,7 @@ trait Carrier: GraphNode {
 
 struct Mesh {
     router: Box<LabRouter>,
-    ids: Rc<[NodeId]>,
+    ids: Arc<[NodeId]>,
 }
 
 struct OnDemand(Aodv);
@@ -140,7 +139,7 @@ struct Journey {
 }
 
 /// All messages so far, by their number.
-type Journeys = Rc<RefCell<Vec<Journey>>>;
+type Journeys = Arc<Mutex<Vec<Journey>>>;
 
 /// A router that passes messages on to where they go next.
 struct Relay<C> {
@@ -169,7 +168,7 @@ impl<C: Carrier> Relay<C> {
 
     /// Notes that a message has come here, and returns where it goes next.
     fn arrived(&self, number: u32, at: Time) -> Option<(u32, usize)> {
-        let mut journeys = self.journeys.borrow_mut();
+        let mut journeys = lock(&self.journeys);
         let journey = journeys.get_mut(number as usize)?;
         if journey.legs.get(journey.next)?.0 != self.number {
             return None;
@@ -260,7 +259,7 @@ fn pairs(hops: u32) -> Vec<(u32, u32)> {
 /// Delays of the first and the second message of each test in milliseconds; `None` for one that did not arrive.
 type Delays = Vec<[Option<f64>; 2]>;
 
-fn mesh_node(seed: u64, ids: &Rc<[NodeId]>, number: u32) -> Mesh {
+fn mesh_node(seed: u64, ids: &Arc<[NodeId]>, number: u32) -> Mesh {
     let id = NodeId::new(FOUR[number as usize] << 56);
     let wiring = Wiring { number, mesh_head: MESH_HEAD, ..Wiring::default() };
     let identity = identity_at(id, 8, seed);
@@ -278,7 +277,7 @@ fn world<C: Carrier>(
     let positions: Vec<[f64; 2]> = (0..4).map(|i| [STEP * f64::from(i), 0.0]).collect();
     let config = RadioConfig { rate: RATE, ..RadioConfig::new(4.0 * STEP, RANGE) };
     let mut radio = Radio::radio(config, &positions, seed)?;
-    let journeys: Journeys = Rc::new(RefCell::new(Vec::new()));
+    let journeys: Journeys = Arc::new(Mutex::new(Vec::new()));
     for number in 0..4 {
         let relay = Relay { number, inner: node(number), journeys: journeys.clone() };
         radio.start(number, relay)?;
@@ -295,7 +294,7 @@ fn world<C: Carrier>(
         at += APART;
     }
     load.run_until(&mut radio, at)?;
-    let journeys = journeys.borrow();
+    let journeys = lock(&journeys);
     let delay = |j: &Journey| Some(j.done?.since(j.begun).as_secs_f64() * 1e3);
     Ok(journeys.chunks(2).map(|both| [delay(&both[0]), delay(&both[1])]).collect())
 }
@@ -306,9 +305,9 @@ fn begin<C: Carrier>(
     journeys: &Journeys,
     test: &Test,
 ) -> Result<(), RunError> {
-    let number = journeys.borrow().len() as u32;
+    let number = lock(journeys).len() as u32;
     let begun = radio.now();
-    journeys.borrow_mut().push(Journey { legs: test.legs.clone(), next: 0, begun, done: None });
+    lock(journeys).push(Journey { legs: test.legs.clone(), next: 0, begun, done: None });
     let Some(&(to, octets)) = test.legs.first() else { return Ok(()) };
     let number = if test.is_packet { number | PACKET } else { number };
     radio.with_node(test.from, |relay, now| {
@@ -352,7 +351,7 @@ impl Load {
 /// The delays of both protocols in one world each.
 fn both(seed: u64, background: bool, tests: &[Test]) -> Result<[Delays; 2], RunError> {
     let ids = FOUR.map(|id| identity_at(NodeId::new(id << 56), 8, seed).id());
-    let ids: Rc<[NodeId]> = ids.into();
+    let ids: Arc<[NodeId]> = ids.into();
     let mesh = world(seed, background, tests, |number| mesh_node(seed, &ids, number))?;
     let aodv = world(seed, background, tests, |number| {
         OnDemand(Aodv::new(number, Time::ZERO, node_random(seed, number, 0)))

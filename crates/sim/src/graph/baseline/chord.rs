@@ -493,7 +493,7 @@ mod tests {
         for number in (0..graph.len()).step_by(10) {
             graph.stop(number).unwrap();
         }
-        *paths.borrow_mut() = Paths::new(Oracle::of(&graph));
+        *paths.lock() = Paths::new(Oracle::of(&graph));
         graph.run_until(graph.now() + 10 * STABILISE).unwrap();
         let parts = Oracle::of(&graph).parts();
         assert_eq!(parts.sizes().len(), 1, "the test needs one part");

@@ -4,9 +4,8 @@ use crate::graph::data::{DataNode, Delivery, write_contents};
 use crate::graph::node::{Destination, GraphNode};
 use crate::graph::oracle::Oracle;
 use ringway_sansio::Time;
-use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An index that no neighbour has: there are at most 65,535.
 const NONE: u16 = u16::MAX;
@@ -23,7 +22,16 @@ pub struct Paths {
 }
 
 /// Paths that the nodes of a graph share, and that are replaced when the graph changes.
-pub type SharedPaths = Rc<RefCell<Paths>>;
+#[derive(Clone, Debug)]
+pub struct SharedPaths(Arc<Mutex<Paths>>);
+
+impl SharedPaths {
+    /// Returns the paths, for one node at a time.
+    pub fn lock(&self) -> MutexGuard<'_, Paths> {
+        // What is computed of a table is never incomplete.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Paths {
     /// Creates the paths that an oracle knows.
@@ -34,7 +42,7 @@ impl Paths {
 
     /// Returns the same, to be shared.
     pub fn shared(self) -> SharedPaths {
-        Rc::new(RefCell::new(self))
+        SharedPaths(Arc::new(Mutex::new(self)))
     }
 
     /// Returns the index of the neighbour that is next from `node` to `to`; `None` if there is no path or the
@@ -99,12 +107,12 @@ impl Underlay {
 
     /// Returns whether a packet to a node would arrive.
     pub(super) fn reaches(&self, to: u32) -> bool {
-        self.paths.borrow_mut().reaches(self.number, to)
+        self.paths.lock().reaches(self.number, to)
     }
 
     /// Sends a packet, if there is a path. It passes one link more than `header` says.
     pub(super) fn send(&mut self, header: Header, contents: &[u8]) {
-        let Some(next) = self.paths.borrow_mut().next(self.number, header.to) else { return };
+        let Some(next) = self.paths.lock().next(self.number, header.to) else { return };
         let mut packet = Vec::with_capacity(HEADER + contents.len());
         Header { hops: header.hops + 1, ..header }.write(&mut packet);
         packet.extend_from_slice(contents);
@@ -216,7 +224,7 @@ mod tests {
 
         // A node on the way crashes. Packets over it are lost until the paths are new.
         let Pair { from, to, .. } = *pairs.iter().max_by_key(|pair| pair.hops).unwrap();
-        let next = paths.borrow_mut().next(from, to).unwrap();
+        let next = paths.lock().next(from, to).unwrap();
         let crashed = graph.adjacency().neighbours(from).nth(next.into()).unwrap();
         graph.stop(crashed).unwrap();
         let hops = Oracle::of(&graph).hops(from)[to as usize].unwrap();
@@ -224,7 +232,7 @@ mod tests {
         let mut trial = Trial::new(&graph);
         trial.send_all(&mut graph, &[pair], 80, Duration::from_secs(1)).unwrap();
         assert_eq!(trial.outcome(&mut graph).unwrap().delivered, 0);
-        *paths.borrow_mut() = Paths::new(Oracle::of(&graph));
+        *paths.lock() = Paths::new(Oracle::of(&graph));
         trial.send_all(&mut graph, &[pair], 80, Duration::from_secs(1)).unwrap();
         let outcome = trial.outcome(&mut graph).unwrap();
         assert_eq!((outcome.delivered, outcome.hops), (1, hops.into()));

@@ -13,7 +13,7 @@ use ringway_mesh::identity::Search;
 use ringway_mesh::{Identity, NodeId};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// Octets of contents of a packet.
 const CONTENTS: u16 = 64;
@@ -74,7 +74,7 @@ impl Siege {
         self.is_hostile(node).then(|| self.attack.unwrap_or(drawn))
     }
 
-    fn identities(&self, nodes: u32) -> Rc<Identities> {
+    fn identities(&self, nodes: u32) -> Arc<Identities> {
         let drawn = Identities::draw(nodes, self.seed);
         let Some(victim) = self.victim else { return drawn };
         let id = drawn.id(victim);

@@ -4,10 +4,11 @@ use super::RadioConfig;
 use super::grid::Grid;
 use super::motion::Way;
 use crate::error::Error;
-use crate::graph::engine::{Engine, Event, Medium, mix};
+use crate::events::{EventQueue, Order};
+use crate::graph::engine::{Arrival, Carrier, Engine, Medium, Timer, mix};
 use crate::graph::node::{Destination, GraphNode};
 use crate::graph::random::uniform;
-use crate::graph::store::MAX_LEN;
+use crate::graph::store::{Head, MAX_LEN, MAX_PACKETS, Store};
 use ringway_sansio::{Duration, SplitMix, Time};
 use std::collections::VecDeque;
 
@@ -20,14 +21,21 @@ pub const GAP: Duration = Duration::from_micros(34);
 /// Slots of the random part, which is zero up to and without this, for the first try. Each further one doubles it
 /// up to the second number.
 pub const WINDOW: [u32; 2] = [16, 1024];
-/// A node may begin to send.
-const ATTEMPT: u8 = 0;
-/// The packet of a node has been sent.
-const END: u8 = 1;
 /// Part of the range by which a node may have left its cell.
 const SLACK: f64 = 0.125;
 /// A node that does not exist.
 const NOBODY: u32 = u32::MAX;
+
+/// What happens at a node.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// Its timer is due.
+    Timer,
+    /// It may begin to send.
+    Attempt,
+    /// Its packet has been sent.
+    End,
+}
 
 /// A packet that is to be sent.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +71,8 @@ struct Station {
 #[derive(Debug)]
 pub struct Air {
     config: RadioConfig,
+    events: EventQueue<(Event, u32)>,
+    store: Store,
     stations: Vec<Station>,
     ways: Vec<Way>,
     grid: Grid,
@@ -92,6 +102,8 @@ impl Air {
             |(node, position): (u32, &[f64; 2])| Way::new(seed, node, *position, config.motion);
         let mut air = Air {
             config,
+            events: EventQueue::new(),
+            store: Store::new(),
             stations: positions.iter().map(station).collect(),
             ways: (0..).zip(positions).map(way).collect(),
             grid: Grid::default(),
@@ -168,8 +180,7 @@ impl Air {
                 GAP + SLOT.mul_f64(share * f64::from(window))
             }
         };
-        let event = Event::Medium { kind: ATTEMPT, packet: 0, index: node };
-        engine.push(from + wait, node, count, event);
+        self.events.push(from + wait, Order::new(node, count), (Event::Attempt, node));
     }
 
     /// Begins to send, unless the air is busy.
@@ -178,7 +189,7 @@ impl Air {
         let station = &mut self.stations[node as usize];
         station.has_attempt = false;
         if engine.node(node).is_none() {
-            station.queue.drain(..).for_each(|waiting| engine.store.release(waiting.packet));
+            station.queue.drain(..).for_each(|waiting| self.store.release(waiting.packet));
             return;
         }
         let is_new = now.since(station.newest) < SLOT;
@@ -192,7 +203,7 @@ impl Air {
         if core::mem::replace(&mut station.clean, NOBODY) != NOBODY {
             self.collisions += 1;
         }
-        let bytes = u64::from(engine.store.head(waiting.packet).len);
+        let bytes = u64::from(self.store.head(waiting.packet).len);
         let airtime = self.config.overhead + Duration::from_nanos(self.config.rate.nanos(bytes));
         self.airtime += airtime;
         let end = now + airtime.max(Duration::from_nanos(1));
@@ -202,8 +213,7 @@ impl Air {
         }
         self.stations[node as usize].receivers = receivers;
         let count = engine.count(node);
-        let event = Event::Medium { kind: END, packet: waiting.packet, index: node };
-        engine.push(end, node, count, event);
+        self.events.push(end, Order::new(node, count), (Event::End, node));
     }
 
     /// A packet begins to be heard at a node.
@@ -227,8 +237,10 @@ impl Air {
         let station = &mut self.stations[node as usize];
         let receivers = core::mem::take(&mut station.receivers);
         let Some(sent) = station.sending.take() else { return Ok(()) };
-        let (_, bits) = engine.load(sent.packet);
-        let bits = mix(bits, sent.tries.into());
+        let Head { sender, count, .. } = self.store.head(sent.packet);
+        let bits = mix(engine.bits(sender, count), sent.tries.into());
+        let original = self.store.bytes_mut(sent.packet).to_vec();
+        let mut copy = Vec::new();
         let mut is_received = false;
         for receiver in &receivers {
             let station = &mut self.stations[*receiver as usize];
@@ -248,7 +260,10 @@ impl Air {
             if is_clean && lost >= self.config.loss.get() {
                 // A node that does not run acknowledges nothing.
                 is_received = engine.node(*receiver).is_some();
-                engine.receive_copy(self, *receiver, node as u16, bits, *receiver)?;
+                copy.clone_from(&original);
+                let (from, link) = (node as u16, *receiver);
+                let arrival = Arrival { from, bytes: &mut copy, bits, link };
+                engine.receive(self, *receiver, arrival)?;
             } else if only.is_none() {
                 engine.totals.lost += 1;
             }
@@ -267,11 +282,11 @@ impl Air {
             return self.stations[node as usize].queue.push_front(again);
         }
         engine.totals.lost += u64::from(is_for_one && !is_received);
-        engine.store.release(sent.packet);
+        self.store.release(sent.packet);
     }
 }
 
-impl<N: GraphNode> Medium<N> for Air {
+impl<N> Carrier<N> for Air {
     fn send(&mut self, engine: &mut Engine<N>, node: u32, to: Destination) -> Result<(), Error> {
         let exists = match to {
             Destination::Neighbour(index) => usize::from(index) < self.stations.len(),
@@ -287,32 +302,65 @@ impl<N: GraphNode> Medium<N> for Air {
         }
         engine.count_sent(node);
         let count = engine.count(node);
-        let packet = engine.store(node, count)?;
+        let packet = self.store.insert(node, count, &engine.scratch).ok_or(Error::TooMany {
+            what: "packets of one size at a time",
+            max: MAX_PACKETS as u64,
+        })?;
         self.stations[node as usize].queue.push_back(Waiting { packet, to, tries: 0 });
         let now = engine.now;
         self.schedule(engine, node, now);
         Ok(())
     }
 
-    fn handle(&mut self, engine: &mut Engine<N>, kind: u8, _: u32, node: u32) -> Result<(), Error> {
-        match kind {
-            ATTEMPT => {
-                self.attempt(engine, node);
-                Ok(())
+    fn add_timer(&mut self, node: u32, timer: Timer) {
+        self.events.push(timer.at, Order::new(node, timer.count), (Event::Timer, node));
+    }
+}
+
+impl<N: GraphNode> Medium<N> for Air {
+    fn run(&mut self, engines: &mut [Engine<N>], end: Time) -> Result<(), Error> {
+        // Whoever hears a packet hears it at once, so there is one shard.
+        let [engine] = engines else { return Ok(()) };
+        while let Some((at, (event, node))) = self.events.pop(end) {
+            engine.set_now(at);
+            match event {
+                Event::Timer => engine.timer(self, node)?,
+                Event::Attempt => {
+                    engine.count_event()?;
+                    self.attempt(engine, node);
+                }
+                Event::End => {
+                    engine.count_event()?;
+                    self.end(engine, node)?;
+                }
             }
-            _ => self.end(engine, node),
         }
+        engine.set_now(engine.now.max(end));
+        Ok(())
     }
 
-    fn memory(&self) -> usize {
+    fn pump(&mut self, engines: &mut [Engine<N>], index: usize, node: u32) -> Result<(), Error> {
+        engines[index].pump(self, node)
+    }
+
+    fn add_timer(&mut self, _: usize, node: u32, timer: Timer) {
+        Carrier::<N>::add_timer(self, node, timer);
+    }
+
+    fn in_flight(&self) -> u64 {
+        self.store.in_use()
+    }
+
+    fn memory(&self) -> [usize; 3] {
         let queues = self.stations.iter().map(|station| {
             station.queue.capacity() * size_of::<Waiting>()
                 + station.receivers.capacity() * size_of::<u32>()
         });
-        self.stations.capacity() * size_of::<Station>()
+        let links = self.stations.capacity() * size_of::<Station>()
             + self.ways.capacity() * size_of::<Way>()
             + self.positions.capacity() * size_of::<[f64; 2]>()
             + self.grid.memory()
-            + queues.sum::<usize>()
+            + queues.sum::<usize>();
+        [links, self.events.memory(), self.store.memory()]
     }
 }
