@@ -574,10 +574,14 @@ impl<C: Crypto> Links<C> {
         let id = neighbour.id;
         let event = match neighbour.judge(now) {
             Judgement::Same => return,
-            Judgement::Cost => return self.events.push_back(LinkEvent::Cost { slot, id }),
+            Judgement::Cost => {
+                self.changed = true;
+                return self.events.push_back(LinkEvent::Cost { slot, id });
+            }
             Judgement::Usable => LinkEvent::Up { slot, id },
             Judgement::Lossy => LinkEvent::Down { slot, id, reason: DownReason::Lossy },
         };
+        self.changed = true;
         self.list_up();
         self.events.push_back(event);
     }

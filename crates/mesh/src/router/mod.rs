@@ -139,7 +139,7 @@ fn least_cost(route: &Route) -> u16 {
 
 /// What became of a packet.
 enum Received {
-    /// It was forwarded, and nothing else has changed.
+    /// It was forwarded, or was a sign of life, and nothing else has changed.
     Passed,
     /// Where in its buffer a packet for a host here is.
     Delivered(Range<usize>),
@@ -265,7 +265,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         random: &mut dyn Random,
     ) -> Option<Range<usize>> {
         match self.receive(now, from, bytes, random) {
-            // Nothing but the packet that leaves has changed.
+            // Nothing but the packet that leaves has changed, or the time at which a neighbour was heard.
             Ok(Received::Passed) if !self.links.is_changed() => return None,
             Ok(Received::Delivered(range)) => {
                 self.settle(now, random);
@@ -409,6 +409,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
             kind => {
                 let (links, output) = (&mut self.links, &mut self.output);
                 links.handle(now, &self.local, from, kind, bytes, random, output)?;
+                if !links.is_changed() {
+                    // The HELLO of a neighbour about which nothing is new.
+                    return Ok(Received::Passed);
+                }
             }
         }
         Ok(Received::Handled)
