@@ -26,8 +26,8 @@ use crate::wire::{MessageId, Route, Slot};
 use peer::{Path, Search, Session};
 
 pub use peer::Contents;
-pub(crate) use probes::{Departure, Probes};
-pub use probes::{ProbeId, ProbeOutcome, ProbeRefused};
+pub(crate) use probes::Probes;
+pub use probes::{Departure, ProbeId, ProbeOutcome, ProbeRefused};
 
 /// Times that a question is asked.
 const TRIES: u32 = 9;
@@ -255,7 +255,7 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// Appends a packet with these contents to `out`. Returns how it leaves, or `None` if there is no session.
-    pub(crate) fn seal(
+    pub fn seal(
         &mut self,
         prefix: Prefix,
         contents: &Contents<'_>,

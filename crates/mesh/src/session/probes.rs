@@ -93,13 +93,17 @@ pub(crate) struct Ready {
     pub(crate) hop_limit: u8,
 }
 
-/// How a probe was sent: by the session's route, quoted in a report as `quote`.
+/// How a packet of a session leaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Departure {
-    pub(crate) first: Slot,
-    pub(crate) quote: u64,
-    pub(crate) hops: u16,
-    pub(crate) mtu: u16,
+pub struct Departure {
+    /// The slot of the first link.
+    pub first: Slot,
+    /// What a report about the packet quotes.
+    pub quote: u64,
+    /// Links on the way.
+    pub hops: u16,
+    /// Length in octets of the longest packet of a host that passes.
+    pub mtu: u16,
 }
 
 /// The probes under way.

@@ -1,7 +1,7 @@
 //! How the mesh grows: routers on graphs of several kinds and sizes, from their start to rest, and under faults.
 //!
-//! A scenario with a section `[mesh]` is one of these. [`Settings`] is that section, [`world`](mod@world) measures one
-//! network, and [`sheet`](mod@sheet) makes tables and figures of all of them.
+//! A scenario with a section `[mesh]` is one of these. [`Settings`] is that section, `world` measures one
+//! network, and `sheet` makes tables and figures of all of them.
 
 mod kind;
 mod settings;
