@@ -7,7 +7,7 @@ use sd_notify::NotifyState;
 /// Notifications of the watchdog in its interval: two may be late before the manager acts.
 const TIMES_PER_INTERVAL: u32 = 3;
 
-/// Tells the service manager that the router works, while it does.
+/// Reports to the service manager that the router works, while it does.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     /// Time between two notifications, and the next; `None` if the manager does not ask for them.

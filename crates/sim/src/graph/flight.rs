@@ -19,7 +19,7 @@ const MAX_SPARE: usize = 64;
 pub(super) struct Head {
     /// The time of arrival.
     pub(super) at: u64,
-    /// The number of events that its sender had requested with it, which tells its packets apart.
+    /// The number of events that its sender had requested with it, which distinguishes its packets.
     pub(super) count: u64,
     pub(super) sender: u32,
     /// The link that it arrives over; and after that, if it is a broadcast, over the others of its sender that follow.

@@ -25,7 +25,7 @@ pub(super) struct Head {
     /// The node that sent it. In a free slot, the next free slot.
     pub(super) sender: u32,
     pub(super) len: u16,
-    /// The number of events that its sender had requested with it, which tells its packets apart.
+    /// The number of events that its sender had requested with it, which distinguishes its packets.
     pub(super) count: u64,
 }
 
