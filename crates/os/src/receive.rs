@@ -70,7 +70,7 @@ impl<'a> Reception<'a> {
     }
 }
 
-/// A reception whose bytes may be changed, as by decryption in place.
+/// A reception whose bytes may be changed, as decryption does.
 #[derive(Debug)]
 pub struct ReceptionMut<'a> {
     /// The peer's address.

@@ -18,7 +18,7 @@ pub use checksum::{complete_checksum, verify_checksum};
 pub use coalesce::{Coalescer, MAX_COALESCED};
 pub use header::{Checksum, Pieces, Segmentation, VNET_HEADER, VnetHeader};
 pub use queue::{PACKET_BUFFER, TunQueue};
-pub use split::{MAX_HEADERS, Segment, Segments};
+pub use split::{MAX_HEADERS, Segment, Segments, split_in_place};
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

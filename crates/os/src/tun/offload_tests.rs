@@ -71,6 +71,9 @@ fn split(header: &VnetHeader, whole: &[u8]) -> Vec<Vec<u8>> {
         all.push(packet);
     }
     assert!(segments.next_segment().is_none());
+    let (mut whole, mut again) = (whole.to_vec(), Vec::new());
+    let count = split_in_place(header, &mut whole, |segment, _| again.push(segment.to_vec()));
+    assert_eq!((count.unwrap(), &again), (all.len(), &all));
     all
 }
 
@@ -240,6 +243,7 @@ proptest! {
                 prop_assert_eq!(count, 0);
                 prop_assert!(payload <= packet.len());
             }
+            let _ = split_in_place(&header, &mut packet.clone(), |_, _| {});
             let again = coalesce(&[(packet.clone(), header.checksum)]);
             if !packet.is_empty() {
                 prop_assert_eq!(&again[0].1, packet);

@@ -41,11 +41,17 @@ impl Segment<'_, '_> {
 /// The segments of a packet. Their checksums are partial.
 #[derive(Clone, Debug)]
 pub struct Segments<'p> {
-    /// The headers of the next segment, but for its lengths, checksum and last flags.
-    headers: [u8; MAX_HEADERS],
-    length: usize,
+    headers: Headers,
     /// What is not in a segment yet; `None` after the last.
     payload: Option<&'p [u8]>,
+}
+
+/// The headers of segments.
+#[derive(Clone, Debug)]
+struct Headers {
+    /// Those of the next segment, but for its lengths, checksum and last flags.
+    bytes: [u8; MAX_HEADERS],
+    length: usize,
     checksum: Checksum,
     /// Of a packet that is split.
     split: Option<Split>,
@@ -81,6 +87,65 @@ impl<'p> Segments<'p> {
     /// # Errors
     /// Headers that are not those of TCP or UDP over IPv6, where the packet is to be split; a checksum beyond its end.
     pub fn new(header: &VnetHeader, packet: &'p [u8]) -> Result<Segments<'p>, Malformed> {
+        let headers = Headers::new(header, packet)?;
+        let payload = &packet[headers.length..];
+        Ok(Segments { headers, payload: Some(payload) })
+    }
+
+    /// Returns the number of segments that are left.
+    pub fn remaining(&self) -> usize {
+        self.payload.map_or(0, |payload| self.headers.count(payload.len()))
+    }
+
+    /// Returns the next segment. All but the last have the same size.
+    pub fn next_segment(&mut self) -> Option<Segment<'_, 'p>> {
+        let rest = self.payload.take()?;
+        let checksum = self.headers.checksum;
+        let Some(split) = self.headers.split else {
+            return Some(Segment { headers: &[], payload: rest, checksum });
+        };
+        let (payload, rest) = rest.split_at(split.size.min(rest.len()));
+        self.payload = (!rest.is_empty()).then_some(rest);
+        let is_last = rest.is_empty();
+        let headers = self.headers.next(payload.len(), is_last);
+        Some(Segment { headers, payload, checksum })
+    }
+}
+
+/// Calls `each` with the segments of `packet`, which the kernel described by `header`, one after the other. Their payloads
+/// are not moved: the headers of each are written before its payload, over the segment before it. Returns their number.
+///
+/// # Errors
+/// As [`Segments::new`].
+pub fn split_in_place(
+    header: &VnetHeader,
+    packet: &mut [u8],
+    mut each: impl FnMut(&mut [u8], Checksum),
+) -> Result<usize, Malformed> {
+    let mut headers = Headers::new(header, packet)?;
+    let checksum = headers.checksum;
+    let Some(split) = headers.split else {
+        each(packet, checksum);
+        return Ok(1);
+    };
+    let (mut at, mut count) = (headers.length, 0);
+    loop {
+        let end = packet.len().min(at + split.size);
+        let (size, is_last) = (end - at, end == packet.len());
+        let segment = &mut packet[at - headers.length..end];
+        let own = headers.next(size, is_last);
+        segment[..own.len()].copy_from_slice(own);
+        each(segment, checksum);
+        count += 1;
+        if is_last {
+            return Ok(count);
+        }
+        at = end;
+    }
+}
+
+impl Headers {
+    fn new(header: &VnetHeader, packet: &[u8]) -> Result<Headers, Malformed> {
         let checksum = header.checksum;
         if let Checksum::Partial { start, offset } = checksum {
             let end = usize::from(start) + usize::from(offset) + 2;
@@ -89,51 +154,34 @@ impl<'p> Segments<'p> {
                 return Err(Malformed::bad("expected a checksum within the packet", got, 0));
             }
         }
-        let mut segments = Segments {
-            headers: [0; MAX_HEADERS],
-            length: 0,
-            payload: Some(packet),
-            checksum,
-            split: None,
-        };
+        let mut headers = Headers { bytes: [0; MAX_HEADERS], length: 0, checksum, split: None };
         if let Some(segmentation) = header.segmentation {
             let (split, length) = read_headers(&segmentation, checksum, packet)?;
-            let (headers, payload) = packet.split_at(length);
-            segments.headers[..length].copy_from_slice(headers);
-            segments.length = length;
-            segments.payload = Some(payload);
-            segments.split = Some(split);
+            headers.bytes[..length].copy_from_slice(&packet[..length]);
+            headers.length = length;
+            headers.split = Some(split);
         }
-        Ok(segments)
+        Ok(headers)
     }
 
-    /// Returns the number of segments that are left.
-    pub fn remaining(&self) -> usize {
-        match (self.payload, &self.split) {
-            (Some(payload), Some(split)) => payload.len().div_ceil(split.size).max(1),
-            (payload, _) => usize::from(payload.is_some()),
-        }
+    /// Returns the number of segments of a payload of this length.
+    fn count(&self, length: usize) -> usize {
+        self.split.map_or(1, |split| length.div_ceil(split.size).max(1))
     }
 
-    /// Returns the next segment. All but the last have the same size.
-    pub fn next_segment(&mut self) -> Option<Segment<'_, 'p>> {
-        let rest = self.payload.take()?;
-        let checksum = self.checksum;
-        let Some(split) = self.split else {
-            return Some(Segment { headers: &[], payload: rest, checksum });
-        };
-        let (payload, rest) = rest.split_at(split.size.min(rest.len()));
-        self.payload = (!rest.is_empty()).then_some(rest);
-        let headers = &mut self.headers[..self.length];
+    /// Writes and returns the headers of the next segment, which has `size` octets of payload.
+    fn next(&mut self, size: usize, is_last: bool) -> &[u8] {
+        let Some(split) = &mut self.split else { return &[] };
+        let headers = &mut self.bytes[..self.length];
         // They fit: `read_headers` has checked that a segment is no longer than a packet can be.
-        let ip_length = (self.length - IPV6 + payload.len()) as u16;
-        let transport_length = (self.length - split.start + payload.len()) as u16;
+        let ip_length = (self.length - IPV6 + size) as u16;
+        let transport_length = (self.length - split.start + size) as u16;
         put(headers, 4, &ip_length.to_be_bytes());
         let transport = &mut headers[split.start..];
         let partial = with_length(split.partial, 0, transport_length).to_be_bytes();
         match split.transport {
             Transport::Tcp { sequence, mut flags } => {
-                if !rest.is_empty() {
+                if !is_last {
                     flags &= !LAST_ONLY;
                 }
                 if split.sent > 0 {
@@ -148,8 +196,8 @@ impl<'p> Segments<'p> {
                 put(transport, usize::from(UDP_CHECKSUM), &partial);
             }
         }
-        self.split = Some(Split { sent: split.sent + payload.len(), ..split });
-        Some(Segment { headers: &self.headers[..self.length], payload, checksum })
+        split.sent += size;
+        &self.bytes[..self.length]
     }
 }
 
