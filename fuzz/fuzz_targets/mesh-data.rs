@@ -42,7 +42,8 @@ fuzz_target!(|data: &[u8]| {
                 hops += 1;
                 assert!(hops <= u32::from(hop_limit));
             }
-            Step::End => break,
+            // Labels that must grow are a new packet.
+            Step::End | Step::Widen => break,
             Step::Error(_) => {
                 report(&data, at, entered, hops);
                 break;
@@ -71,7 +72,7 @@ fn report(data: &DataView<'_>, mut at: usize, out: Slot, hops: u32) {
                 // Labels only become fewer; one that is read from within is of one nibble at least.
                 assert!(back <= 1 + u32::from(labels.nibbles()));
             }
-            Step::End | Step::Error(_) => break,
+            Step::End | Step::Widen | Step::Error(_) => break,
         }
     }
     assert!(back >= hops.min(1));

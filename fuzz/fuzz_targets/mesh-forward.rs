@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use ringway_mesh::NodeId;
 use ringway_mesh::config::{HOP_LIMIT, MAX_CONTROL_NIBBLES};
 use ringway_mesh::forward::message::{Here, Verdict, forward};
+use ringway_mesh::routes::Detours;
 use ringway_mesh::wire::{Neighbour, Route, Routed, Slot};
 
 const ROUTERS: usize = 4;
@@ -29,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     message.best = GREEDY;
     loop {
         let around = neighbours(at);
-        let here = Here { id: NodeId::new(at as u64), neighbours: &around, closes: true, distance: |_, _| 0 };
+        let here = Here { id: NodeId::new(at as u64), neighbours: &around, detours: &Detours::default(), closes: true, distance: |_, _| 0 };
         let verdict = forward(&mut message, here, entered, |_| {
             greedy = greedy.checked_sub(1)?;
             Some((Route::direct(around[greedy as usize % 2].slot), greedy))

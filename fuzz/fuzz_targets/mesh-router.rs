@@ -123,7 +123,7 @@ impl World {
         };
         for at in 0..self.routers.len() {
             let router = &mut self.routers[at];
-            while router.poll_event().is_some() || router.poll_error().is_some() {}
+            while router.poll_event().is_some() || router.poll_local().is_some() {}
             while let Some(packet) = router.poll_transmit() {
                 self.sent += if at == CENTRE { packet.bytes.len() as u64 } else { 0 };
                 // The centre is a star's.
@@ -227,7 +227,7 @@ impl World {
                 hints: (0..octet(12) % 17).map(hint).collect(),
             }),
             Message::Introduce => Body::Introduce(hint(0)),
-            Message::LookUp => Body::LookUp { index, noise: &noise },
+            Message::LookUp => Body::LookUp { index, noise: &noise, onward: None },
             Message::LookUpAck => Body::LookUpAck { index, receiver: index, noise: &noise },
             Message::Confirm => Body::Confirm { receiver: index, noise: &noise },
             Message::Payload => Body::Payload { application: 1, proof, octets: &noise },

@@ -24,7 +24,7 @@ fn local(seed: u64) -> LocalRouter {
 }
 
 fn way(route: Route, mtu: u16) -> Way {
-    Way { route, mtu: (mtu, 1_452) }
+    Way { route, mtu }
 }
 
 /// Two routers that look each other up, and what an attacker has seen of it.
@@ -49,7 +49,7 @@ impl Pair {
                         continue;
                     }
                     let answer = self.sessions[to].look_up(
-                        now, &self.locals[to], index, &noise, &back, 1_452, id, &mut self.random,
+                        now, &self.locals[to], index, &noise, &back, 1_452, id, None, &mut self.random,
                     );
                     if let Some((index, noise)) = answer {
                         self.sessions[from].look_up_ack(
@@ -116,7 +116,7 @@ fuzz_target!(|data: &[u8]| {
             3 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(64, 7);
-                let _ = sessions.look_up(now, local, index, &noise, &route, index as u16, id, &mut pair.random);
+                let _ = sessions.look_up(now, local, index, &noise, &route, index as u16, id, None, &mut pair.random);
             }
             4 => {
                 let mut noise = bytes.to_vec();

@@ -15,11 +15,9 @@ const NANOS: i64 = 1_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     /// Tokens a second; at least 1.
-    rate: i64,
+    rate: u32,
     /// Capacity in tokens.
-    burst: i64,
-    /// The largest capacity so far.
-    max_burst: i64,
+    burst: u32,
     /// Billionths of a token; below zero after a cost above the capacity.
     level: i64,
     at: Time,
@@ -28,49 +26,45 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// A full bucket. A rate of zero counts as one token a second.
     pub fn new(rate: u32, burst: u32, now: Time) -> TokenBucket {
-        let (rate, burst) = (i64::from(rate.max(1)), i64::from(burst));
-        TokenBucket { rate, burst, max_burst: burst, level: burst * NANOS, at: now }
+        TokenBucket { rate: rate.max(1), burst, level: i64::from(burst) * NANOS, at: now }
     }
 
     /// Takes `cost` tokens if they are there.
     pub fn spend(&mut self, now: Time, cost: u32) -> bool {
         self.refill(now);
-        let cost = i64::from(cost);
-        let allowed = self.level >= cost.min(self.burst) * NANOS;
+        let allowed = self.level >= i64::from(cost.min(self.burst)) * NANOS;
         if allowed {
-            self.level -= cost * NANOS;
+            self.level -= i64::from(cost) * NANOS;
         }
         allowed
     }
 
     /// Returns when `cost` tokens will be there if none are spent until then; a time in the past if they are there.
     pub fn ready_at(&self, cost: u32) -> Time {
-        let missing = i64::from(cost).min(self.burst) * NANOS - self.level;
-        let wait = missing.max(0).unsigned_abs().div_ceil(self.rate.unsigned_abs());
+        let missing = i64::from(cost.min(self.burst)) * NANOS - self.level;
+        let wait = missing.max(0).unsigned_abs().div_ceil(self.rate.into());
         self.at + core::time::Duration::from_nanos(wait)
     }
 
     /// Takes `cost` tokens, also if they are not there. The debt is at most the capacity.
     pub fn charge(&mut self, now: Time, cost: u32) {
         self.refill(now);
-        self.level = (self.level - i64::from(cost) * NANOS).max(-self.burst * NANOS);
+        self.level = (self.level - i64::from(cost) * NANOS).max(-i64::from(self.burst) * NANOS);
     }
 
-    /// Changes the capacity. What one has more that is larger than any before is there at once.
-    pub fn set_burst(&mut self, burst: u32) {
-        let burst = i64::from(burst);
-        let more = (burst - self.max_burst).max(0) * NANOS;
-        self.max_burst = self.max_burst.max(burst);
-        self.level = (self.level + more).min(burst * NANOS);
+    /// Changes the capacity. What it has more than `max`, the largest so far, is there at once.
+    fn set_burst(&mut self, burst: u32, max: u32) {
+        let more = i64::from(burst.saturating_sub(max)) * NANOS;
+        self.level = (self.level + more).min(i64::from(burst) * NANOS);
         self.burst = burst;
     }
 
     fn refill(&mut self, now: Time) {
         let elapsed = now.since(self.at).as_nanos();
         self.at = self.at.max(now);
-        let full = self.burst * NANOS;
+        let full = i64::from(self.burst) * NANOS;
         let missing = full.saturating_sub(self.level).unsigned_abs();
-        let added = (elapsed * u128::from(self.rate.unsigned_abs())).min(u128::from(missing));
+        let added = (elapsed * u128::from(self.rate)).min(u128::from(missing));
         self.level += added as i64;
     }
 }
@@ -81,6 +75,8 @@ pub struct ByteHops {
     bucket: TokenBucket,
     /// Capacity for each hop of the mean route.
     per_hop: u32,
+    /// The largest capacity so far.
+    max_burst: u32,
     /// Times that a message had to wait.
     pub refused: u64,
 }
@@ -93,13 +89,16 @@ impl ByteHops {
     /// A full budget of `rate` octet hops a second. When a network forms or changes, `per_hop` octet hops can be spent at
     /// once for each hop of the mean route: a fixed number of messages, however far they go.
     pub fn new(rate: u32, per_hop: u32, now: Time) -> ByteHops {
-        let bucket = TokenBucket::new(rate, per_hop.saturating_mul(MIN_HOPS), now);
-        ByteHops { bucket, per_hop, refused: 0 }
+        let max_burst = per_hop.saturating_mul(MIN_HOPS);
+        let bucket = TokenBucket::new(rate, max_burst, now);
+        ByteHops { bucket, per_hop, max_burst, refused: 0 }
     }
 
     /// Takes note of the length of the mean route.
     pub fn set_mean_hops(&mut self, hops: u32) {
-        self.bucket.set_burst(self.per_hop.saturating_mul(hops.clamp(MIN_HOPS, MAX_HOPS)));
+        let burst = self.per_hop.saturating_mul(hops.clamp(MIN_HOPS, MAX_HOPS));
+        self.bucket.set_burst(burst, self.max_burst);
+        self.max_burst = self.max_burst.max(burst);
     }
 
     /// Pays for a message of `octets` over `hops` that cannot wait.

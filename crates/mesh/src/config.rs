@@ -4,6 +4,9 @@ use ringway_sansio::time::Duration;
 
 /// Maximum number of nibbles in the route of a data packet: 241 links between routers with up to 15 neighbours.
 pub const MAX_DATA_NIBBLES: usize = 240;
+/// Least MTU in octets of a link: what every IPv4 host accepts (576), less headers of IPv4 and UDP. A way of which a router
+/// claims less counts as one of this.
+pub const LEAST_MTU: u16 = 548;
 /// Maximum number of nibbles in the route or record of a control message.
 pub const MAX_CONTROL_NIBBLES: usize = 1_022;
 /// Maximum number of tags in the record of a request; hops behind them are recorded by their label alone.

@@ -4,8 +4,10 @@ use core::net::Ipv6Addr;
 
 /// Length in octets of an IPv6 header.
 pub const IPV6_HEADER: usize = 40;
+/// Least MTU in octets that IPv6 needs (RFC 8200 section 5).
+pub const MIN_MTU: u16 = 1_280;
 /// Maximum length in octets of an error, so that it passes everywhere (RFC 4443 section 2.4 c).
-const MAX_ERROR: usize = 1_280;
+const MAX_ERROR: usize = MIN_MTU as usize;
 const ICMPV6: u8 = 58;
 /// Hop limit of an error.
 const HOP_LIMIT: u8 = 64;

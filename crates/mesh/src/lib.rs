@@ -28,6 +28,7 @@ pub mod identity;
 pub mod link;
 pub mod local;
 pub mod metric;
+mod moment;
 pub mod output;
 pub mod ring;
 pub mod router;

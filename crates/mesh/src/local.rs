@@ -1,5 +1,7 @@
 //! What a router knows of itself.
 
+use std::sync::Arc;
+
 use ringway_sansio::Random;
 
 use crate::crypto::NetworkKey;
@@ -10,7 +12,7 @@ use crate::identity::Identity;
 #[derive(Clone, Debug)]
 pub struct LocalRouter {
     /// Who it is.
-    pub identity: Identity,
+    pub identity: Arc<Identity>,
     /// The key of its network.
     pub network: NetworkKey,
     /// Zero bits that hash extensions must have.
@@ -23,7 +25,7 @@ pub struct LocalRouter {
 impl LocalRouter {
     /// A router that starts now, `epoch` seconds after 1970.
     pub fn new(
-        identity: Identity,
+        identity: impl Into<Arc<Identity>>,
         network: NetworkKey,
         extension_bits: u8,
         epoch: u32,
@@ -31,6 +33,7 @@ impl LocalRouter {
     ) -> LocalRouter {
         let instance = Instance(random.next_u64() as u32);
         let sequence = Sequence { epoch, count: 0 };
+        let identity = identity.into();
         LocalRouter { identity, network, extension_bits, instance, sequence }
     }
 

@@ -36,6 +36,9 @@ pub trait Space: Copy + Default + fmt::Debug + 'static {
     /// Returns the contacts that a router must know, `count` on each side.
     fn near(own: NodeId, sorted: &[NodeId], count: usize) -> Ids;
 
+    /// Returns the contacts that are asked for what they know in a turn of upkeep.
+    fn asked(own: NodeId, sorted: &[NodeId], turn: usize) -> Ids;
+
     /// Returns the contacts that are of most use to `peer`: those it may not know and must.
     fn hints(own: NodeId, peer: NodeId, sorted: &[NodeId]) -> Ids;
 
@@ -71,6 +74,10 @@ impl Space for Ring {
         Ids::from_slice(&sorted[middle.saturating_sub(count)..last])
     }
 
+    fn asked(own: NodeId, sorted: &[NodeId], _turn: usize) -> Ids {
+        Ring::near(own, sorted, 1)
+    }
+
     /// The contacts beside the peer, one on each side. Where we are beside it ourselves, there is nothing to tell.
     fn hints(own: NodeId, peer: NodeId, sorted: &[NodeId]) -> Ids {
         let (before, after) = sorted.split_at(sorted.partition_point(|&id| id < peer));
@@ -89,6 +96,9 @@ impl Space for Ring {
         }
     }
 }
+
+/// Classes of which a hint has a router each.
+const MAX_CLASSES: u8 = 14;
 
 /// The XOR metric: ids as leaves of a binary tree.
 #[derive(Clone, Copy, Default, Debug)]
@@ -114,8 +124,32 @@ impl Space for Xor {
         closest::<Xor>(own, sorted.iter().copied(), 2 * count)
     }
 
-    fn hints(_own: NodeId, peer: NodeId, sorted: &[NodeId]) -> Ids {
-        closest::<Xor>(peer, sorted.iter().copied().filter(|&id| id != peer), 2)
+    /// The closest two, and the closest of one class in turn: what it knows is in the classes before that.
+    fn asked(own: NodeId, sorted: &[NodeId], turn: usize) -> Ids {
+        let mut asked = Xor::near(own, sorted, 1);
+        let mut classes: Ids = Ids::new();
+        for class in 0..64 {
+            let of_class = sorted.iter().copied().filter(|&id| Xor::class(own, id) == class);
+            classes.extend(closest::<Xor>(own, of_class, 1));
+        }
+        let next = classes.get(turn % classes.len().max(1)).filter(|id| !asked.contains(id));
+        asked.extend(next.copied());
+        asked
+    }
+
+    /// The two closest to the peer, and of each class that both have in common one: a router that knows nobody in a class in
+    /// which there is somebody cannot reach it, and those close to it are the ones to know.
+    fn hints(own: NodeId, peer: NodeId, sorted: &[NodeId]) -> Ids {
+        let others = || sorted.iter().copied().filter(|&id| id != peer);
+        let mut hints = closest::<Xor>(peer, others(), 2);
+        let common = Xor::class(own, peer);
+        for class in common.saturating_sub(MAX_CLASSES)..common {
+            let of_class = others().filter(|&id| Xor::class(own, id) == class);
+            hints.extend(closest::<Xor>(peer, of_class, 1));
+        }
+        hints.sort_unstable();
+        hints.dedup();
+        hints
     }
 
     fn delegate(own: NodeId, evicted: NodeId, sorted: &[NodeId]) -> Option<NodeId> {

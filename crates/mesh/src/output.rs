@@ -2,7 +2,6 @@
 
 use core::net::SocketAddr;
 use core::ops::Range;
-use std::collections::VecDeque;
 
 /// Where a packet goes on its interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,17 +31,45 @@ struct Packet {
 }
 
 /// Packets in the order in which they are to be sent, in one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Burst {
+    bytes: Vec<u8>,
+    packets: Vec<Packet>,
+}
+
+impl Burst {
+    /// Returns the buffer.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns for each packet the interface, who it goes to, and where in the buffer it is.
+    pub fn packets(&self) -> impl Iterator<Item = (u32, Destination, Range<usize>)> {
+        self.packets.iter().map(|packet| (packet.interface, packet.to, packet.range.clone()))
+    }
+
+    /// Removes all packets, and keeps a buffer of up to `kept` octets.
+    fn clear(&mut self, kept: usize) {
+        self.bytes.clear();
+        self.bytes.shrink_to(kept);
+        self.packets.clear();
+        self.packets.shrink_to(kept / size_of::<Packet>());
+    }
+}
+
+/// Packets that wait to be sent.
 #[derive(Clone, Debug)]
 pub struct Output {
-    bytes: Vec<u8>,
-    packets: VecDeque<Packet>,
+    burst: Burst,
+    /// Packets that were removed.
+    removed: usize,
     kept: usize,
 }
 
 impl Output {
     /// An empty queue that keeps a buffer of up to `kept` octets between bursts.
     pub fn new(kept: usize) -> Output {
-        Output { bytes: Vec::new(), packets: VecDeque::new(), kept }
+        Output { burst: Burst::default(), removed: 0, kept }
     }
 
     /// Appends the packet that `build` appends to its argument; nothing if it appends nothing. Returns what `build` does.
@@ -52,10 +79,11 @@ impl Output {
         to: Destination,
         build: impl FnOnce(&mut Vec<u8>) -> R,
     ) -> R {
-        let start = self.bytes.len();
-        let result = build(&mut self.bytes);
-        if self.bytes.len() > start {
-            self.packets.push_back(Packet { interface, to, range: start..self.bytes.len() });
+        let Burst { bytes, packets } = &mut self.burst;
+        let start = bytes.len();
+        let result = build(bytes);
+        if bytes.len() > start {
+            packets.push(Packet { interface, to, range: start..bytes.len() });
         }
         result
     }
@@ -66,34 +94,44 @@ impl Output {
         &mut self,
         build: impl FnOnce(&mut Vec<u8>) -> Option<(u32, Destination, R)>,
     ) -> Option<R> {
-        let start = self.bytes.len();
-        let Some((interface, to, result)) = build(&mut self.bytes) else {
-            self.bytes.truncate(start);
+        let Burst { bytes, packets } = &mut self.burst;
+        let start = bytes.len();
+        let Some((interface, to, result)) = build(bytes) else {
+            bytes.truncate(start);
             return None;
         };
-        self.packets.push_back(Packet { interface, to, range: start..self.bytes.len() });
+        packets.push(Packet { interface, to, range: start..bytes.len() });
         Some(result)
     }
 
     /// Removes and returns the first packet.
     pub fn pop(&mut self) -> Option<Transmit<'_>> {
-        if self.packets.is_empty() {
-            self.bytes.clear();
-            self.bytes.shrink_to(self.kept);
-            self.packets.shrink_to(self.kept / size_of::<Packet>());
+        if self.is_empty() {
+            self.burst.clear(self.kept);
+            self.removed = 0;
         }
-        let Packet { interface, to, range } = self.packets.pop_front()?;
-        Some(Transmit { interface, to, bytes: &self.bytes[range] })
+        let Burst { bytes, packets } = &self.burst;
+        let Packet { interface, to, range } = packets.get(self.removed)?.clone();
+        self.removed += 1;
+        Some(Transmit { interface, to, bytes: &bytes[range] })
+    }
+
+    /// Exchanges all packets for an empty burst: `burst`, of which nothing but the memory is kept.
+    pub fn take(&mut self, burst: &mut Burst) {
+        burst.clear(self.kept);
+        self.burst.packets.drain(..self.removed);
+        self.removed = 0;
+        core::mem::swap(&mut self.burst, burst);
     }
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity() + self.packets.capacity() * size_of::<Packet>()
+        self.burst.bytes.capacity() + self.burst.packets.capacity() * size_of::<Packet>()
     }
 
     /// Returns whether no packet waits.
     pub fn is_empty(&self) -> bool {
-        self.packets.is_empty()
+        self.removed == self.burst.packets.len()
     }
 }
 
@@ -112,5 +150,22 @@ mod tests {
         assert_eq!(output.pop(), Some(hello));
         assert_eq!(output.pop(), Some(Transmit { interface: 3, to: one, bytes: &[7] }));
         assert!(output.is_empty() && output.pop().is_none());
+    }
+
+    #[test]
+    fn a_burst_has_what_was_not_removed() {
+        let mut output = Output::new(64);
+        for octets in [b"one", b"two"] {
+            output.packet(2, Destination::All, |out| out.extend(octets));
+        }
+        assert_eq!(output.pop().unwrap().bytes, b"one");
+        let mut burst = Burst::default();
+        output.take(&mut burst);
+        assert_eq!(burst.packets().collect::<Vec<_>>(), [(2, Destination::All, 3..6)]);
+        assert_eq!(&burst.bytes()[3..6], b"two");
+        output.packet(3, Destination::All, |out| out.extend(b"three"));
+        output.take(&mut burst);
+        assert_eq!(burst.packets().collect::<Vec<_>>(), [(3, Destination::All, 0..5)]);
+        assert!(output.is_empty());
     }
 }

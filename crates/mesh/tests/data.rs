@@ -89,6 +89,46 @@ fn a_packet_that_is_too_long_is_reported_with_icmpv6() {
     assert_eq!((error[0], &error[4..8]), (2, &1_401_u32.to_be_bytes()[..]));
 }
 
+/// What IPv6 needs passes a link that takes less, in both directions and at once, and an MTU below that is never reported.
+#[test]
+fn packets_of_1280_octets_pass_a_link_of_600() {
+    let mut net: Wired<Real> = Wired::narrow(topology::line(5), 3, |at| [1_452, 600][at / 2 % 2]);
+    net.run(SECOND * 20);
+    let long = |value: u8| vec![value; 1_280 - 40];
+    for value in 0..10 {
+        net.send(0, 4, &long(value));
+        net.send(4, 0, &long(value));
+    }
+    net.run(SECOND);
+    // Those that were sent when the session was there are not behind those that had to wait for it.
+    net.send(0, 4, &[1; 1_281 - 40]);
+    net.send(0, 4, b"short");
+    net.run(SECOND);
+    let arrived = net.received(4);
+    assert_eq!(arrived[..8], (0..8).map(long).collect::<Vec<_>>());
+    assert_eq!(arrived.last(), Some(&b"short".to_vec()));
+    let back = net.received(0);
+    let errors: Vec<&[u8]> = back.iter().filter(|one| one[0] == 2).map(|one| &one[4..8]).collect();
+    assert_eq!(errors.last(), Some(&&1_280_u32.to_be_bytes()[..]), "{errors:?}");
+    assert_eq!(back.iter().filter(|one| one.len() == 1_240 && one[0] != 2).count(), 7);
+    assert!(net.too_long.is_empty(), "{:?}", net.too_long);
+    assert_eq!(net.nodes[4].router.session_counters().incomplete, 0);
+}
+
+/// The middle of the only way has the least MTU that everything works with.
+#[test]
+fn a_line_of_the_least_mtu_carries_what_ipv6_needs() {
+    let least = ringway_mesh::config::LEAST_MTU;
+    let mut net: Wired<StandIn> = Wired::narrow(topology::line(40), 3, |_| least);
+    net.run(SECOND * 60);
+    for value in 0..3 {
+        net.send(0, 39, &[value; 1_280 - 40]);
+        net.run(SECOND);
+    }
+    assert_eq!(net.received(39), [0, 1, 2].map(|value| vec![value; 1_240]));
+    assert!(net.too_long.is_empty(), "{:?}", net.too_long);
+}
+
 #[test]
 fn a_host_cannot_use_another_prefix() {
     let mut net = settled::<StandIn>(topology::line(3), 9);
@@ -118,6 +158,95 @@ fn packets_go_round_a_dead_router() {
     assert_eq!(arrived.last(), Some(&vec![59]));
 }
 
+/// A link between two routers in the middle is cut, and both have another neighbour in common: packets go by that one before
+/// the link is given up, and neither end looks for another route.
+#[test]
+fn packets_go_round_a_dead_link() {
+    // 0 - 1 - 2 - 3, and 4 beside 1 and 2.
+    let mut links = topology::line(4);
+    links.push([1, 2].into());
+    (1..3).for_each(|at| _ = links[at].insert(4));
+    let mut net = settled::<StandIn>(links, 4);
+    let send = |net: &mut Wired, numbers: core::ops::Range<u8>| {
+        for number in numbers {
+            net.send(0, 3, &[number]);
+            net.send(3, 0, &[number]);
+            net.run(SECOND / 20);
+        }
+    };
+    send(&mut net, 0..20);
+    assert_eq!((net.received(0).len(), net.received(3).len()), (20, 20));
+    let found = net.nodes[0].router.session_counters().found;
+    net.links[1].remove(&2);
+    net.links[2].remove(&1);
+    send(&mut net, 20..60);
+    // 0.15 s until data is missed, 0.1 s until the second probe.
+    for end in [0, 3] {
+        let arrived = net.received(end);
+        assert!(arrived.len() >= 34, "{} of 40 arrived at {end}: {arrived:?}", arrived.len());
+        assert_eq!(arrived.last(), Some(&vec![59]));
+    }
+    // A route without the detour was looked for while it served.
+    net.run(SECOND * 2);
+    assert!(net.nodes[0].router.session_counters().found <= found + 1);
+    assert_eq!(net.nodes[0].router.overlay().contacts().ids().len(), 4);
+}
+
+/// Routers in the middle drop what hosts send, and everything else passes them. The packets of most others find ways round them.
+#[test]
+fn packets_go_round_routers_that_drop_them() {
+    let mut net = settled::<StandIn>(topology::grid(5), 4);
+    net.black_holes = [7, 12, 16].into();
+    let ends: [usize; 6] = [0, 2, 4, 20, 22, 24];
+    let pairs = || ends.into_iter().flat_map(|from| ends.map(|to| (from, to)));
+    for second in 0..30u8 {
+        for (from, to) in pairs().filter(|(from, to)| from != to) {
+            net.send(from, to, &[from as u8, second]);
+        }
+        net.run(SECOND);
+    }
+    let mut cut_off = Vec::new();
+    for to in ends {
+        let arrived = net.received(to);
+        for from in ends.into_iter().filter(|&from| from != to) {
+            if !arrived.iter().any(|octets| octets[0] == from as u8 && octets[1] > 25) {
+                cut_off.push((from, to));
+            }
+        }
+    }
+    // To a corner few ways lead, and not all pairs find one in this time.
+    assert!(cut_off.len() <= 4, "{cut_off:?}");
+}
+
+/// The first packet of a session follows its CONFIRM, and both are lost. Both are sent again, and it arrives once.
+#[test]
+fn a_packet_that_is_lost_with_its_confirm_arrives_once() {
+    let mut net = settled::<StandIn>(topology::line(5), 3);
+    net.send(0, 4, b"first");
+    net.run(DELAY * 9);
+    net.cut(3, 4);
+    net.run(DELAY * 10);
+    assert!(net.received(4).is_empty());
+    net.join(3, 4);
+    net.run(SECOND * 2);
+    assert_eq!(net.received(4), [b"first"]);
+}
+
+/// One packet after a silence is lost at a router that has died. It goes by the next route.
+#[test]
+fn a_packet_that_an_old_route_has_lost_goes_by_another() {
+    let mut net = settled::<StandIn>(topology::grid(3), 4);
+    net.send(3, 5, b"before");
+    net.run(SECOND * 5);
+    assert_eq!(net.received(5).len(), 1);
+    net.crash(4);
+    net.send(3, 5, b"after");
+    net.run(SECOND / 2);
+    assert!(net.received(5).is_empty());
+    net.run(SECOND * 6);
+    assert_eq!(net.received(5), [b"after"]);
+}
+
 /// A session that has lost its peer, because that one has started again, is made anew.
 #[test]
 fn a_peer_that_starts_again_is_reached() {
@@ -141,8 +270,32 @@ fn a_peer_that_starts_again_is_reached() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// One of fifty packets is lost at every hop, handshakes too: what a session carries is what was sent, once, and in the
-    /// end everything works.
+    /// One of fifty packets is lost at every hop and each may overtake others: packets that go in pieces come whole, once, or
+    /// not at all.
+    #[test]
+    fn lost_pieces_spoil_their_own_packet_only(seed in 0u64..1_000) {
+        let mut net: Wired = Wired::narrow(topology::grid(4), seed, |_| 600);
+        net.run(SECOND * 20);
+        (net.loss, net.jitter) = (20, DELAY * 5);
+        for number in 0..100u8 {
+            let length = 1_240 - 9 * usize::from(number);
+            net.send(0, 15, &vec![number; length]);
+            net.run(SECOND / 20);
+        }
+        net.run(SECOND * 3);
+        let arrived = net.received(15);
+        let mut numbers: Vec<u8> = arrived.iter().map(|packet| packet[0]).collect();
+        for (packet, &number) in arrived.iter().zip(&numbers) {
+            prop_assert_eq!(packet, &vec![number; 1_240 - 9 * usize::from(number)]);
+        }
+        numbers.sort();
+        prop_assert!(numbers.len() >= 20, "{} of 100", numbers.len());
+        prop_assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+        prop_assert!(net.too_long.is_empty(), "{:?}", net.too_long);
+    }
+
+    /// One of fifty packets is lost at every hop, handshakes too: what a session carries is what was sent, once, and in
+    /// the end everything works.
     #[test]
     fn lost_packets_are_the_only_ones_missing(seed in 0u64..1_000) {
         let mut net = settled::<StandIn>(topology::grid(4), seed);
@@ -155,8 +308,10 @@ proptest! {
         for end in [0, 15] {
             let mut arrived = net.received(end);
             arrived.sort();
+            let all = arrived.len();
+            arrived.dedup();
             prop_assert!(arrived.len() >= 30, "{} of 50", arrived.len());
-            prop_assert!(arrived.windows(2).all(|pair| pair[0] < pair[1]));
+            prop_assert!(all == arrived.len(), "{} came again", all - arrived.len());
         }
     }
 }

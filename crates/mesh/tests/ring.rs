@@ -132,14 +132,14 @@ fn the_same_seed_gives_the_same_network() {
     assert_ne!(cost(4), cost(5));
 }
 
-/// Without an upkeep of its own the XOR metric leaves some routers without their closest: 1 to 2 of 100 pairs fail.
+/// Its hints fill all classes of distance: before the first turn of upkeep everybody is reached.
 #[test]
-fn the_xor_metric_delivers_most_with_the_same_messages() {
+fn the_xor_metric_delivers_with_the_same_messages() {
     let mut net = Net::<Xor>::new(&topology::disk(400, 12.0, 5), Limits::default(), 1);
     net.start();
     net.run();
     let delivery = net.deliver(200);
-    assert!(delivery.delivered >= 190, "{delivery:?}");
+    assert_eq!(delivery.delivered, 200, "{delivery:?}");
 }
 
 proptest! {

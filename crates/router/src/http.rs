@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The media type of the page.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the address in `text`, which must be a loopback address: metrics tell who is in the mesh.
+/// Returns the address in `text`, which must be a loopback address: metrics show who is in the mesh.
 ///
 /// # Errors
 /// Any other text.

@@ -3,20 +3,25 @@
 //! What comes from the TUN device may be a super-packet: its segments are sent as one train. A train that comes from a
 //! neighbour is decrypted where it was received, and gathered to a super-packet again. One call does a bounded amount
 //! of work, so that everything else has its turn.
+//!
+//! A packet is copied once, into the buffer that it is sealed in and sent from; one that ends here is not copied.
 
 use std::cell::Cell;
 use std::io::{ErrorKind, IoSlice};
 use std::net::Ipv6Addr;
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
 use ringway_mesh::Router;
 use ringway_mesh::crypto::Real;
 use ringway_mesh::link::{InterfaceConfig, LinkAddress};
+use ringway_mesh::output::Burst;
 use ringway_mesh::router::Event;
 use ringway_mesh::session::{ProbeId, ProbeRefused};
 use ringway_mesh::wire::Kind;
 use ringway_os::tun::{
-    Coalescer, PACKET_BUFFER, Segments, TunQueue, VnetHeader, complete_checksum, verify_checksum,
+    Coalescer, PACKET_BUFFER, TunQueue, VnetHeader, complete_checksum, split_in_place,
+    verify_checksum,
 };
 use ringway_os::{ChaCha, RECEIVE_BATCH, ReceiveBatch, Watched};
 use ringway_sansio::Time;
@@ -69,9 +74,10 @@ pub(crate) struct Traffic {
     limit: usize,
     trains: Trains,
     confirm_at: Time,
-    /// A packet from the TUN device, and one of its segments.
+    /// Packets that are sent.
+    burst: Burst,
+    /// A packet from the TUN device.
     packet: Vec<u8>,
-    segment: Vec<u8>,
     /// Octets of packets of the mesh itself.
     control_sent: u64,
     control_received: u64,
@@ -88,8 +94,8 @@ impl Traffic {
             limit: RECEIVE_BATCH,
             trains: Trains::default(),
             confirm_at: Time::ZERO,
+            burst: Burst::default(),
             packet: vec![0; PACKET_BUFFER],
-            segment: Vec::new(),
             control_sent: 0,
             control_received: 0,
         }
@@ -182,39 +188,39 @@ impl Traffic {
 
     /// Handles packets of hosts. Returns whether none is left.
     pub(crate) fn read_tun(&mut self, ports: &Ports, now: Time) -> bool {
-        let Traffic { router, random, packet, segment, .. } = self;
         let mut packets = 0;
         while packets < TURN {
-            packets += 1;
-            let (header, packet) = match ports.tun.get_ref().read(packet) {
-                Ok(read) => read,
-                Err(error) if error.kind() == ErrorKind::InvalidData => continue,
-                Err(_) => return true,
-            };
-            if header.segmentation.is_none() {
-                if complete_checksum(packet, header.checksum) {
-                    router.handle_local(now, packet, random);
-                }
-                continue;
-            }
-            // The mesh carries IPv6 alone.
-            let Ok(mut segments) = Segments::new(&header, packet) else { continue };
-            packets += segments.remaining();
-            while let Some(next) = segments.next_segment() {
-                segment.clear();
-                segment.extend_from_slice(next.headers);
-                segment.extend_from_slice(next.payload);
-                complete_checksum(segment, next.checksum);
-                router.handle_local(now, segment, random);
+            match self.read_packet(ports, now) {
+                ControlFlow::Continue(count) => packets += count,
+                ControlFlow::Break(()) => return true,
             }
         }
         false
     }
 
+    /// Handles one packet of a host, or one that stands for several. Returns how many there were.
+    fn read_packet(&mut self, ports: &Ports, now: Time) -> ControlFlow<(), usize> {
+        let Traffic { router, random, packet, .. } = self;
+        let (header, packet) = match ports.tun.get_ref().read(packet) {
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                return ControlFlow::Continue(1);
+            }
+            Err(_) => return ControlFlow::Break(()),
+        };
+        // The mesh carries IPv6 alone: what cannot be split is something else.
+        let count = split_in_place(&header, packet, |segment, checksum| {
+            if complete_checksum(segment, checksum) {
+                router.handle_local(now, segment, random);
+            }
+        });
+        ControlFlow::Continue(count.unwrap_or(1))
+    }
+
     /// Sends what the router has to send.
     pub(crate) fn flush(&mut self, ports: &Ports, now: Time) {
-        while let Some(error) = self.router.poll_error() {
-            ports.deliver(&VnetHeader::default(), &[IoSlice::new(&error)]);
+        while let Some(packet) = self.router.poll_local() {
+            ports.deliver(&VnetHeader::default(), &[IoSlice::new(&packet)]);
         }
         if now >= self.confirm_at {
             self.confirm_at = now + CONFIRM_INTERVAL;
@@ -224,14 +230,14 @@ impl Traffic {
             let neighbours = self.router.links().neighbours();
             self.trains.confirm(neighbours.filter_map(|(_, neighbour)| heard(neighbour)));
         }
-        let udp = ports.udp.get_ref().as_fd();
-        while let Some(packet) = self.router.poll_transmit() {
-            self.control_sent += control_octets(packet.bytes);
-            let remote = socket::destination(packet.interface, packet.to, self.port);
-            let to = LinkAddress { interface: packet.interface, remote };
-            self.trains.push(udp, to, packet.bytes);
-        }
-        self.trains.send(udp);
+        self.router.take_burst(&mut self.burst);
+        let (bytes, port) = (self.burst.bytes(), self.port);
+        let packets = self.burst.packets().map(|(interface, to, range)| {
+            let remote = socket::destination(interface, to, port);
+            self.control_sent += control_octets(&bytes[range.clone()]);
+            (LinkAddress { interface, remote }, range)
+        });
+        self.trains.send(ports.udp.get_ref().as_fd(), bytes, packets);
         while let Some(to) = self.trains.pop_failed() {
             self.router.send_failed(now, to, &mut self.random);
         }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use ringway_mesh::link::LinkAddress;
@@ -12,8 +13,6 @@ use smallvec::SmallVec;
 /// Most packets and octets of a train that every kernel accepts (udp(7)).
 const MAX_PACKETS: usize = 64;
 const MAX_OCTETS: usize = 65_000;
-/// Octets after which what waits is sent.
-const BUFFER: usize = 1 << 18;
 /// The error of an interface that computes no checksums, for which the kernel cannot split a train (EIO).
 const NO_CHECKSUMS: i32 = 5;
 
@@ -33,8 +32,10 @@ struct Train {
 
 impl Train {
     /// Returns whether a packet may follow.
-    fn accepts(&self, to: LinkAddress, length: usize) -> bool {
+    fn accepts(&self, to: LinkAddress, range: &Range<usize>) -> bool {
+        let length = range.len();
         self.to == to
+            && self.end == range.start
             && !self.is_complete
             && length <= self.size
             && self.packets < MAX_PACKETS
@@ -42,11 +43,10 @@ impl Train {
     }
 }
 
-/// Packets that wait to be sent, in order.
+/// Trains that are made up, and what was learned of the kernel.
 #[derive(Default)]
 pub(crate) struct Trains {
     batch: SendBatch,
-    bytes: Vec<u8>,
     trains: Vec<Train>,
     /// Trains are sent packet by packet.
     singly: bool,
@@ -66,23 +66,29 @@ impl Trains {
         self.neighbours.sort_unstable();
     }
 
-    /// Adds a packet. What waits is sent when there is no room.
-    pub(crate) fn push(&mut self, socket: BorrowedFd<'_>, to: LinkAddress, packet: &[u8]) {
-        if !self.append(to, packet) {
-            self.send(socket);
-            self.append(to, packet);
+    /// Sends packets, of which are said to whom they go and where in `bytes` they are. What a full buffer of the kernel
+    /// refuses is lost, as on any link.
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        bytes: &[u8],
+        packets: impl Iterator<Item = (LinkAddress, Range<usize>)>,
+    ) {
+        for (to, range) in packets {
+            if !self.append(to, &range) {
+                self.send_trains(socket, bytes);
+                self.append(to, &range);
+            }
         }
+        self.send_trains(socket, bytes);
     }
 
     /// Returns whether there was room.
-    fn append(&mut self, to: LinkAddress, packet: &[u8]) -> bool {
-        if self.bytes.len() + packet.len() > BUFFER && !self.bytes.is_empty() {
-            return false;
-        }
-        let (start, length) = (self.bytes.len(), packet.len());
+    fn append(&mut self, to: LinkAddress, range: &Range<usize>) -> bool {
+        let (start, length) = (range.start, range.len());
         let is_full = self.trains.len() == SEND_BATCH;
         match self.trains.last_mut() {
-            Some(train) if train.accepts(to, length) => {
+            Some(train) if train.accepts(to, range) => {
                 train.is_complete = length < train.size;
                 train.end += length;
                 train.packets += 1;
@@ -94,13 +100,11 @@ impl Trains {
                 self.trains.push(train);
             }
         }
-        self.bytes.extend_from_slice(packet);
         true
     }
 
-    /// Sends what waits. What a full buffer of the kernel refuses is lost, as on any link.
-    pub(crate) fn send(&mut self, socket: BorrowedFd<'_>) {
-        let Trains { batch, bytes, trains, singly, neighbours, failed, lost } = self;
+    fn send_trains(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) {
+        let Trains { batch, trains, singly, neighbours, failed, lost } = self;
         let is_neighbour = |train: &Train| neighbours.binary_search(&train.to.remote).is_ok();
         for trains in trains.chunk_by(|a, b| is_neighbour(a) == is_neighbour(b)) {
             let is_confirmed = trains.first().is_some_and(is_neighbour);
@@ -133,7 +137,6 @@ impl Trains {
             }
         }
         self.trains.clear();
-        self.bytes.clear();
     }
 
     /// Returns how many trains, and packets that were sent singly, a full buffer of the kernel refused.
@@ -194,6 +197,11 @@ mod tests {
         LinkAddress { interface: 1, remote: SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port)) }
     }
 
+    fn append(trains: &mut Trains, end: &mut usize, port: u16, length: usize) -> bool {
+        let start = std::mem::replace(end, *end + length);
+        trains.append(to(port), &(start..*end))
+    }
+
     fn shapes(trains: &Trains) -> Vec<(u16, usize, usize)> {
         let shape =
             |train: &Train| (train.to.remote.port(), train.packets, train.end - train.start);
@@ -202,34 +210,34 @@ mod tests {
 
     #[test]
     fn equal_packets_to_one_router_are_a_train() {
-        let mut trains = Trains::default();
+        let (mut trains, mut end) = (Trains::default(), 0);
         for (port, length) in [(1, 5), (1, 5), (1, 3), (1, 3), (2, 3), (2, 4), (2, 4)] {
-            assert!(trains.append(to(port), &vec![0; length]));
+            assert!(append(&mut trains, &mut end, port, length));
         }
         assert_eq!(shapes(&trains), [(1, 3, 13), (1, 1, 3), (2, 1, 3), (2, 2, 8)]);
+        end += 1;
+        assert!(append(&mut trains, &mut end, 2, 4));
+        assert_eq!(shapes(&trains)[4..], [(2, 1, 4)], "not behind the others");
     }
 
     #[test]
     fn a_train_has_at_most_64_packets_and_65_000_octets() {
-        let mut trains = Trains::default();
+        let (mut trains, mut end) = (Trains::default(), 0);
         for _ in 0..65 {
-            assert!(trains.append(to(1), &[0; 1_000]));
+            assert!(append(&mut trains, &mut end, 1, 1_000));
         }
         assert_eq!(shapes(&trains), [(1, 64, 64_000), (1, 1, 1_000)]);
         for _ in 0..48 {
-            assert!(trains.append(to(2), &[0; 1_400]));
+            assert!(append(&mut trains, &mut end, 2, 1_400));
         }
         assert_eq!(shapes(&trains)[2..], [(2, 46, 64_400), (2, 2, 2_800)]);
     }
 
     #[test]
     fn what_waits_is_bounded() {
-        let mut trains = Trains::default();
-        let lots = (0..1_000).take_while(|n| trains.append(to(*n), &[0; 9])).count();
+        let (mut trains, mut end) = (Trains::default(), 0);
+        let lots = (0..1_000).take_while(|n| append(&mut trains, &mut end, *n, 9)).count();
         assert_eq!(lots, SEND_BATCH);
-        let mut trains = Trains::default();
-        let lots = (0..1_000).take_while(|_| trains.append(to(1), &[0; 9_000])).count();
-        assert_eq!(lots, BUFFER / 9_000);
     }
 
     #[test]
@@ -241,11 +249,10 @@ mod tests {
         for singly in [false, true] {
             let mut trains = Trains { singly, ..Trains::default() };
             trains.confirm([to(port).remote].into_iter());
-            for n in 0..70_u8 {
-                trains.push(sender.as_fd(), to(port), &[n; 700]);
-            }
-            trains.push(sender.as_fd(), to(port), &[70; 7]);
-            trains.send(sender.as_fd());
+            let mut bytes: Vec<u8> = (0..70).flat_map(|n| [n; 700]).collect();
+            bytes.extend([70; 7]);
+            let packets = (0..=70).map(|n| (to(port), n * 700..bytes.len().min(n * 700 + 700)));
+            trains.send(sender.as_fd(), &bytes, packets);
             let mut buffer = [0; 2_000];
             for n in 0..=70_u8 {
                 let length = if n < 70 { 700 } else { 7 };
@@ -262,10 +269,8 @@ mod tests {
         // A link that does not exist.
         let remote = std::net::SocketAddrV6::new("fe80::1".parse().unwrap(), 9, 0, 0x7fff_fff0);
         let nowhere = LinkAddress { interface: 0x7fff_fff0, remote: remote.into() };
-        for _ in 0..3 {
-            trains.push(sender.as_fd(), nowhere, &[0; 10]);
-        }
-        trains.send(sender.as_fd());
+        let packets = (0..3).map(|n| (nowhere, 10 * n..10 * n + 10));
+        trains.send(sender.as_fd(), &[0; 30], packets);
         assert_eq!((trains.pop_failed(), trains.pop_failed()), (Some(nowhere), None));
     }
 }

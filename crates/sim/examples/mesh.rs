@@ -1,7 +1,7 @@
 //! Routers of the mesh at scale. Arguments: the topology (`line`, `grid`, `tree`, `planar`, `disk`, `small-world` or
 //! `power-law`), the number of routers, the seconds to simulate, and the number of shards, which run on threads (disk,
 //! 1,000, 60 and 1). Links have 1 ms. It prints what the routers have, and what becomes of 200 packets
-//! between random pairs, as time passes.
+//! between random pairs, as time passes; and in the end what it had resident a router at most.
 
 use ringway_mesh::config::{Config, Limits};
 use ringway_sansio::{Duration, SplitMix, Time};
@@ -11,6 +11,10 @@ use ringway_sim::graph::{
 use std::error::Error;
 use std::io::Write;
 use std::time::Instant;
+
+/// It returns the memory of the first second, which is several times that of later ones, to the system.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn topology(kind: &str, nodes: u32) -> Result<Topology, String> {
     let mut random = SplitMix::new(1);
@@ -46,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let identities = Identities::draw(nodes, 1);
     let limits = Limits {
         neighbours: 4_096,
-        output: 512,
+        output: 0,
         contacts: 96,
         marks: 128,
         pending: 32,
@@ -100,6 +104,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             begun.elapsed().as_secs_f64(),
         )?;
     }
+    let peak = status("VmHWM").zip(before).map_or(0, |(peak, before)| peak - before.min(peak));
+    writeln!(out, "at most {} resident a router", peak / u64::from(nodes))?;
     Ok(())
 }
 

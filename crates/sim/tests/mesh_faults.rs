@@ -115,6 +115,7 @@ fn run(seed: u64) -> Result<(), String> {
         let make = |number, life, now| makers.node(number, life, now);
         faults.run_until(&mut graph, Time::from_secs(second), make).map_err(text)?;
         checks::state_is_bounded(&graph, &limits)?;
+        checks::routes_of_one_link_lead_to_neighbours(&graph)?;
         checks::nothing_loops(&graph, &mut random)?;
         // A hostile router has no budget, and who is asked answers.
         if !is_besieged(seed) {

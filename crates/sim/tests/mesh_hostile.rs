@@ -3,6 +3,10 @@
 //! deliver to each other does not fall below what it was. The figures at scale are those of
 //! `cargo run --release -p ringway-sim --example hostile`.
 
+#[path = "mesh_checks/mod.rs"]
+#[allow(dead_code)]
+mod checks;
+
 use ringway_mesh::config::{Config, Limits};
 use ringway_sansio::{Duration, SplitMix, Time};
 use ringway_sim::graph::hostile::{Attack, Siege, Toll};
@@ -52,7 +56,7 @@ fn lost_links(graph: &Graph<Member>) -> usize {
 }
 
 /// Runs an attack. At least `delivery` of all packets of the last seconds must arrive, and an honest router may send
-/// `octets` a second.
+/// `octets` a second. `delivery` is mostly 0.05 less than with the worst of the seeds 11 to 16.
 fn withstand(attack: Attack, delivery: f64, octets: u64) -> Toll {
     let (toll, graph) = watch(&siege(Some(attack)));
     let name = attack.name();
@@ -60,6 +64,8 @@ fn withstand(attack: Attack, delivery: f64, octets: u64) -> Toll {
     assert_eq!(toll.duplicates, 0, "{name}: packets arrived again, {toll:?}");
     assert!(toll.heap <= MAX_HEAP, "{name}: {} octets are stored", toll.heap);
     assert!(toll.octets <= octets, "{name}: {} octets a second are sent", toll.octets);
+    let routes = checks::routes_of_one_link_lead_to_neighbours(&graph);
+    assert_eq!(routes, Ok(()), "{name}");
     assert_eq!(lost_links(&graph), 0, "{name}: links between honest routers are down");
     let late = toll.late_delivery();
     assert!(late >= delivery, "{name}: {late} of the last packets arrived, {toll:?}");
@@ -69,25 +75,25 @@ fn withstand(attack: Attack, delivery: f64, octets: u64) -> Toll {
 /// What is dropped on the way of a session is found out, and other ways are tried; not all in a few seconds.
 #[test]
 fn routers_that_drop() {
-    withstand(Attack::BlackHole, 0.5, 6_000);
-    withstand(Attack::Selective, 0.5, 6_000);
-    withstand(Attack::Silence, 0.6, 6_000);
-    withstand(Attack::GreyHole, 0.6, 8_000);
+    withstand(Attack::BlackHole, 0.52, 6_000);
+    withstand(Attack::Selective, 0.52, 6_000);
+    withstand(Attack::Silence, 0.9, 6_000);
+    withstand(Attack::GreyHole, 0.8, 8_000);
 }
 
 #[test]
 fn routers_that_lie_about_routes() {
     withstand(Attack::CheapRoutes, 0.99, 6_000);
-    withstand(Attack::Sinkhole, 0.4, 6_000);
-    withstand(Attack::SmallMtu, 0.4, 6_000);
+    withstand(Attack::Sinkhole, 0.52, 6_000);
+    withstand(Attack::SmallMtu, 0.47, 6_000);
     withstand(Attack::FalseHints, 0.95, 20_000);
-    withstand(Attack::Mangler, 0.8, 8_000);
-    withstand(Attack::Returner, 0.6, 10_000);
+    withstand(Attack::Mangler, 0.95, 8_000);
+    withstand(Attack::Returner, 0.62, 10_000);
 }
 
 #[test]
 fn routers_that_answer_for_others() {
-    withstand(Attack::Impostor, 0.6, 6_000);
+    withstand(Attack::Impostor, 0.95, 6_000);
     withstand(Attack::Denier, 0.4, 6_000);
 }
 
@@ -117,7 +123,7 @@ fn others_hellos() {
     let lost = lost_links(&graph);
     assert!(lost * 4 < links, "{lost} of {links} links are down");
     assert!(
-        toll.late_delivery() > 0.5 && toll.heap <= MAX_HEAP && toll.octets < 100_000,
+        toll.late_delivery() > 0.65 && toll.heap <= MAX_HEAP && toll.octets < 100_000,
         "{toll:?}"
     );
 }
@@ -127,7 +133,7 @@ fn others_hellos() {
 fn all_attacks_at_once() {
     let (toll, _) = watch(&siege(None));
     assert!(
-        toll.late_delivery() > 0.6 && toll.duplicates == 0 && toll.heap <= MAX_HEAP,
+        toll.late_delivery() > 0.78 && toll.duplicates == 0 && toll.heap <= MAX_HEAP,
         "{toll:?}"
     );
 }

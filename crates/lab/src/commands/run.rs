@@ -37,6 +37,22 @@ pub struct RunArgs {
     pub reps: Option<u64>,
 }
 
+impl RunArgs {
+    /// Creates the output folder, and returns the seed and the number of replications; `seed` and `replications` are those of
+    /// the scenario.
+    pub(super) fn begin(&self, seed: u64, replications: u64) -> Result<(u64, u64), Failure> {
+        let replications = self.reps.unwrap_or(replications);
+        if !(1..=MAX_REPLICATIONS).contains(&replications) {
+            let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
+            return Err(Failure::Usage(vec![what]));
+        }
+        if let Some(out) = &self.out {
+            output::folder(out)?;
+        }
+        Ok((self.seed.unwrap_or(seed), replications))
+    }
+}
+
 /// The estimate of one measure of one flow over all replications.
 struct FlowEstimate<'a> {
     flow: &'a str,
@@ -53,15 +69,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
         return scale::run(args, &source, &document);
     }
     let scenario = Scenario::from_document(&document)?;
-    let replications = args.reps.unwrap_or(scenario.replications);
-    if !(1..=MAX_REPLICATIONS).contains(&replications) {
-        let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
-        return Err(Failure::Usage(vec![what]));
-    }
-    let seed = args.seed.unwrap_or(scenario.seed);
-    if let Some(out) = &args.out {
-        output::folder(out)?;
-    }
+    let (seed, replications) = args.begin(scenario.seed, scenario.replications)?;
     let began = Instant::now();
     let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
     let summed = estimate_measures(&runs);

@@ -4,7 +4,7 @@ use super::{Answer, Failure, RunArgs, Source};
 use crate::mesh::scale::{self, Cell, MEASURES, Settings};
 use crate::output::{self, MANIFEST, Manifest, PAGE, SHEET, Sheet, columns, host, version};
 use crate::progress::Progress;
-use crate::scenario::{Document, MAX_REPLICATIONS};
+use crate::scenario::Document;
 use ringway_figures::table::{RowSink, Schema, Table, Type};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -17,15 +17,7 @@ pub(super) fn run(
     document: &Document<'_>,
 ) -> Result<Answer, Failure> {
     let settings = Settings::from_document(document, Path::new(&source.name))?;
-    let replications = args.reps.unwrap_or(settings.replications);
-    if !(1..=MAX_REPLICATIONS).contains(&replications) {
-        let what = format!("--reps: expected 1 to {MAX_REPLICATIONS}, got {replications}");
-        return Err(Failure::Usage(vec![what]));
-    }
-    let seed = args.seed.unwrap_or(settings.seed);
-    if let Some(out) = &args.out {
-        output::folder(out)?;
-    }
+    let (seed, replications) = args.begin(settings.seed, settings.replications)?;
     let began = Instant::now();
     let cells = {
         let progress = Progress::start();

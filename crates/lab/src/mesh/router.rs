@@ -208,8 +208,8 @@ impl LabRouter {
 
     /// Takes what the machine has for others.
     fn flush(&mut self, now: Time) {
-        while let Some(error) = self.router.poll_error() {
-            self.deliver(now, &error);
+        while let Some(packet) = self.router.poll_local() {
+            self.deliver(now, &packet);
         }
         while let Some(event) = self.router.poll_event() {
             if let Event::Closest { octets, .. } = event {

@@ -3,6 +3,7 @@
 use super::{Step, step};
 use crate::config::HOP_LIMIT;
 use crate::id::NodeId;
+use crate::routes::Detours;
 use crate::wire::control::Code;
 use crate::wire::{Neighbour, Route, Routed, Slot};
 
@@ -13,6 +14,8 @@ pub struct Here<'a> {
     pub id: NodeId,
     /// Its neighbours whose links are up.
     pub neighbours: &'a [Neighbour],
+    /// Ways round links that carry nothing.
+    pub detours: &'a Detours,
     /// Whether keys before the first router belong to the last ([`Space::CLOSES`](crate::metric::Space::CLOSES)).
     pub closes: bool,
     /// How far a router is from a key ([`Space::distance`](crate::metric::Space::distance)).
@@ -20,8 +23,10 @@ pub struct Here<'a> {
 }
 
 impl Here<'_> {
-    fn is_up(&self, slot: Slot) -> bool {
+    /// Returns whether the link of a slot carries packets.
+    pub(super) fn is_up(&self, slot: Slot) -> bool {
         self.neighbours.iter().any(|neighbour| neighbour.slot == slot)
+            && self.detours.get(slot).is_none()
     }
 }
 
@@ -58,6 +63,17 @@ pub fn forward(
     let out = match taken {
         Step::Out(out) => out,
         Step::End if message.flags.returned => return Verdict::Returned,
+        Step::Widen => {
+            let Ok((out, at)) = message.labels.rewrite(message.at, reverse, entered, None) else {
+                return turn_back(message, entered, Code::BadRoute);
+            };
+            message.at = at;
+            out
+        }
+        Step::Error(Code::LinkDown) => match detour(message, here.detours, entered) {
+            Some(out) => out,
+            None => return turn_back(message, entered, Code::LinkDown),
+        },
         Step::Error(code) => return turn_back(message, entered, code),
         Step::End if is_misled(message, here) => {
             return turn_back(message, entered, Code::BadRoute);
@@ -78,6 +94,18 @@ pub fn forward(
         return Verdict::Error(Code::BadRoute);
     }
     Verdict::Out(out)
+}
+
+/// Takes the next step of a message by the detour round its link. Changes nothing if there is none.
+fn detour(message: &mut Routed<'_>, detours: &Detours, entered: Slot) -> Option<Slot> {
+    let reverse = message.flags.reverse;
+    let (_, out) = message.labels.cursor(message.at, reverse).ok()?.peek().ok()?;
+    let detour = detours.get(out)?;
+    let (mut labels, mut at, mut hop_limit) =
+        (message.labels.clone(), message.at, message.hop_limit);
+    let out = detour.step(&mut labels, &mut at, reverse, &mut hop_limit, entered)?;
+    (message.labels, message.at, message.hop_limit) = (labels, at, hop_limit);
+    Some(out)
 }
 
 /// Returns a greedy message to the router that it goes on from, which has others to try; what only follows a route has
@@ -113,7 +141,10 @@ fn go_on(
         (message.flags.wrapped, message.best) = (true, u64::MAX);
         found = onward(message);
     }
-    let (route, distance) = found?;
+    let (mut route, distance) = found?;
+    if let Some(detour) = here.detours.get(route.first) {
+        route = detour.redirect(&route)?;
+    }
     if distance >= message.best || !here.is_up(route.first) {
         return None;
     }

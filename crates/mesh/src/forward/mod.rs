@@ -20,6 +20,9 @@ pub enum Step {
     Out(Slot),
     /// The labels are used up.
     End,
+    /// Send it to the next neighbour with labels that are rewritten: the one that was read has no room for the way back,
+    /// because the packet has come by a detour. They are unchanged.
+    Widen,
     /// Drop it and report this to its sender. The labels are unchanged: the report goes back by them.
     Error(Code),
 }
@@ -43,13 +46,8 @@ pub fn step(
     if !is_up(out) {
         return Step::Error(Code::LinkDown);
     }
-    match cursor.swap(entered) {
-        Ok(out) => {
-            *hop_limit -= 1;
-            Step::Out(out)
-        }
-        Err(_) => Step::Error(Code::BadRoute),
-    }
+    *hop_limit -= 1;
+    cursor.swap(entered).map_or(Step::Widen, Step::Out)
 }
 
 #[cfg(test)]

@@ -37,10 +37,18 @@ pub struct LinkQuality {
     received: u16,
     /// How many have been sent since the first, at most 16.
     sent: u16,
-    /// What the neighbour has of ours: its bitmap, and how many we had sent.
-    reported: Option<(u16, u16)>,
+    /// What it has reported.
+    reported: Option<Reported>,
+}
+
+/// What a neighbour has reported of our HELLOs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Reported {
+    /// Which it has of the last that we had sent, and how many these were.
+    received: u16,
+    sent: u16,
     /// Average of the round trip in microseconds.
-    round_trip: Option<u32>,
+    round_trip: u32,
 }
 
 impl LinkQuality {
@@ -69,14 +77,15 @@ impl LinkQuality {
     /// Notes what the neighbour reports of our HELLOs, of which `sent` have been sent. `now` is our clock in
     /// microseconds, by which our HELLOs are stamped.
     pub fn report(&mut self, now: u32, report: &Report, sent: u16) {
-        self.reported = Some((report.received, sent.min(HISTORY)));
         let now = (now / ECHO_UNIT) as u16;
         // All of it wraps after 1.05 s, which is longer than a round trip.
         let held = report.held.wrapping_mul(HELD_UNIT);
         let sample = u32::from(now.wrapping_sub(report.echo).wrapping_sub(held)) * ECHO_UNIT;
         // A coarse clock may yield a negative difference.
         let sample = if sample > 1 << 19 { 0 } else { sample };
-        self.round_trip = Some(self.round_trip.map_or(sample, |mean| (7 * mean + sample) / 8));
+        let round_trip = self.round_trip().map_or(sample, |mean| (7 * mean + sample) / 8);
+        let (received, sent) = (report.received, sent.min(HISTORY));
+        self.reported = Some(Reported { received, sent, round_trip });
     }
 
     /// Returns the bitmap to report to the neighbour.
@@ -86,17 +95,17 @@ impl LinkQuality {
 
     /// Returns the mean round trip in microseconds.
     pub fn round_trip(&self) -> Option<u32> {
-        self.round_trip
+        self.reported.map(|reported| reported.round_trip)
     }
 
     /// Returns the cost. A link is not usable until both ends hear each other, or if fewer than one in eight HELLOs come.
     pub fn cost(&self) -> Cost {
-        let (reported, sent) = self.reported?;
-        let [reverse, forward] = [(self.received, self.sent), (reported, sent)].map(share);
+        let Reported { received, sent, round_trip } = self.reported?;
+        let [reverse, forward] = [(self.received, self.sent), (received, sent)].map(share);
         let (reverse, forward) = (reverse?, forward?);
         // Shares are in 256ths: UNIT / (reverse x forward).
         let loss = u32::from(UNIT) * 256 * 256 / (reverse * forward);
-        let delay = self.round_trip.unwrap_or(0).min(MAX_ROUND_TRIP);
+        let delay = round_trip.min(MAX_ROUND_TRIP);
         let delay = delay.saturating_sub(FREE_ROUND_TRIP) / ROUND_TRIP_UNIT;
         Some((loss + delay).min(u32::from(u16::MAX - 1)) as u16)
     }

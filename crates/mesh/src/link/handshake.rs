@@ -7,6 +7,7 @@
 //! are, one end believes in a link that the other has not: its probes find that out, and it begins again.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, Time};
@@ -140,7 +141,7 @@ pub struct Counters {
 
 /// The handshakes under way.
 pub struct Handshakes<C: Crypto> {
-    limits: Limits,
+    limits: Arc<Limits>,
     entries: Vec<Entry<C>>,
     /// The secret of cookies and the one before, and when the newer was drawn.
     secrets: [[u8; 32]; 2],
@@ -151,11 +152,11 @@ pub struct Handshakes<C: Crypto> {
 
 impl<C: Crypto> Handshakes<C> {
     /// No handshakes.
-    pub fn new(now: Time, limits: Limits, random: &mut dyn Random) -> Self {
+    pub fn new(now: Time, limits: impl Into<Arc<Limits>>, random: &mut dyn Random) -> Self {
         let mut secrets = [[0; 32]; 2];
         secrets.iter_mut().for_each(|secret| random.fill(secret));
         Handshakes {
-            limits,
+            limits: limits.into(),
             entries: Vec::new(),
             secrets,
             drawn: now,
@@ -222,7 +223,7 @@ impl<C: Crypto> Handshakes<C> {
         // The newest INIT of an address replaces what was there.
         self.entries.retain(|entry| entry.address != from);
         if self.entries.len() >= self.limits.handshakes {
-            // Who has shown where it is takes the place of whoever has been silent for the longest.
+            // The oldest makes way for a router that has shown its address.
             self.counters.full += 1;
             self.entries.remove(0);
         }
@@ -260,7 +261,7 @@ impl<C: Crypto> Handshakes<C> {
             State::Initiated { handshake, .. } => C::read(handshake, resp.noise, &mut payload)?,
             _ => return Err(Refused::Unknown(resp.receiver)),
         }
-        let entry = self.entries.swap_remove(at);
+        let entry = self.entries.remove(at);
         let State::Initiated { mut handshake, .. } = entry.state else {
             return Err(Refused::Unknown(resp.receiver));
         };
@@ -303,7 +304,7 @@ impl<C: Crypto> Handshakes<C> {
             State::Responded { handshake, .. } => C::read(handshake, conf.noise, &mut payload)?,
             _ => return Err(Refused::Unknown(conf.receiver)),
         }
-        let entry = self.entries.swap_remove(at);
+        let entry = self.entries.remove(at);
         let State::Responded { handshake, remote, .. } = entry.state else {
             return Err(Refused::Unknown(conf.receiver));
         };
@@ -366,7 +367,7 @@ impl<C: Crypto> Handshakes<C> {
                     State::Responded { .. } => self.counters.unconfirmed += 1,
                     State::Finished { .. } => {}
                 }
-                self.entries.swap_remove(at);
+                self.entries.remove(at);
                 continue;
             }
             entry.sent += 1;

@@ -3,6 +3,7 @@
 mod packets;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Malformed, Random, Time};
@@ -73,6 +74,13 @@ pub enum LinkEvent {
         /// The neighbour.
         id: NodeId,
     },
+    /// A neighbour has left a probe without an answer, and is probed further.
+    Silent {
+        /// The neighbour's slot.
+        slot: Slot,
+        /// The neighbour.
+        id: NodeId,
+    },
     /// A link cannot be used any more.
     Down {
         /// The neighbour's slot.
@@ -112,7 +120,7 @@ struct Stranger {
 
 /// The links of a router.
 pub struct Links<C: Crypto> {
-    limits: Limits,
+    limits: Arc<Limits>,
     interfaces: Vec<Interface>,
     neighbours: Slots<Neighbour<C::Keys>>,
     /// Which link has a number.
@@ -134,15 +142,16 @@ pub struct Links<C: Crypto> {
 
 impl<C: Crypto> Links<C> {
     /// No links.
-    pub fn new(now: Time, limits: Limits, random: &mut dyn Random) -> Self {
+    pub fn new(now: Time, limits: impl Into<Arc<Limits>>, random: &mut dyn Random) -> Self {
+        let limits = limits.into();
         let mut hello_key = [0; 16];
         random.fill(&mut hello_key);
         Links {
-            limits,
             interfaces: Vec::new(),
-            neighbours: Slots::new(limits),
+            neighbours: Slots::new(limits.clone()),
             by_index: Numbers::default(),
-            handshakes: Handshakes::new(now, limits, random),
+            handshakes: Handshakes::new(now, limits.clone(), random),
+            limits,
             strangers: Vec::new(),
             hello_key: CodeKey(hello_key),
             up: Vec::new(),
@@ -160,7 +169,11 @@ impl<C: Crypto> Links<C> {
         let is_it = |interface: &&mut Interface| interface.config.index == config.index;
         match self.interfaces.iter_mut().find(is_it) {
             Some(interface) => interface.replace(now, config),
-            None => self.interfaces.push(Interface::new(now, config, random)),
+            None => {
+                // Routers have few interfaces, and very many routers are simulated.
+                self.interfaces.reserve_exact(1);
+                self.interfaces.push(Interface::new(now, config, random));
+            }
         }
     }
 
@@ -184,6 +197,11 @@ impl<C: Crypto> Links<C> {
         self.neighbours.get(slot).is_some_and(Neighbour::is_usable)
     }
 
+    /// Returns whether a neighbour has left a probe without an answer.
+    pub fn is_silent(&self, slot: Slot) -> bool {
+        self.neighbours.get(slot).is_some_and(|neighbour| neighbour.liveness.is_silent())
+    }
+
     /// Returns a neighbour.
     pub fn neighbour(&self, slot: Slot) -> Option<&Neighbour<C::Keys>> {
         self.neighbours.get(slot)
@@ -196,7 +214,11 @@ impl<C: Crypto> Links<C> {
 
     /// Returns the first event that has not been handled.
     pub fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            self.events = VecDeque::new();
+        }
+        event
     }
 
     /// Handles a packet that is not CONTROL or data.
@@ -288,6 +310,9 @@ impl<C: Crypto> Links<C> {
         while let Some(at) = self.strangers.iter().position(|stranger| stranger.due <= now) {
             let address = self.strangers.swap_remove(at).address;
             self.initiate(now, local, address, random, output);
+        }
+        if self.strangers.is_empty() {
+            self.strangers = Vec::new();
         }
         let mut packet = Vec::new();
         while let Some(address) = self.handshakes.timeout(now, random, &mut packet) {
@@ -560,6 +585,9 @@ impl<C: Crypto> Links<C> {
                     Task::Probe => {
                         let mut items = Vec::new();
                         put(&Item::Probe, &mut items);
+                        if neighbour.liveness.is_silent() {
+                            self.events.push_back(LinkEvent::Silent { slot, id: neighbour.id });
+                        }
                         self.seal(slot, &items, output);
                     }
                     Task::Dead => self.down(now, slot, DownReason::Silent),
@@ -630,6 +658,7 @@ impl<C: Crypto> Links<C> {
             back: neighbour.back,
         });
         self.up = listed.collect();
+        self.up.shrink_to_fit();
     }
 
     /// Returns the octets that are allocated.

@@ -13,6 +13,8 @@
 use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
+use crate::moment::Moment;
+
 /// Silence that is forgiven beyond the interval of HELLOs: a tenth of it, and this.
 const GRACE: Duration = Duration::from_millis(50);
 /// Unit of the interval in a HELLO.
@@ -50,7 +52,7 @@ pub enum Task {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Suspicion {
     since: Time,
-    probes: usize,
+    probes: u8,
     /// Whether only a sealed packet clears it.
     strict: bool,
 }
@@ -58,13 +60,14 @@ struct Suspicion {
 /// Whether one neighbour is alive.
 #[derive(Clone, Debug)]
 pub struct Liveness {
-    interval: Duration,
+    /// The interval of its HELLOs in units of [`INTERVAL_UNIT`].
+    interval: u8,
     heard: Time,
     proved: Time,
     /// When the first data packet was sent since the last sealed packet came.
-    data_since: Option<Time>,
+    data_since: Moment,
     /// When the neighbour was asked for an answer because a message went to it.
-    asked: Option<Time>,
+    asked: Moment,
     suspicion: Option<Suspicion>,
     dead: bool,
 }
@@ -73,11 +76,11 @@ impl Liveness {
     /// A neighbour whose handshake has just ended, and the interval of its HELLOs in units of 20 ms.
     pub fn new(now: Time, interval: u8) -> Liveness {
         Liveness {
-            interval: INTERVAL_UNIT * u32::from(interval),
+            interval,
             heard: now,
             proved: now,
-            data_since: None,
-            asked: None,
+            data_since: Moment::NONE,
+            asked: Moment::NONE,
             suspicion: None,
             dead: false,
         }
@@ -93,13 +96,18 @@ impl Liveness {
         self.suspicion.is_some()
     }
 
+    /// Returns whether the neighbour has left a probe without an answer.
+    pub fn is_silent(&self) -> bool {
+        self.suspicion.is_some_and(|suspicion| suspicion.probes >= 2)
+    }
+
     /// The neighbour has been heard.
     pub fn hear(&mut self, now: Time, sign: Sign) {
         self.heard = now;
         match sign {
-            Sign::Hello(interval) => self.interval = INTERVAL_UNIT * u32::from(interval),
+            Sign::Hello(interval) => self.interval = interval,
             Sign::Sealed => {
-                (self.proved, self.data_since, self.asked) = (now, None, None);
+                (self.proved, self.data_since, self.asked) = (now, Moment::NONE, Moment::NONE);
             }
         }
         self.suspicion =
@@ -108,7 +116,7 @@ impl Liveness {
 
     /// Data has been sent to the neighbour.
     pub fn data_sent(&mut self, now: Time) {
-        let since = *self.data_since.get_or_insert(now);
+        let since = self.data_since.get_or_insert(now);
         if now.since(since) >= MAX_SILENT_DATA {
             self.suspect(now, true);
         }
@@ -117,9 +125,9 @@ impl Liveness {
     /// A message goes to the neighbour. Returns whether it is to be asked for an answer with it, because it has not been
     /// heard for some time: what is sent to somebody who is gone is lost.
     pub fn asks(&mut self, now: Time) -> bool {
-        let asks = self.asked.is_none() && now.since(self.proved) >= TRUSTED;
+        let asks = self.asked == Moment::NONE && now.since(self.proved) >= TRUSTED;
         if asks {
-            self.asked = Some(now);
+            self.asked = now.into();
         }
         asks
     }
@@ -135,8 +143,8 @@ impl Liveness {
             return None;
         }
         if self.suspicion.is_none() {
-            if self.asked.is_some_and(|asked| now.since(asked) >= MAX_SILENT_DATA) {
-                self.asked = None;
+            if self.asked.get().is_some_and(|asked| now.since(asked) >= MAX_SILENT_DATA) {
+                self.asked = Moment::NONE;
                 self.suspect(now, true);
             } else if now >= self.silent_at() {
                 self.suspect(now, false);
@@ -149,8 +157,9 @@ impl Liveness {
             self.dead = true;
             return Some(Task::Dead);
         }
-        let due =
-            PROBES.get(suspicion.probes).map(|&at| suspicion.since + Duration::from_millis(at));
+        let due = PROBES
+            .get(usize::from(suspicion.probes))
+            .map(|&at| suspicion.since + Duration::from_millis(at));
         if due.is_some_and(|due| now >= due) {
             suspicion.probes += 1;
             return Some(Task::Probe);
@@ -164,16 +173,17 @@ impl Liveness {
             return None;
         }
         let Some(suspicion) = &self.suspicion else {
-            let answer = self.asked.map(|asked| asked + MAX_SILENT_DATA);
+            let answer = self.asked.get().map(|asked| asked + MAX_SILENT_DATA);
             let silent = sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
             return sooner(answer, silent);
         };
-        let next = PROBES.get(suspicion.probes).copied().unwrap_or(DEAD);
+        let next = PROBES.get(usize::from(suspicion.probes)).copied().unwrap_or(DEAD);
         Some(suspicion.since + Duration::from_millis(next))
     }
 
     fn silent_at(&self) -> Time {
-        self.heard + self.interval + self.interval / 10 + GRACE
+        let interval = INTERVAL_UNIT * u32::from(self.interval);
+        self.heard + interval + interval / 10 + GRACE
     }
 
     fn prove_at(&self, neighbours: usize) -> Time {

@@ -10,11 +10,14 @@ use crate::budget::TokenBucket;
 use crate::config::Limits;
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
+use crate::moment::Moment;
 use crate::wire::hello::Report;
 use crate::wire::{DataView, Hello, Slot};
 
 /// Words of the windows of a link, on which packets hardly overtake each other.
 const WINDOW: usize = 4;
+/// The window before the first packet.
+static NO_DATA: ReplayWindow<WINDOW> = ReplayWindow::new();
 /// Time for which a new link is used before HELLOs show what it is worth: its handshake has just passed in both
 /// directions.
 const TRIAL: Duration = Duration::from_secs(5);
@@ -48,27 +51,36 @@ pub struct Neighbour<K> {
     codes: [CodeKey; 2],
     sent: u64,
     data_sent: u32,
-    /// Data packets that came since something sealed was sent, and when the first did.
-    unacknowledged: u32,
-    data_since: Option<Time>,
     pub(super) window: ReplayWindow<WINDOW>,
-    data_window: ReplayWindow<WINDOW>,
+    /// Unless no data has come: very many neighbours are simulated.
+    data: Option<Box<DataReceived>>,
     pub(super) hello_key: CodeKey,
     pub(super) liveness: Liveness,
     /// What its messages may cost.
     police: TokenBucket,
     /// A stamp of its clock, and when it came.
-    clock: (u32, Time),
+    clock: u32,
+    clock_at: Time,
     /// The stamp of its newest HELLO, and when it came.
-    heard: Option<(u32, Time)>,
+    heard: u32,
+    heard_at: Moment,
     /// Whether anything was reported to it.
     reported: bool,
     /// HELLOs that had been sent before the link came up.
-    hellos: u64,
+    hellos: u32,
     up_since: Time,
     usable: bool,
     /// The cost by which the link was last judged.
     judged: u16,
+}
+
+/// The data packets of a neighbour.
+#[derive(Debug, Default)]
+struct DataReceived {
+    window: ReplayWindow<WINDOW>,
+    /// Those that came since something sealed was sent, and when the first did.
+    unacknowledged: u32,
+    since: Option<Time>,
 }
 
 /// What has changed about a link.
@@ -106,17 +118,17 @@ impl<K> Neighbour<K> {
             codes,
             sent: 0,
             data_sent: 0,
-            unacknowledged: 0,
-            data_since: None,
             window: ReplayWindow::new(),
-            data_window: ReplayWindow::new(),
+            data: None,
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, ASSUMED_INTERVAL),
             police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
-            clock: (payload.stamp, now),
-            heard: None,
+            clock: payload.stamp,
+            clock_at: now,
+            heard: 0,
+            heard_at: Moment::NONE,
             reported: false,
-            hellos,
+            hellos: hellos as u32,
             up_since: now,
             usable: true,
             judged: cost::UNIT,
@@ -135,9 +147,12 @@ impl<K> Neighbour<K> {
         (self.address, self.index, self.remote_index, self.keys) =
             (address, index, remote_index, keys);
         (self.codes, self.mtu) = (codes, mtu.min(payload.mtu));
-        (self.clock, self.reported) = ((payload.stamp, now), false);
+        (self.clock, self.clock_at, self.reported) = (payload.stamp, now, false);
         (self.sent, self.data_sent) = (0, 0);
-        (self.window, self.data_window) = (ReplayWindow::new(), ReplayWindow::new());
+        self.window = ReplayWindow::new();
+        if let Some(data) = &mut self.data {
+            data.window = ReplayWindow::new();
+        }
         self.hello_key = CodeKey(payload.hello_key);
         self.liveness = Liveness::new(now, ASSUMED_INTERVAL);
     }
@@ -161,7 +176,7 @@ impl<K> Neighbour<K> {
     /// Returns the number of the next CONTROL packet.
     pub(super) fn next_number(&mut self) -> u64 {
         self.sent += 1;
-        (self.unacknowledged, self.data_since) = (0, None);
+        self.acknowledge();
         self.sent - 1
     }
 
@@ -172,28 +187,36 @@ impl<K> Neighbour<K> {
         let code = data.code(&self.codes[0]);
         data.set_code(code);
         self.liveness.data_sent(now);
-        (self.unacknowledged, self.data_since) = (0, None);
+        self.acknowledge();
         self.liveness.is_suspect()
+    }
+
+    /// Something that shows that the data has arrived is sent to the neighbour.
+    fn acknowledge(&mut self) {
+        if let Some(data) = &mut self.data {
+            (data.unacknowledged, data.since) = (0, None);
+        }
     }
 
     /// Returns whether a data packet is from the neighbour, which is alive then, and whether it must be shown that it has
     /// arrived.
     pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> (bool, bool) {
-        let number = self.data_window.expand(data.sequence());
-        let is_good =
-            self.data_window.is_fresh(number) && data.code(&self.codes[1]) == data.given_code();
+        let window = self.data.as_ref().map_or(&NO_DATA, |data| &data.window);
+        let number = window.expand(data.sequence());
+        let is_good = window.is_fresh(number) && data.code(&self.codes[1]) == data.given_code();
         if is_good {
-            self.data_window.note(number);
+            let data = self.data.get_or_insert_default();
+            data.window.note(number);
+            data.unacknowledged += 1;
+            data.since.get_or_insert(now);
             self.liveness.hear(now, super::Sign::Sealed);
-            self.unacknowledged += 1;
-            self.data_since.get_or_insert(now);
         }
-        (is_good, self.unacknowledged == 1)
+        (is_good, self.data.as_ref().is_some_and(|data| data.unacknowledged == 1))
     }
 
     /// Returns when the neighbour must be shown that its data has arrived.
     pub(super) fn feedback_due(&self) -> Option<Time> {
-        self.data_since.map(|since| since + FEEDBACK_WAIT)
+        Some(self.data.as_ref()?.since? + FEEDBACK_WAIT)
     }
 
     /// Returns whether a message of so many octets may be taken from it.
@@ -211,9 +234,9 @@ impl<K> Neighbour<K> {
         if !self.is_of_now(now, hello.stamp) || !self.quality.hello(hello.sequence) {
             return;
         }
-        let sent = sent.saturating_sub(self.hellos);
-        self.clock = (hello.stamp, now);
-        self.heard = Some((hello.stamp, now));
+        let sent = (sent as u32).wrapping_sub(self.hellos);
+        (self.clock, self.clock_at) = (hello.stamp, now);
+        (self.heard, self.heard_at) = (hello.stamp, now.into());
         self.liveness.hear(now, super::Sign::Hello(hello.interval));
         for report in hello.reports.iter().filter(|report| report.tag == reporting) {
             self.quality.report(micros(now), report, sent.min(16) as u16);
@@ -222,15 +245,14 @@ impl<K> Neighbour<K> {
 
     /// Returns whether a HELLO has just been sent, by the clock of its sender: a recorded one has not.
     fn is_of_now(&self, now: Time, stamp: u32) -> bool {
-        let (last, at) = self.clock;
-        let elapsed = micros(now).wrapping_sub(micros(at));
-        let difference = stamp.wrapping_sub(last).wrapping_sub(elapsed).cast_signed();
+        let elapsed = micros(now).wrapping_sub(micros(self.clock_at));
+        let difference = stamp.wrapping_sub(self.clock).wrapping_sub(elapsed).cast_signed();
         difference.unsigned_abs() <= MAX_DELAY
     }
 
     /// Returns what to report to the neighbour, or `None` before its first HELLO.
     pub(super) fn report(&self, now: Time) -> Option<Report> {
-        let (stamp, at) = self.heard?;
+        let (stamp, at) = (self.heard, self.heard_at.get()?);
         // Both wrap, and so does their difference.
         let held = (now.since(at).as_micros() / 64) as u16;
         let received = self.quality.received();

@@ -5,6 +5,8 @@
 //! neighbour that had it gets it back. No interface may have more than half of all slots, so that who rotates identities
 //! on one does not shut out the others.
 
+use std::sync::Arc;
+
 use ringway_sansio::Time;
 
 use crate::config::Limits;
@@ -16,14 +18,11 @@ enum Entry<T> {
     Used {
         id: NodeId,
         interface: u32,
-        value: T,
+        /// Elsewhere, so that nothing is moved when another comes.
+        value: Box<T>,
     },
     /// Kept for the neighbour that had it.
-    Reserved {
-        id: NodeId,
-        interface: u32,
-        until: Time,
-    },
+    Reserved { id: NodeId, interface: u32, until: Time },
 }
 
 impl<T> Entry<T> {
@@ -52,15 +51,15 @@ pub enum NoSlot {
 #[derive(Clone, Debug)]
 pub struct Slots<T> {
     entries: Vec<Entry<T>>,
-    limits: Limits,
+    limits: Arc<Limits>,
     /// Neighbours that found no slot.
     pub refused: u64,
 }
 
 impl<T> Slots<T> {
     /// No neighbours.
-    pub fn new(limits: Limits) -> Self {
-        Slots { entries: Vec::new(), limits, refused: 0 }
+    pub fn new(limits: impl Into<Arc<Limits>>) -> Self {
+        Slots { entries: Vec::new(), limits: limits.into(), refused: 0 }
     }
 
     /// Assigns the lowest free slot to a neighbour, or the slot that it had. `interface` is where it was discovered.
@@ -72,28 +71,28 @@ impl<T> Slots<T> {
         value: T,
     ) -> Result<Slot, NoSlot> {
         let half = self.limits.neighbours / 2;
-        let own = |entry: &Entry<T>| matches!(entry, Entry::Reserved { id: other, interface: on, .. } if (*other, *on) == (id, interface));
-        let free =
-            |entry: &Entry<T>| matches!(entry, Entry::Reserved { until, .. } if *until <= now);
-        let mut at =
-            self.entries.iter().position(own).or_else(|| self.entries.iter().position(free));
-        let on_interface = self.entries.iter().filter(|entry| entry.counts_for(now, interface));
-        if at.is_none() && on_interface.count() >= half {
+        let own = self.reserved(interface).find(|&(_, other, _)| other == id);
+        let of_interface = self.entries.iter().filter(|entry| entry.counts_for(now, interface));
+        let is_at_half = of_interface.count() >= half;
+        let at = if is_at_half {
             // Its own reservations make way, and nobody else's.
-            at = self.oldest_reserved(interface);
-        }
-        let used = self.entries.iter().filter(
-            |entry| matches!(entry, Entry::Used { interface: other, .. } if *other == interface),
-        );
-        if used.count() >= half || (at.is_none() && self.is_at_half(now, interface)) {
-            self.refused += 1;
-            return Err(NoSlot::Interface(half));
-        }
-        let entry = Entry::Used { id, interface, value };
+            let counted = || self.reserved(interface).filter(|&(_, _, until)| until > now);
+            let own = own.filter(|&(_, _, until)| until > now);
+            own.or_else(|| counted().min_by_key(|&(_, _, until)| until)).map(|(at, ..)| at)
+        } else {
+            let free =
+                |entry: &Entry<T>| matches!(entry, Entry::Reserved { until, .. } if *until <= now);
+            own.map(|(at, ..)| at).or_else(|| self.entries.iter().position(free))
+        };
+        let entry = Entry::Used { id, interface, value: Box::new(value) };
         match at {
             Some(at) => {
                 self.entries[at] = entry;
                 Ok(Slot(at as u16))
+            }
+            None if is_at_half => {
+                self.refused += 1;
+                Err(NoSlot::Interface(half))
             }
             None if self.entries.len() < self.limits.neighbours.min(1 << 16) => {
                 // Routers have few neighbours, and very many routers are simulated.
@@ -108,18 +107,14 @@ impl<T> Slots<T> {
         }
     }
 
-    fn is_at_half(&self, now: Time, interface: u32) -> bool {
-        let entries = self.entries.iter().filter(|entry| entry.counts_for(now, interface));
-        entries.count() >= self.limits.neighbours / 2
-    }
-
-    /// Returns the slot of an interface that has been reserved for the longest time.
-    fn oldest_reserved(&self, interface: u32) -> Option<usize> {
-        let reserved = self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
-            Entry::Reserved { interface: on, until, .. } if *on == interface => Some((*until, at)),
+    /// Returns the slots that are reserved for neighbours on an interface: the slot, for whom, and until when.
+    fn reserved(&self, interface: u32) -> impl Iterator<Item = (usize, NodeId, Time)> {
+        self.entries.iter().enumerate().filter_map(move |(at, entry)| match *entry {
+            Entry::Reserved { id, interface: on, until } if on == interface => {
+                Some((at, id, until))
+            }
             _ => None,
-        });
-        reserved.min().map(|(_, at)| at)
+        })
     }
 
     /// Frees a slot.
@@ -128,14 +123,15 @@ impl<T> Slots<T> {
         let Entry::Used { id, interface, .. } = *entry else { return None };
         let until = now + self.limits.slot_quarantine;
         match core::mem::replace(entry, Entry::Reserved { id, interface, until }) {
-            Entry::Used { value, .. } => Some(value),
+            Entry::Used { value, .. } => Some(*value),
             Entry::Reserved { .. } => None,
         }
     }
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry<T>>()
+        let used = self.entries.iter().filter(|entry| matches!(entry, Entry::Used { .. })).count();
+        self.entries.capacity() * size_of::<Entry<T>>() + used * size_of::<T>()
     }
 
     /// Returns the neighbour in a slot.
@@ -157,7 +153,7 @@ impl<T> Slots<T> {
     /// Returns all neighbours in the order of their slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.entries.iter_mut().filter_map(|entry| match entry {
-            Entry::Used { value, .. } => Some(value),
+            Entry::Used { value, .. } => Some(&mut **value),
             Entry::Reserved { .. } => None,
         })
     }
@@ -165,7 +161,7 @@ impl<T> Slots<T> {
     /// Returns all neighbours in the order of their slots.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, NodeId, &T)> + Clone {
         self.entries.iter().enumerate().filter_map(|(at, entry)| match entry {
-            Entry::Used { id, value, .. } => Some((Slot(at as u16), *id, value)),
+            Entry::Used { id, value, .. } => Some((Slot(at as u16), *id, &**value)),
             Entry::Reserved { .. } => None,
         })
     }

@@ -122,6 +122,24 @@ fn hints_stop_where_the_router_itself_is_the_neighbour() {
     assert_eq!(hints(4, 3), [1]);
 }
 
+/// Of each class in common one, so that no class stays empty in which there is somebody.
+#[test]
+fn xor_hints_fill_the_classes_in_common() {
+    let sorted: Vec<NodeId> =
+        [0x10, 0x11, 0x30, 0x70, 0x71, 0xf0].map(|id| id << 56).map(NodeId::new).into();
+    let ids = |ids: &Ids| ids.iter().map(|id| id.raw() >> 56).collect::<Vec<_>>();
+    let own = NodeId::new(0x12 << 56);
+    // 0x10 and 0x11 are the closest to both; 0x30, 0x70 and 0xf0 are of classes that both have.
+    assert_eq!(
+        ids(&Xor::hints(own, NodeId::new(0x13 << 56), &sorted)),
+        [0x10, 0x11, 0x30, 0x71, 0xf0]
+    );
+    // With one that is far only the class of everybody else is in common.
+    assert_eq!(ids(&Xor::hints(own, NodeId::new(0x72 << 56), &sorted)), [0x70, 0x71, 0xf0]);
+    let asked = |turn| ids(&Xor::asked(own, &sorted, turn));
+    assert_eq!([0, 1, 2].map(asked), [[0x10, 0x11, 0xf0], [0x10, 0x11, 0x70], [0x10, 0x11, 0x30]]);
+}
+
 proptest! {
     #[test]
     fn distances_are_unique_and_zero_is_the_key(key: u64, one: u64, other: u64) {

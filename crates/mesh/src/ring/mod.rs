@@ -11,12 +11,14 @@
 //! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
 pub mod introduce;
+mod repair;
 mod upkeep;
 
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::config::{HOP_LIMIT, Limits};
 use crate::id::NodeId;
@@ -29,6 +31,10 @@ use upkeep::Upkeep;
 
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Longest time between two introductions of that kind to routers that no route reaches. It is eight times as long
+/// each time.
+const MAX_PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Time in which one router that was offered and not reached is looked for.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
@@ -88,6 +94,13 @@ impl Action {
     }
 }
 
+/// Whether the joined route to a router that somebody has offered has no more links than a route can have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reach {
+    Within,
+    Beyond,
+}
+
 /// How often something was left undone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
@@ -101,21 +114,29 @@ pub struct Counters {
 #[derive(Clone, Debug)]
 pub struct Overlay<S> {
     contacts: ContactTable<S>,
-    limits: Limits,
+    limits: Arc<Limits>,
     /// Routers to which a CONNECT is under way, and the first slot of the way; [`BY_RING`] if it is none of a route.
     connecting: SmallVec<[(NodeId, Slot); 8]>,
     /// Contacts whose route was lost. Some may be neighbours by another link.
     lost: SmallVec<[NodeId; 4]>,
     /// Neighbours that have not answered since their link came up.
     unmet: SmallVec<[NodeId; 4]>,
+    /// The neighbour that was asked last in turn.
+    asked: NodeId,
     /// The near contacts at the last review, and the number of changes of the table then.
     near: Ids,
     reviewed: u64,
     upkeep: Upkeep,
+    /// The near contacts when the upkeep last asked, and how it went on: if they are the same again, nothing has changed.
+    rest: (Ids, Upkeep),
+    /// Turns of upkeep so far.
+    turn: usize,
     /// The other end of the line, at an end of it.
     partner: Option<NodeId>,
     /// When contacts were last introduced into another network.
     spread_at: Option<Time>,
+    /// Time until contacts are introduced again to those whom no route reaches.
+    patience: Duration,
     /// When a router that somebody had offered was last looked for.
     searched: Option<Time>,
     /// How often something was left undone.
@@ -124,19 +145,24 @@ pub struct Overlay<S> {
 
 impl<S: Space> Overlay<S> {
     /// The overlay of the router `own`, which knows nobody.
-    pub fn new(own: NodeId, limits: Limits) -> Self {
-        let contacts = ContactTable::new(own, limits);
+    pub fn new(own: NodeId, limits: impl Into<Arc<Limits>>) -> Self {
+        let limits = limits.into();
+        let contacts = ContactTable::new(own, limits.clone());
         Overlay {
             contacts,
             limits,
             connecting: SmallVec::new(),
             lost: SmallVec::new(),
             unmet: SmallVec::new(),
+            asked: NodeId::default(),
             near: Ids::new(),
             reviewed: 0,
             upkeep: Upkeep::default(),
+            rest: (Ids::new(), Upkeep::default()),
+            turn: 0,
             partner: None,
             spread_at: None,
+            patience: SPREAD_INTERVAL,
             searched: None,
             counters: Counters::default(),
         }
@@ -177,66 +203,6 @@ impl<S: Space> Overlay<S> {
         }
     }
 
-    /// A link is down: every contact behind it is lost, and looked for by another way.
-    pub fn neighbour_down(&mut self, slot: Slot, out: &mut Vec<Action>) {
-        let near = self.contacts.near();
-        let gone = self.contacts.invalidate(slot);
-        if gone.iter().any(|contact| near.contains(&contact.id)) {
-            self.refresh(out);
-        }
-        for contact in gone {
-            self.lost.push(contact.id);
-            if near.contains(&contact.id) {
-                self.find(contact.id, out);
-            }
-        }
-    }
-
-    /// A route with this mark is broken: the news came by `entered`.
-    pub fn broken(&mut self, mark: u32, entered: Slot, out: &mut Vec<Action>) {
-        let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
-        let id = self.contacts.iter().find(is_it).map(|contact| contact.id);
-        if let Some(id) = id {
-            self.seek(&[id], out);
-        }
-    }
-
-    /// A router was not reached by a route. It may still be by the one it is known by: what somebody has offered may be
-    /// out of date.
-    pub fn unreachable(&mut self, now: Time, id: NodeId, route: &Route, out: &mut Vec<Action>) {
-        self.abandon(id);
-        let is_nearest = self.is_nearest(id);
-        if self.unmet.contains(&id) || is_nearest {
-            self.upkeep.hurry(now);
-        }
-        // Whoever has offered it may know a route that has failed. A search shows that to each router on the way. It is
-        // made now and then, because anybody can offer what is not there.
-        if is_nearest && self.searched.is_none_or(|at| now.since(at) >= SEARCH_INTERVAL) {
-            self.searched = Some(now);
-            self.find(id, out);
-        }
-        if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
-            return;
-        }
-        self.lose(&[id], out);
-    }
-
-    /// Removes contacts; not neighbours, whose links alone decide. Returns those that were removed.
-    fn lose(&mut self, ids: &[NodeId], out: &mut Vec<Action>) -> SmallVec<[NodeId; 2]> {
-        let near = self.contacts.near();
-        let is_lost =
-            |id: &NodeId| self.contacts.get(*id).is_some_and(|known| !known.is_neighbour());
-        let gone: SmallVec<[NodeId; 2]> = ids.iter().copied().filter(is_lost).collect();
-        for &id in &gone {
-            self.contacts.remove(id);
-            self.lost.push(id);
-        }
-        if gone.iter().any(|id| near.contains(id)) {
-            self.refresh(out);
-        }
-        gone
-    }
-
     /// Somebody is said to be there. Connects if the router is wanted at this cost.
     pub fn offer(&mut self, id: NodeId, route: Route, cost: u16, out: &mut Vec<Action>) {
         if self.contacts.wants(id, cost) {
@@ -258,8 +224,14 @@ impl<S: Space> Overlay<S> {
         connect: &Connect,
         out: &mut Vec<Action>,
     ) {
-        if connect.settled && self.is_foreign(peer.id, &connect.hints) {
-            self.spread(now, &peer.route, out);
+        if connect.settled {
+            match self.is_foreign(&peer, &connect.hints) {
+                Some(Reach::Within) => _ = self.spread(now, &peer.route, SPREAD_INTERVAL, out),
+                Some(Reach::Beyond) if self.spread(now, &peer.route, self.patience, out) => {
+                    self.patience = (self.patience * 8).min(MAX_PATIENCE);
+                }
+                _ => {}
+            }
         }
         let hints = &connect.hints;
         self.abandon(peer.id);
@@ -276,7 +248,13 @@ impl<S: Space> Overlay<S> {
     pub fn closed(&mut self, now: Time, peer: Contact, connect: &Connect, out: &mut Vec<Action>) {
         let own = self.contacts.own();
         let beyond = |id: &NodeId| if peer.id > own { *id < own } else { *id > own };
-        self.partner = (!self.contacts.ids().iter().any(beyond)).then_some(peer.id);
+        // Somebody who does not know yet that it is no end any more may be the last to ask.
+        let ids = self.contacts.ids();
+        let end = match peer.id > own {
+            true => ids.last().map_or(peer.id, |&last| last.max(peer.id)),
+            false => ids.first().map_or(peer.id, |&first| first.min(peer.id)),
+        };
+        self.partner = (!ids.iter().any(beyond)).then_some(end);
         self.abandon(NodeId::new(u64::MAX));
         self.connected(now, peer, connect, out);
     }
@@ -294,14 +272,6 @@ impl<S: Space> Overlay<S> {
         }
     }
 
-    /// A message was not forwarded along a route that begins here. Whoever was reached by it is looked for by another way:
-    /// also those to whom an older route happens to be the same as the one that failed.
-    pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
-        let failed = self.contacts.iter().filter(|contact| contact.route == *route);
-        let failed: SmallVec<[NodeId; 2]> = failed.map(|contact| contact.id).collect();
-        self.seek(&failed, out);
-    }
-
     /// Notes whether the near contacts have changed. To be called after whatever may have changed them. Returns the hops of
     /// the mean route, if contacts have come or gone.
     pub fn review(&mut self, now: Time) -> Option<u32> {
@@ -317,7 +287,10 @@ impl<S: Space> Overlay<S> {
         let near = self.contacts.near();
         if near != self.near {
             self.near = near;
-            self.upkeep.change(now);
+            match &self.rest {
+                (ids, upkeep) if !ids.is_empty() && *ids == self.near => self.upkeep = *upkeep,
+                _ => self.upkeep.change(now),
+            }
         }
         let hops: u32 = self.contacts.iter().map(|contact| u32::from(contact.route.hops())).sum();
         Some(hops / self.contacts.ids().len().max(1) as u32)
@@ -335,8 +308,11 @@ impl<S: Space> Overlay<S> {
                     self.connect(id, route, self.limits.pending, out);
                 }
             }
+            self.turn += 1;
             self.refresh(out);
+            self.ask_neighbour(out);
             self.close(out);
+            self.rest = (self.near.clone(), self.upkeep);
         }
     }
 
@@ -355,6 +331,18 @@ impl<S: Space> Overlay<S> {
         self.upkeep.is_settled(now)
     }
 
+    /// Connects to the next neighbour in turn. Neighbours of one network may have become two rings while messages over
+    /// several links were lost: then neither ring asks the other by itself, and this link alone joins them.
+    fn ask_neighbour(&mut self, out: &mut Vec<Action>) {
+        let after = self.asked;
+        let neighbours = || self.contacts.iter().filter(|contact| contact.is_neighbour());
+        let next = neighbours().find(|contact| contact.id > after).or_else(|| neighbours().next());
+        if let Some((id, route)) = next.map(|contact| (contact.id, contact.route.clone())) {
+            self.asked = id;
+            self.connect(id, route, self.limits.pending, out);
+        }
+    }
+
     /// The first router of the line looks for the last.
     fn close(&mut self, out: &mut Vec<Action>) {
         let own = self.contacts.own();
@@ -363,16 +351,6 @@ impl<S: Space> Overlay<S> {
         if S::CLOSES && is_first && !self.is_connecting(last) {
             self.connecting.push((last, BY_RING));
             out.push(Action::Close { to: last });
-        }
-    }
-
-    /// Removes contacts whose route is broken, and looks for them by another way.
-    fn seek(&mut self, ids: &[NodeId], out: &mut Vec<Action>) {
-        let near = self.contacts.near();
-        for id in self.lose(ids, out) {
-            if near.contains(&id) {
-                self.find(id, out);
-            }
         }
     }
 
@@ -389,10 +367,19 @@ impl<S: Space> Overlay<S> {
         out.push(Action::Find { to });
     }
 
-    /// Returns whether a router that has settled must be of another network: in one network everybody who is near is known
-    /// by then.
-    fn is_foreign(&self, peer: NodeId, hints: &[Hint]) -> bool {
-        self.is_nearest(peer) || hints.iter().any(|hint| self.is_nearest(hint.id))
+    /// Returns whether a router that has settled must be of another network, because in one network everybody who is near is
+    /// known by then, and whether a route can be as long as the way to who is near there. One network is that too if
+    /// it is longer than any route.
+    fn is_foreign(&self, peer: &Contact, hints: &[Hint]) -> Option<Reach> {
+        if self.is_nearest(peer.id) {
+            return Some(Reach::Within);
+        }
+        let news = hints.iter().filter(|hint| self.is_nearest(hint.id));
+        let reach = |hint| match joined(&peer.route, hint) {
+            Some(_) => Reach::Within,
+            None => Reach::Beyond,
+        };
+        news.map(reach).min()
     }
 
     /// Returns whether a router that is no contact would be the nearest on its side.
@@ -405,10 +392,18 @@ impl<S: Space> Overlay<S> {
 
     /// Joins two settled networks at many points at once: of each class of distance one contact is introduced into the
     /// other network, where it goes by the ring. Whoever is closest to it there connects to it, and it spreads in turn.
-    fn spread(&mut self, now: Time, route: &Route, out: &mut Vec<Action>) {
-        let is_late = self.spread_at.is_some_and(|at| now.since(at) < SPREAD_INTERVAL);
+    ///
+    /// Returns whether it was done: not twice in `interval`.
+    fn spread(
+        &mut self,
+        now: Time,
+        route: &Route,
+        interval: Duration,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let is_late = self.spread_at.is_some_and(|at| now.since(at) < interval);
         if is_late || !self.upkeep.is_settled(now) {
-            return;
+            return false;
         }
         self.spread_at = Some(now);
         let own = self.contacts.own();
@@ -419,22 +414,25 @@ impl<S: Space> Overlay<S> {
                 *kept = contact;
             }
         }
-        for contact in best.into_values() {
+        // Whoever is introduced must be within reach of those behind the route.
+        let is_near = |hops: u16| hops + route.hops() <= HOP_LIMIT.into();
+        for contact in best.into_values().filter(|contact| is_near(contact.route.hops())) {
             if let Ok(onward) = contact.route.onward(route.first) {
                 let hint = Hint { id: contact.id, cost: contact.cost, onward };
                 out.push(Action::Spread { route: route.clone(), hint });
             }
         }
+        true
     }
 
     /// Handles a hint from the router at the end of `route`.
     pub fn hear(&mut self, route: &Route, cost: u16, hint: &Hint, out: &mut Vec<Action>) {
-        match route.join(&hint.onward) {
-            Ok(route) if route.hops() <= HOP_LIMIT.into() => {
+        match joined(route, hint) {
+            Some(route) => {
                 let least = LEAST_COST.saturating_mul(route.hops());
                 self.offer(hint.id, route, cost.saturating_add(hint.cost).max(least), out);
             }
-            _ => self.counters.too_long += 1,
+            None => self.counters.too_long += 1,
         }
     }
 
@@ -445,8 +443,20 @@ impl<S: Space> Overlay<S> {
 
     /// Connects to the nearest contact on each side, to hear of those beside it.
     pub fn refresh(&mut self, out: &mut Vec<Action>) {
-        for id in S::near(self.contacts.own(), self.contacts.ids(), 1) {
+        for id in S::asked(self.contacts.own(), self.contacts.ids(), self.turn) {
             if let Some(contact) = self.contacts.get(id) {
+                let route = contact.route.clone();
+                self.connect(id, route, self.limits.pending, out);
+            }
+        }
+    }
+
+    /// Connects to the nearest contacts on the sides of near ones that were lost, to hear of others there.
+    fn ask_beside(&mut self, lost: Ids, out: &mut Vec<Action>) {
+        let own = self.contacts.own();
+        for id in S::near(own, self.contacts.ids(), 1) {
+            let is_beside = lost.iter().any(|other| (*other < own) == (id < own));
+            if let Some(contact) = self.contacts.get(id).filter(|_| is_beside) {
                 let route = contact.route.clone();
                 self.connect(id, route, self.limits.pending, out);
             }
@@ -472,17 +482,15 @@ impl<S: Space> Overlay<S> {
         others().all(|other| other > key) && closest(NodeId::new(u64::MAX))
     }
 
-    /// Returns a first step to `key` as [`first_step`](Self::first_step) does, by any contact that is closer: when the best
-    /// has failed, whoever is on that way may be the reason.
+    /// Returns a first step to `key` by any contact, also one that is farther: when the best way has failed, whoever is on
+    /// it may be the reason. From that contact on each step is closer again. As for
+    /// [`first_step`](Self::first_step) there is none if this router is responsible for the key.
     pub fn other_step(&self, key: NodeId, random: &mut dyn Random) -> Option<(Route, u64, bool)> {
-        let step = self.first_step(key)?;
-        let (target, wrapped) = (if step.2 { NodeId::new(u64::MAX) } else { key }, step.2);
-        let below = S::distance(self.contacts.own(), target);
-        let distance = |contact: &Contact| S::distance(contact.id, target);
-        let closer = || self.contacts.iter().filter(|contact| distance(contact) < below);
-        let at = random.next_u64() % (closer().count().max(1) as u64);
-        let found = closer().nth(at as usize);
-        found.map(|contact| (contact.route.clone(), distance(contact), wrapped)).or(Some(step))
+        let (.., wrapped) = self.first_step(key)?;
+        let target = if wrapped { NodeId::new(u64::MAX) } else { key };
+        let at = random.next_u64() % self.contacts.ids().len().max(1) as u64;
+        let contact = self.contacts.iter().nth(at as usize)?;
+        Some((contact.route.clone(), S::distance(contact.id, target), wrapped))
     }
 
     /// Returns how a message to `key` begins here: the route to the next contact, its distance, and whether the message is
@@ -520,6 +528,11 @@ impl<S: Space> Overlay<S> {
             out.extend(evicted.iter().filter_map(|gone| introduce::delegate(&self.contacts, gone)));
         }
     }
+}
+
+/// Returns the route by way of the sender of a hint, at the end of `route`. `None` if it would have too many links.
+fn joined(route: &Route, hint: &Hint) -> Option<Route> {
+    route.join(&hint.onward).ok().filter(|route| route.hops() <= HOP_LIMIT.into())
 }
 
 #[cfg(test)]
@@ -591,6 +604,15 @@ mod tests {
         assert_eq!(out.len(), 1);
     }
 
+    /// 30 was the first router until 10 came, and does not know it when it asks.
+    #[test]
+    fn an_end_that_is_none_any_more_does_not_replace_the_end() {
+        let (mut last, mut out) = (overlay(90, Limits::default()), Vec::new());
+        last.closed(NOW, contact(10, 7), &hints(&[]), &mut out);
+        last.closed(NOW, contact(30, 7), &hints(&[]), &mut out);
+        assert_eq!(last.partner(), Some(NodeId::new(10)));
+    }
+
     #[test]
     fn a_displaced_contact_is_introduced_to_the_one_between() {
         let limits = Limits { near: 1, candidates: 1, ..Limits::default() };
@@ -614,7 +636,7 @@ mod tests {
         assert!(out.is_empty() && one.contacts().get(NodeId::new(45)).is_some());
         one.unreachable(NOW, NodeId::new(45), &far(2), &mut out);
         let asked: Vec<u64> = out.iter().map(|action| action.subject().raw()).collect();
-        assert_eq!(asked, [40, 55]);
+        assert_eq!(asked, [40]);
         out.clear();
         one.connected(NOW, contact(40, 1), &hints(&[]), &mut out);
         one.neighbour_down(Slot(3), &mut out);
@@ -635,6 +657,69 @@ mod tests {
         let mut found: Vec<u64> = found.map(|action| action.subject().raw()).collect();
         found.sort_unstable();
         assert_eq!(found, [45, 55]);
+    }
+
+    /// In one network of more links than a route can have, routers that are settled do not know those who would be near.
+    #[test]
+    fn who_is_beyond_any_route_is_spread_to_ever_more_rarely() {
+        let long = |first: u16, hops: u16| {
+            let mut labels = Labels::default();
+            (1..hops).for_each(|_| labels.push(Slot(2), Slot(2)).unwrap());
+            Route { first: Slot(first), labels }
+        };
+        let start = NOW + Duration::from_secs(60);
+        // Whoever is 200 links away says all the time that there is one nearer to 50 than 40, so many links further.
+        let spreads = |further: u16| {
+            let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
+            for (id, slot) in [(40, 1), (60, 2), (10, 3), (90, 4)] {
+                one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
+            }
+            one.review(NOW);
+            let peer = Contact { route: long(5, 200), ..contact(20, 5) };
+            let onward = long(6, further).onward(Slot(4)).unwrap();
+            let connect = hints(&[Hint { id: NodeId::new(45), cost: 9, onward }]);
+            let connect = Connect { settled: true, ..connect };
+            let mut seconds = Vec::new();
+            for second in 0..1_000 {
+                out.clear();
+                let now = start + Duration::from_secs(second);
+                one.connected(now, peer.clone(), &connect, &mut out);
+                let is_spread = |action: &Action| matches!(action, Action::Spread { .. });
+                seconds.extend(out.iter().any(is_spread).then_some(second));
+            }
+            seconds
+        };
+        assert_eq!(spreads(100), [0, 80, 720]);
+        assert_eq!(spreads(50).len(), 100);
+    }
+
+    /// After faults of messages two rings may be left that no router of either asks about, except over a link between.
+    #[test]
+    fn neighbours_are_asked_in_turn_even_if_they_have_answered() {
+        let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
+        for (id, slot) in [(49, 1), (51, 2), (10, 3), (90, 4)] {
+            one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
+        }
+        for (id, slot) in [(20, 5), (80, 6)] {
+            let route = Route::direct(Slot(slot));
+            let peer = Contact { route, ..contact(id, slot) };
+            one.neighbour_up(peer.clone(), &mut out);
+            one.connected(NOW, peer, &hints(&[]), &mut out);
+        }
+        one.review(NOW);
+        let mut asked = Vec::new();
+        for _ in 0..4 {
+            out.clear();
+            let Some(due) = one.poll_timeout() else { panic!("nothing is due") };
+            one.timeout(due, &mut out);
+            asked.push(out.iter().map(|action| action.subject().raw()).collect::<Vec<u64>>());
+            asked
+                .last()
+                .iter()
+                .for_each(|ids| ids.iter().for_each(|&id| one.abandon(NodeId::new(id))));
+        }
+        let both = |neighbour| vec![49, 51, neighbour];
+        assert_eq!(asked, [20, 80, 20, 80].map(both));
     }
 
     #[test]

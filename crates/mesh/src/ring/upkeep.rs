@@ -11,7 +11,7 @@ use ringway_sansio::time::Duration;
 const QUIET: Duration = Duration::from_secs(2);
 /// First and longest time between two questions when nothing changes.
 const FIRST_WAIT: Duration = Duration::from_secs(4);
-const MAX_WAIT: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_secs(240);
 /// Time without a change after which a part of the ring counts as settled.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -78,7 +78,7 @@ mod tests {
             now = due;
             assert!(upkeep.is_due(now));
         }
-        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 120, 120, 120, 120]);
+        assert_eq!(waits, [2, 4, 8, 16, 32, 64, 128, 240, 240, 240]);
         upkeep.hurry(now);
         upkeep.hurry(now + FIRST_WAIT);
         assert_eq!(upkeep.due(), Some(now + FIRST_WAIT));

@@ -81,15 +81,16 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 let cost = self.path_cost(message, &back);
                 self.overlay.hear(&back, cost, &hint, &mut self.actions);
             }
-            (Body::LookUp { index, noise }, Some(back)) => {
+            // Its waypoint does not exist, about which nobody has asked.
+            (Body::LookUp { onward: Some(_), .. }, _) => self.counters.undelivered += 1,
+            (Body::LookUp { index, noise, onward: None }, Some(back)) => {
                 self.look_up(now, message, index, noise, &back, random);
             }
             (Body::LookUpAck { index, receiver: _, noise }, _) => {
                 if let Some(route) = message.route_there(entered) {
                     let (id, mtu) = (message.id, message.path_mtu);
                     let (sessions, actions) = self.carrier.parts();
-                    let link = self.links.neighbour(entered).map_or(0, |neighbour| neighbour.mtu);
-                    let way = Way { route, mtu: (mtu, link) };
+                    let way = Way { route, mtu };
                     sessions.look_up_ack(now, local, id, (index, noise), way, actions);
                 }
             }
@@ -98,6 +99,23 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 sessions.confirm(now, local, receiver, noise, actions);
             }
             _ => {}
+        }
+    }
+
+    /// Turns a LOOKUP of which this router is the waypoint to its key.
+    pub(super) fn redirect(&self, message: &mut Routed<'_>) {
+        let is_here = message.message == Message::LookUp
+            && message.target == self.local.id()
+            && !message.flags.reverse
+            && message.at == message.labels.nibbles();
+        if is_here
+            && let Ok((Body::LookUp { onward: Some(key), .. }, ..)) =
+                Body::parse(message.message, message.body)
+        {
+            // Once, because it does not have the key any more: so it does not go round.
+            let end = message.body.len() - key.to_bytes().len();
+            (message.target, message.body) = (key, &message.body[..end]);
+            (message.best, message.flags.wrapped) = (u64::MAX, false);
         }
     }
 
@@ -114,10 +132,13 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let (id, mtu, to) = (message.id, message.path_mtu, message.origin);
         let is_ours = message.target.prefix() == self.local.id().prefix();
         let local = &self.local;
+        let sessions = &mut self.carrier.sessions;
+        // By another than it came by.
+        let others = || self.links.up().iter().filter(|other| other.slot != back.first);
+        let at = random.next_u64() % (others().count() as u64).max(1);
+        let neighbour = others().nth(at as usize).map(|neighbour| neighbour.id);
         let answer = is_ours
-            .then(|| {
-                self.carrier.sessions.look_up(now, local, remote, noise, back, mtu, id, random)
-            })
+            .then(|| sessions.look_up(now, local, remote, noise, back, mtu, id, neighbour, random))
             .flatten();
         let mut desk = desk!(self, now, random);
         match answer {
@@ -136,7 +157,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let last = NodeId::new(u64::MAX);
         let is_for_us =
             message.target == self.local.id() || (peer.connect.wrap && message.target == last);
-        if !is_for_us || back.hops() > HOP_LIMIT.into() {
+        if !is_for_us || back.hops() > HOP_LIMIT.into() || !self.is_plausible(peer.id, &back) {
             self.counters.undelivered += 1;
             return;
         }
@@ -168,6 +189,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
         if request.to != message.origin && request.way != messenger::Way::Close {
             return;
         }
+        if !self.is_plausible(message.origin, &route) {
+            self.counters.undelivered += 1;
+            return;
+        }
         let Some(peer) = self.messenger.verify(message) else { return };
         let Some(request) = self.messenger.answered(message.id) else { return };
         let cost = message.path_cost.max(least_cost(&route));
@@ -178,6 +203,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
         } else {
             self.overlay.connected(now, contact, &peer.connect, &mut self.actions);
         }
+    }
+
+    /// Returns whether a route may lead to a router: one without labels leads to a neighbour and to nobody else. Whoever
+    /// shortens the record of what passes would be taken for its sender otherwise, and a neighbour's contact is only lost
+    /// with its link.
+    fn is_plausible(&self, id: NodeId, route: &Route) -> bool {
+        route.labels.count() > 0
+            || self.links.neighbour(route.first).is_some_and(|neighbour| neighbour.id == id)
     }
 
     /// Returns the cost of the way back of a message. Where the record was cut, it is shorter than the way it came.

@@ -2,28 +2,29 @@
 
 use core::ops::Range;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ringway_sansio::{Malformed, Random, Time};
+use smallvec::SmallVec;
 
 use super::outbox::Outbox;
 use crate::config::{HOP_LIMIT, Limits};
 use crate::crypto::Crypto;
 use crate::forward::{Step, step};
 use crate::icmp::{self, IcmpError, Ipv6Header};
-use crate::id::Prefix;
+use crate::id::{NodeId, Prefix};
 use crate::link::Links;
 use crate::local::LocalRouter;
 use crate::output::Output;
+use crate::routes::Detours;
 use crate::session::{
-    Contents, Delivery, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction, Sessions,
+    Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction, Sessions,
 };
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{DataView, Item, Slot};
 
-/// Maximum number of ICMPv6 errors that wait for the caller.
-const MAX_ERRORS: usize = 64;
-/// Least MTU of IPv6 (RFC 8200 section 5).
-const MIN_MTU: u16 = 1_280;
+/// Maximum number of packets for hosts here that wait for the caller.
+const MAX_LOCAL: usize = 64;
 
 /// Counts of packets of hosts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,11 +55,30 @@ pub struct PacketCounters {
     pub forwarded_octets: u64,
 }
 
+impl PacketCounters {
+    /// Counts a packet that `owner` has sent, and returns whether it is for a host here: its source must be of the owner's
+    /// prefix, and its destination of this router's.
+    fn accept(&mut self, local: &LocalRouter, owner: NodeId, packet: &[u8]) -> bool {
+        let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
+            Prefix::of(&header.source) == Some(owner.prefix())
+                && Prefix::of(&header.destination) == Some(local.id().prefix())
+        });
+        if is_right {
+            self.delivered += 1;
+            self.delivered_octets += packet.len() as u64;
+        } else {
+            self.bad += 1;
+        }
+        is_right
+    }
+}
+
 /// What the carrier borrows for one call.
 pub(super) struct Road<'a, C: Crypto> {
     pub(super) now: Time,
     pub(super) local: &'a LocalRouter,
     pub(super) links: &'a mut Links<C>,
+    pub(super) detours: &'a Detours,
     pub(super) outbox: &'a mut Outbox,
     pub(super) output: &'a mut Output,
 }
@@ -69,18 +89,19 @@ pub(super) struct Carrier<C: Crypto> {
     probes: Probes,
     outcomes: VecDeque<(ProbeId, ProbeOutcome)>,
     actions: Vec<SessionAction>,
-    errors: VecDeque<Vec<u8>>,
+    /// ICMPv6 errors, and packets that came in pieces, for hosts here.
+    local: VecDeque<Vec<u8>>,
     pub(super) counters: PacketCounters,
 }
 
 impl<C: Crypto> Carrier<C> {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Arc<Limits>) -> Self {
         Carrier {
             sessions: Sessions::new(limits),
             probes: Probes::default(),
             outcomes: VecDeque::new(),
             actions: Vec::new(),
-            errors: VecDeque::new(),
+            local: VecDeque::new(),
             counters: PacketCounters::default(),
         }
     }
@@ -95,20 +116,20 @@ impl<C: Crypto> Carrier<C> {
         core::mem::take(&mut self.actions)
     }
 
-    /// Removes and returns the next ICMPv6 error for a host here.
-    pub(super) fn poll_error(&mut self) -> Option<Vec<u8>> {
-        self.errors.pop_front()
+    /// Removes and returns the next ICMPv6 error, or packet that came in pieces, for a host here.
+    pub(super) fn poll_local(&mut self) -> Option<Vec<u8>> {
+        self.local.pop_front()
     }
 
     /// Returns the octets that are allocated, without the packets that wait.
     pub(super) fn heap_bytes(&self) -> usize {
-        let errors: usize = self.errors.iter().map(Vec::capacity).sum();
+        let local: usize = self.local.iter().map(Vec::capacity).sum();
         let outcomes = self.outcomes.capacity() * size_of::<(ProbeId, ProbeOutcome)>();
         let probes = self.probes.heap_bytes() + outcomes;
         self.sessions.heap_bytes()
             + probes
             + self.actions.capacity() * size_of::<SessionAction>()
-            + errors
+            + local
     }
 
     /// Forwards a data packet, or opens it here. Returns where in its buffer a packet for a host is.
@@ -122,16 +143,19 @@ impl<C: Crypto> Carrier<C> {
             self.counters.refused += 1;
             return Ok(None);
         };
-        let links = &*road.links;
         let (mut cursor, mut hop_limit) = data.cursor()?;
         // The routes of sessions never turn: a packet that would return is of somebody who has it go to and fro.
-        let taken =
-            step(&mut cursor, &mut hop_limit, entered, |slot| slot != entered && links.is_up(slot));
+        let taken = step(&mut cursor, &mut hop_limit, entered, |slot| {
+            slot != entered && road.is_open(slot)
+        });
         let at = cursor.at();
         data.set_position(at, hop_limit);
         match taken {
             Step::Out(out) => self.forward(road, entered, out, &data)?,
             Step::End => return self.deliver(road, entered, &mut data),
+            Step::Widen | Step::Error(Code::LinkDown)
+                if self.rewrite(road, entered, &mut data).is_some() => {}
+            Step::Widen => self.report(road, entered, &data, Code::BadRoute, 0)?,
             Step::Error(code) => self.report(road, entered, &data, code, 0)?,
         }
         Ok(None)
@@ -152,10 +176,10 @@ impl<C: Crypto> Carrier<C> {
             self.sessions.offer(now, local, prefix, packet, random, &mut self.actions)
         });
         match (delivery, prefix) {
-            (Delivery::Send, Some(prefix)) => self.seal(road, prefix, &Contents::Packet(packet)),
+            (Delivery::Send, Some(prefix)) => self.send_packet(road, prefix, packet),
             (Delivery::NoRoute, _) => self.complain(local, IcmpError::NoRoute, packet),
             (Delivery::TooBig(mtu), _) => {
-                self.complain(local, IcmpError::TooBig(u32::from(mtu.max(MIN_MTU))), packet);
+                self.complain(local, IcmpError::TooBig(u32::from(mtu)), packet);
             }
             (Delivery::Dropped, _) => self.counters.dropped += 1,
             (Delivery::Queued | Delivery::Send, _) => {}
@@ -174,13 +198,42 @@ impl<C: Crypto> Carrier<C> {
         }
     }
 
+    /// Sends a packet of a host to the owner of a prefix, with whom there is a session, in pieces if its route does not carry
+    /// it at once.
+    fn send_packet(&mut self, road: &mut Road<'_, C>, prefix: Prefix, packet: &[u8]) {
+        self.counters.sent += 1;
+        self.counters.sent_octets += packet.len() as u64;
+        let pieces: SmallVec<[Piece<'_>; 4]> = self.sessions.pieces(prefix, packet).collect();
+        if pieces.is_empty() {
+            self.seal(road, prefix, &Contents::Packet(packet));
+        }
+        for piece in pieces {
+            self.seal(road, prefix, &Contents::Piece(piece));
+        }
+    }
+
+    /// Sends the packets again of which it is not known whether they have arrived.
+    pub(super) fn send_again(&mut self, road: &mut Road<'_, C>, prefix: Prefix) {
+        let Some(slot) = self.sessions.first_hop(prefix) else { return };
+        let sessions = &mut self.sessions;
+        let mut packet = Vec::new();
+        let mut send = |packet: &mut Vec<u8>| {
+            road.links.send_data(road.now, slot, road.output, |out| out.append(packet));
+        };
+        while sessions.seal_previous(prefix, HOP_LIMIT, &mut packet) {
+            send(&mut packet);
+        }
+        for at in 0.. {
+            if !sessions.seal_again(prefix, at, HOP_LIMIT, &mut packet) {
+                break;
+            }
+            send(&mut packet);
+        }
+    }
+
     /// Sends contents to the owner of a prefix, with whom there is a session.
     pub(super) fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
         let Some(slot) = self.sessions.first_hop(prefix) else { return };
-        if let Contents::Packet(packet) = contents {
-            self.counters.sent += 1;
-            self.counters.sent_octets += packet.len() as u64;
-        }
         let sessions = &mut self.sessions;
         road.links.send_data(road.now, slot, road.output, |out| {
             sessions.seal(prefix, contents, HOP_LIMIT, out);
@@ -251,8 +304,8 @@ impl<C: Crypto> Carrier<C> {
             IcmpError::NoRoute => self.counters.no_route += 1,
             IcmpError::TooBig(_) => self.counters.too_big += 1,
         }
-        if self.errors.len() < MAX_ERRORS {
-            self.errors.extend(icmp::error(error, local.id().prefix().router(), packet));
+        if self.local.len() < MAX_LOCAL {
+            self.local.extend(icmp::error(error, local.id().prefix().router(), packet));
         }
     }
 
@@ -274,6 +327,39 @@ impl<C: Crypto> Carrier<C> {
         Ok(())
     }
 
+    /// Forwards a data packet of which the labels must grow, also round the link that it should leave by. Returns `None` if
+    /// there is no way.
+    fn rewrite(
+        &mut self,
+        road: &mut Road<'_, C>,
+        entered: Slot,
+        data: &mut DataView<'_>,
+    ) -> Option<()> {
+        let reverse = data.reverse();
+        let (cursor, mut hop_limit) = data.cursor().ok()?;
+        let (_, slot) = cursor.peek().ok()?;
+        let (mut labels, mut at) = (data.labels().ok()?, data.position().into());
+        if slot == entered {
+            return None;
+        }
+        let out = match road.detours.get(slot) {
+            Some(detour) => detour.step(&mut labels, &mut at, reverse, &mut hop_limit, entered)?,
+            None => {
+                at = labels.rewrite(at, reverse, entered, None).ok()?.1;
+                slot
+            }
+        };
+        let link = road.links.neighbour(out).filter(|link| link.is_usable())?;
+        let packet = data.relabelled(&labels, at, hop_limit)?;
+        if packet.len() > usize::from(link.mtu) {
+            return None;
+        }
+        self.counters.forwarded += 1;
+        self.counters.forwarded_octets += packet.len() as u64;
+        road.links.send_data(road.now, out, road.output, |out| out.extend_from_slice(&packet));
+        Some(())
+    }
+
     /// Opens a data packet at its end. Returns where in its buffer a packet for a host is.
     fn deliver(
         &mut self,
@@ -285,17 +371,17 @@ impl<C: Crypto> Carrier<C> {
         let (header, sealed, start) = data.sealed();
         match self.sessions.open(road.now, index, nonce, &header, sealed) {
             Some((owner, Contents::Packet(packet))) => {
-                let is_right = Ipv6Header::parse(packet).is_some_and(|header| {
-                    Prefix::of(&header.source) == Some(owner.prefix())
-                        && Prefix::of(&header.destination) == Some(road.local.id().prefix())
-                });
-                if !is_right {
-                    self.counters.bad += 1;
-                    return Ok(None);
+                let range = start + 1..start + 1 + packet.len();
+                return Ok(self.counters.accept(road.local, owner, packet).then_some(range));
+            }
+            Some((owner, Contents::Piece(piece))) => {
+                let joined = self.sessions.join(road.now, (index, nonce), entered, &piece);
+                let is_for_us = |packet: &Vec<u8>| self.counters.accept(road.local, owner, packet);
+                if let Some(packet) = joined.filter(is_for_us)
+                    && self.local.len() < MAX_LOCAL
+                {
+                    self.local.push_back(packet);
                 }
-                self.counters.delivered += 1;
-                self.counters.delivered_octets += packet.len() as u64;
-                return Ok(Some(start + 1..start + 1 + packet.len()));
             }
             Some((owner, Contents::KeepAlive(number))) => {
                 self.actions.push(SessionAction::Alive(owner.prefix(), number));

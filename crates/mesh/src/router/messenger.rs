@@ -1,13 +1,14 @@
 //! Messages of the overlay: written, signed and paid for; verified when they come.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
 use crate::budget::{ByteHops, TokenBucket};
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
@@ -109,9 +110,9 @@ pub(super) struct Messenger<C> {
 }
 
 impl<C: Crypto> Messenger<C> {
-    pub(super) fn new(now: Time, config: &Config) -> Self {
+    pub(super) fn new(now: Time, config: &Config, limits: Arc<Limits>) -> Self {
         Messenger {
-            pending: Pending::new(config.limits),
+            pending: Pending::new(limits),
             budget: ByteHops::new(config.control_rate, config.control_burst, now),
             deferred: Vec::new(),
             max_deferred: config.limits.pending,
@@ -155,6 +156,9 @@ impl<C: Crypto> Messenger<C> {
     /// Sends deferred actions that can be paid for now. Returns the routers that actions were about to which no way leads.
     pub(super) fn retry<S: Space>(&mut self, desk: &mut Desk<'_, S>) -> Vec<NodeId> {
         let mut abandoned = Vec::new();
+        if self.deferred.is_empty() {
+            self.deferred = Vec::new();
+        }
         if self.retry.is_none_or(|at| at > desk.now) {
             return abandoned;
         }
@@ -275,27 +279,33 @@ impl<C: Crypto> Messenger<C> {
         Sent::Away
     }
 
-    /// Looks for the owner of a prefix, `by_another` way if the best has failed. Returns whether it was sent; not if nobody
-    /// is closer to it than this router.
+    /// Looks for the owner of a prefix, `by_another` way if the best has failed, and `via` a neighbour of it. Returns whether
+    /// it was sent; not if nobody is closer to it than this router.
     pub(super) fn look_up<S: Space>(
         &mut self,
         desk: &mut Desk<'_, S>,
         prefix: Prefix,
         id: MessageId,
         (index, noise): (u32, &[u8]),
-        by_another: bool,
+        (by_another, via): (bool, Option<NodeId>),
     ) -> bool {
-        let (own, key) = (desk.local.id(), prefix.key());
-        let step = match by_another {
+        let own = desk.local.id();
+        let mut step = |key| match by_another {
             true => desk.overlay.other_step(key, desk.random),
             false => desk.overlay.first_step(key),
+        };
+        // A waypoint that this router would be responsible for does not exist.
+        let by_way = via.and_then(|via| step(via).map(|step| (via, Some(prefix.key()), step)));
+        let (key, onward, step) = match by_way {
+            Some((via, onward, begun)) => (via, onward, Some(begun)),
+            None => (prefix.key(), None, step(prefix.key())),
         };
         let Some((route, best, wrapped)) = step else { return false };
         let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
         (message.flags.greedy, message.flags.closest) = (true, true);
         (message.flags.wrapped, message.best) = (wrapped, best);
         self.budget.charge(desk.now, cost(&route), 2 * route.hops());
-        self.send::<S>(desk, message, &Body::LookUp { index, noise }, &route);
+        self.send::<S>(desk, message, &Body::LookUp { index, noise, onward }, &route);
         true
     }
 

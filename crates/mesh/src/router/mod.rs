@@ -23,6 +23,7 @@ macro_rules! road {
             now: $now,
             local: &$router.local,
             links: &mut $router.links,
+            detours: &$router.detours,
             outbox: &mut $router.outbox,
             output: &mut $router.output,
         }
@@ -31,6 +32,7 @@ macro_rules! road {
 
 mod arrivals;
 mod carrier;
+mod detours;
 mod messenger;
 mod outbox;
 
@@ -38,6 +40,7 @@ use core::cell::Cell;
 use core::net::Ipv6Addr;
 use core::ops::Range;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Malformed, Random, Time};
@@ -56,9 +59,9 @@ use crate::link::{
 };
 use crate::local::LocalRouter;
 use crate::metric::{Ring, Space};
-use crate::output::{Output, Transmit};
+use crate::output::{Burst, Output, Transmit};
 use crate::ring::{Action, Overlay};
-use crate::routes::{Contact, Marks};
+use crate::routes::{Contact, Detours, Marks};
 use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
 use crate::wire::bodies::MAX_PAYLOAD;
 use crate::wire::control::{Code, ErrorReport};
@@ -153,6 +156,7 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
     links: Links<C>,
     overlay: Overlay<S>,
     marks: Marks,
+    detours: Detours,
     carrier: Carrier<C>,
     messenger: Messenger<C>,
     outbox: Outbox,
@@ -167,12 +171,14 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
 impl<C: Crypto, S: Space> Router<C, S> {
     /// A router without interfaces.
     pub fn new(config: &Config, local: LocalRouter, now: Time, random: &mut dyn Random) -> Self {
+        let limits = Arc::new(config.limits);
         Router {
-            links: Links::new(now, config.limits, random),
-            overlay: Overlay::new(local.id(), config.limits),
+            links: Links::new(now, limits.clone(), random),
+            overlay: Overlay::new(local.id(), limits.clone()),
             marks: Marks::new(config.limits.marks),
-            carrier: Carrier::new(config.limits),
-            messenger: Messenger::new(now, config),
+            detours: Detours::default(),
+            carrier: Carrier::new(limits.clone()),
+            messenger: Messenger::new(now, config, limits),
             local,
             outbox: Outbox::default(),
             output: Output::new(config.limits.output),
@@ -209,6 +215,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.links.heap_bytes()
             + self.overlay.heap_bytes()
             + self.marks.heap_bytes()
+            + self.detours.heap_bytes()
             + self.carrier.heap_bytes()
             + self.messenger.heap_bytes()
             + self.outbox.heap_bytes()
@@ -331,15 +338,17 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.settle(now, random);
     }
 
-    /// Removes and returns the next ICMPv6 error for a host here.
-    pub fn poll_error(&mut self) -> Option<Vec<u8>> {
-        self.carrier.poll_error()
+    /// Removes and returns the next packet for a host here that [`handle_packet`](Self::handle_packet) has not returned: an
+    /// ICMPv6 error, or a packet that came in pieces.
+    pub fn poll_local(&mut self) -> Option<Vec<u8>> {
+        self.carrier.poll_local()
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time, random: &mut dyn Random) {
         self.links.timeout(now, &self.local, random, &mut self.output);
         self.overlay.timeout(now, &mut self.actions);
+        self.expire_detours(now);
         let (sessions, actions) = self.carrier.parts();
         sessions.timeout(now, &self.local, random, actions);
         let mut desk = desk!(self, now, random);
@@ -365,7 +374,13 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     fn next_timeout(&self) -> Option<Time> {
         let overlay = sooner(self.overlay.poll_timeout(), self.messenger.poll_timeout());
-        sooner(sooner(self.links.poll_timeout(), self.carrier.sessions.poll_timeout()), overlay)
+        let links = sooner(self.links.poll_timeout(), self.detours.poll_timeout());
+        sooner(sooner(links, self.carrier.sessions.poll_timeout()), overlay)
+    }
+
+    /// Exchanges all packets to send for an empty burst, so that they need not be copied.
+    pub fn take_burst(&mut self, burst: &mut Burst) {
+        self.output.take(burst);
     }
 
     /// Removes and returns the next packet to send.
@@ -375,7 +390,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Removes and returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        let event = self.events.pop_front();
+        if event.is_none() {
+            self.events = VecDeque::new();
+        }
+        event
     }
 
     /// Leaves the network: neighbours are notified at once. Nothing else should be called afterwards.
@@ -434,10 +453,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 Ok(message) => self.route(now, slot, message, random),
                 Err(_) => self.counters.malformed += 1,
             },
-            Item::Error(_) | Item::Broken { .. } if !self.links.allows(now, slot, NOTICE) => {
+            Item::Error(_) | Item::Broken { .. } | Item::Detoured { .. }
+                if !self.links.allows(now, slot, NOTICE) =>
+            {
                 self.counters.policed += 1;
             }
             Item::Error(report) => self.pass_error(now, slot, report.clone()),
+            Item::DetourRequest { to } => self.detour_request(now, slot, *to),
+            Item::DetourReply { to, slot: theirs } => self.detour_reply(now, slot, *to, *theirs),
+            Item::Detoured { mark } => self.detoured(*mark, slot),
             Item::Broken { mark } => match self.marks.follow(*mark, slot) {
                 Some(out) => self.outbox.push(out, &Item::Broken { mark: *mark }),
                 None => {
@@ -455,10 +479,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let Some(neighbour) = self.links.neighbour(entered) else { return false };
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         let mtu = neighbour.mtu;
-        let id = self.local.id();
+        let (id, detours) = (self.local.id(), &self.detours);
         let passed = self.links.seal_item(now, &mut self.output, |links, out| {
-            let here =
-                Here { id, neighbours: links.up(), closes: S::CLOSES, distance: S::distance };
+            let (neighbours, closes, distance) = (links.up(), S::CLOSES, S::distance);
+            let here = Here { id, neighbours, detours, closes, distance };
             transit(body, here, entered, (cost, mtu), out)
         });
         let Some(out) = passed else { return false };
@@ -483,6 +507,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        self.redirect(&mut message);
         match self.decide(entered, &mut message) {
             Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
             verdict => self.follow(now, entered, &message, verdict, random),
@@ -494,6 +519,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let here = Here {
             id: self.local.id(),
             neighbours: self.links.up(),
+            detours: &self.detours,
             closes: S::CLOSES,
             distance: S::distance,
         };
@@ -539,16 +565,17 @@ impl<C: Crypto, S: Space> Router<C, S> {
         mut message: Routed<'_>,
         random: &mut dyn Random,
     ) {
-        let route = Route { first: entered, labels: message.begin_anew() };
-        self.overlay.route_failed(&route, &mut self.actions);
-        let is_known = self.overlay.contacts().iter().any(|contact| contact.route == route);
+        // Distances are unique, so this is whom it was sent to, whatever detours have made of the labels.
+        let (key, best) = (message.key(), message.best);
+        message.begin_anew();
+        let is_stuck = self.overlay.misled(key, best, entered, &mut self.actions);
         let verdict = self.decide(entered, &mut message);
         let is_handled = match verdict {
             Verdict::Out(_) => true,
             Verdict::Arrived { .. } => message.flags.closest || message.target == self.local.id(),
             _ => false,
         };
-        if is_known || !is_handled {
+        if is_stuck || !is_handled {
             self.counters.undelivered += 1;
             return;
         }
@@ -558,10 +585,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Carries out what a session has asked for.
     fn act(&mut self, now: Time, action: SessionAction, random: &mut dyn Random) {
         match action {
-            SessionAction::LookUp { prefix, id, index, noise, by_another } => {
+            SessionAction::LookUp { prefix, id, index, noise, by_another, via } => {
                 let mut desk = desk!(self, now, random);
                 let handshake = (index, &noise[..]);
-                if !self.messenger.look_up(&mut desk, prefix, id, handshake, by_another) {
+                if !self.messenger.look_up(&mut desk, prefix, id, handshake, (by_another, via)) {
                     let (sessions, actions) = self.carrier.parts();
                     sessions.absent(now, prefix, actions);
                 }
@@ -573,8 +600,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
             SessionAction::Ready(prefix) => {
                 // CONFIRM goes before them.
                 self.outbox.flush(now, &mut self.links, &mut self.output);
+                self.carrier.send_again(&mut road!(self, now), prefix);
                 self.carrier.send_queue(&mut road!(self, now), prefix, random);
                 self.carrier.send_probes(&mut road!(self, now), prefix);
+            }
+            SessionAction::Again(prefix) => {
+                // CONFIRM goes before them.
+                self.outbox.flush(now, &mut self.links, &mut self.output);
+                self.carrier.send_again(&mut road!(self, now), prefix);
             }
             SessionAction::NoRoute(prefix, packets) => {
                 self.carrier.absent(prefix);
@@ -612,8 +645,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let Ok(mut cursor) = report.labels.cursor(report.at, report.reverse) else {
             return;
         };
-        let links = &self.links;
-        let is_up = |slot| links.is_up(slot);
+        let (links, detours) = (&self.links, &self.detours);
+        let is_up = |slot| links.is_up(slot) && detours.get(slot).is_none();
         // Labels only become fewer, so a report needs no hop limit.
         match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
             Step::Out(out) => {
@@ -640,6 +673,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.overlay.route_failed(&route, &mut self.actions);
                 }
             }
+            Step::Widen | Step::Error(Code::LinkDown) => self.rewrite_error(entered, report),
             Step::Error(_) => {}
         }
     }
@@ -659,6 +693,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         while let Some(event) = self.links.poll_event() {
             self.link_event(now, event);
         }
+        self.review_detours(now);
         while let Some(id) = self.overlay.take_lost() {
             self.restore(now, id);
         }
@@ -709,6 +744,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     fn link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up { slot, id } => {
+                self.detours.remove(slot);
                 let Some(contact) = self.neighbour(now, slot) else { return };
                 self.overlay.neighbour_up(contact, &mut self.actions);
                 self.notify(Event::NeighbourUp(id));
@@ -721,12 +757,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.overlay.restore(contact, &mut self.actions);
                 }
             }
+            LinkEvent::Silent { slot, id } => self.silent(now, slot, id),
             LinkEvent::Down { slot, id, reason } => {
-                for (mark, out) in self.marks.broken(slot) {
-                    self.outbox.push(out, &Item::Broken { mark });
+                // Who has left, or has started again, is not to be reached by others either.
+                let is_away = matches!(reason, DownReason::Closed | DownReason::Restarted);
+                if is_away || !self.go_round(now, slot) {
+                    self.break_marks(slot);
+                    self.overlay.neighbour_down(slot, &mut self.actions);
+                    self.carrier.sessions.link_down(slot);
                 }
-                self.overlay.neighbour_down(slot, &mut self.actions);
-                self.carrier.sessions.link_down(slot);
                 self.notify(Event::NeighbourDown(id, reason));
             }
             LinkEvent::Refused(address, Refused::OwnIdentity) => {

@@ -7,10 +7,12 @@
 //! [`Limits::contacts`].
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::config::Limits;
+use super::Detour;
+use crate::config::{HOP_LIMIT, Limits};
 use crate::id::{NodeId, Sequence};
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
@@ -52,7 +54,7 @@ pub enum Adopted {
 #[derive(Clone, Debug)]
 pub struct ContactTable<S> {
     own: NodeId,
-    limits: Limits,
+    limits: Arc<Limits>,
     /// The ids of `contacts`, because most questions are about ids.
     ids: Vec<NodeId>,
     contacts: Vec<Contact>,
@@ -64,8 +66,9 @@ pub struct ContactTable<S> {
 
 impl<S: Space> ContactTable<S> {
     /// The empty table of the router `own`.
-    pub fn new(own: NodeId, limits: Limits) -> Self {
+    pub fn new(own: NodeId, limits: impl Into<Arc<Limits>>) -> Self {
         let (ids, contacts, space) = (Vec::new(), Vec::new(), PhantomData);
+        let limits = limits.into();
         ContactTable { own, limits, ids, contacts, space, changes: 0, full: 0 }
     }
 
@@ -178,6 +181,38 @@ impl<S: Space> ContactTable<S> {
         self.ids = self.contacts.iter().map(|contact| contact.id).collect();
         self.changes += 1;
         gone
+    }
+
+    /// Leads all routes that begin with `slot` by a detour instead, which costs `cost` more. Returns them, and those that
+    /// would be too long.
+    pub fn redirect(
+        &mut self,
+        slot: Slot,
+        detour: Detour,
+        cost: u16,
+    ) -> (Vec<(NodeId, Route)>, Vec<NodeId>) {
+        let (mut longer, mut lost) = (Vec::new(), Vec::new());
+        let behind = self.contacts.iter_mut().filter(|contact| contact.route.first == slot);
+        for contact in behind {
+            match detour.redirect(&contact.route) {
+                Some(route) if route.hops() <= HOP_LIMIT.into() => {
+                    contact.cost = contact.cost.saturating_add(cost);
+                    contact.route = route.clone();
+                    longer.push((contact.id, route));
+                }
+                _ => lost.push(contact.id),
+            }
+        }
+        self.changes += 1;
+        (longer, lost)
+    }
+
+    /// The route to a contact has become longer: another that costs as much as it did is a better one.
+    pub fn worsen(&mut self, id: NodeId) {
+        if let Ok(at) = self.ids.binary_search(&id) {
+            let cost = &mut self.contacts[at].cost;
+            *cost = cost.saturating_mul(2);
+        }
     }
 
     /// Returns the best next contact for a message to `key` and its distance, if one is below `below`: the closest to the

@@ -77,6 +77,23 @@ impl Marks {
         })
     }
 
+    /// Returns where a notice about a route that is still in use, which came by `entered`, goes on.
+    pub fn other_end(&self, mark: u32, entered: Slot) -> Option<Slot> {
+        let mut entries = self.rings.iter().flatten();
+        let entry = entries.find(|entry| entry.mark == mark && entry.slots.contains(&entered))?;
+        let [one, other] = entry.slots;
+        Some(if one == entered { other } else { one })
+    }
+
+    /// Returns the marks of routes by a slot, each with the slot by which its other end is reached.
+    pub fn along(&self, slot: Slot) -> impl Iterator<Item = (u32, Slot)> {
+        self.rings.iter().flatten().filter_map(move |entry| match entry.slots {
+            [one, other] if one == slot => Some((entry.mark, other)),
+            [one, other] if other == slot => Some((entry.mark, one)),
+            _ => None,
+        })
+    }
+
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
         self.rings.iter().map(|ring| ring.capacity() * size_of::<Entry>()).sum()
@@ -105,6 +122,12 @@ mod tests {
         marks.note(3, Slot(10), Slot(30));
         assert_eq!(marks.follow(3, Slot(20)), None);
         assert_eq!(marks.follow(3, Slot(30)), Some(Slot(10)));
+        let along: Vec<_> = marks.along(Slot(20)).collect();
+        assert_eq!(
+            (along, marks.other_end(1, Slot(20))),
+            (vec![(2, Slot(30)), (1, Slot(10))], Some(Slot(10)))
+        );
+        assert_eq!(marks.other_end(1, Slot(30)), None);
         assert_eq!(marks.broken(Slot(20)), [(2, Slot(30)), (1, Slot(10))]);
         assert!(marks.is_empty());
     }

@@ -3,6 +3,8 @@
 //! A request is sent again after 40 ms for each hop, and after twice as long each further time. Requests and answers are
 //! joined by a random number that only routers on the way can know.
 
+use std::sync::Arc;
+
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, Time};
 
@@ -34,15 +36,15 @@ pub enum Due<T> {
 #[derive(Clone, Debug)]
 pub struct Pending<T> {
     requests: Vec<Request<T>>,
-    limits: Limits,
+    limits: Arc<Limits>,
     /// Requests that were not answered.
     pub expired: u64,
 }
 
 impl<T: Clone> Pending<T> {
     /// An empty table.
-    pub fn new(limits: Limits) -> Self {
-        Pending { requests: Vec::new(), limits, expired: 0 }
+    pub fn new(limits: impl Into<Arc<Limits>>) -> Self {
+        Pending { requests: Vec::new(), limits: limits.into(), expired: 0 }
     }
 
     /// Returns whether there is no room for another request.
@@ -86,6 +88,9 @@ impl<T: Clone> Pending<T> {
 
     /// Returns the first request that is due; all others follow in later calls.
     pub fn due(&mut self, now: Time) -> Option<Due<T>> {
+        if self.requests.is_empty() {
+            self.requests = Vec::new();
+        }
         let first = (0..self.requests.len()).min_by_key(|&at| self.requests[at].due)?;
         let request = &mut self.requests[first];
         if request.due > now {

@@ -8,13 +8,17 @@
 //! A session is renewed by the same question: when it is old, when its route is broken, or when what is sent is not
 //! answered. Until the new one is there the old one is used, unless its route is known to be broken.
 
+mod fragments;
 mod peer;
 mod probes;
+mod routes;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
+use smallvec::SmallVec;
 
 use crate::config::{Limits, MAX_DATA_NIBBLES};
 use crate::crypto::{Crypto, Purpose, Role};
@@ -23,8 +27,10 @@ use crate::identity::KEY;
 use crate::local::LocalRouter;
 use crate::wire::bodies::{SESSION_FIRST, SESSION_PAYLOAD, SESSION_SECOND, SESSION_THIRD};
 use crate::wire::{MessageId, Route, Slot};
-use peer::{Path, Search, Session};
+use fragments::Fragments;
+use peer::{Established, Path, Search, Session};
 
+pub use fragments::Piece;
 pub use peer::Contents;
 pub(crate) use probes::Probes;
 pub use probes::{Departure, ProbeId, ProbeOutcome, ProbeRefused};
@@ -36,6 +42,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(300);
 const MAX_WAIT: Duration = Duration::from_millis(1_200);
 /// Time by which a search may have begun before its peer can have known of a session.
 const CROSSING: Duration = Duration::from_secs(1);
+/// Time for which a router must state that a prefix has no owner.
+const DENIED: Duration = Duration::from_millis(600);
 /// Time for which a prefix that nobody owns is not looked for again.
 const NEGATIVE: Duration = Duration::from_secs(1);
 /// Lifetime of a session that is used, and of one that is not.
@@ -46,6 +54,9 @@ const HALF: Duration = Duration::from_secs(10);
 /// Time of sending without an answer after which one is asked for, and after which another route is.
 const SILENT: Duration = Duration::from_secs(1);
 const UNANSWERED: Duration = Duration::from_secs(3);
+
+/// Maximum number of neighbours of an owner that are remembered.
+const MAX_WAYPOINTS: usize = 12;
 
 /// What to do with a packet of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +88,8 @@ pub enum SessionAction {
         noise: Vec<u8>,
         /// Whether it goes another way than the best, because that has failed.
         by_another: bool,
+        /// The neighbour of the owner by which it goes.
+        via: Option<NodeId>,
     },
     /// A CONFIRM along a route.
     Confirm {
@@ -91,6 +104,8 @@ pub enum SessionAction {
     },
     /// The packets that have waited can be sent.
     Ready(Prefix),
+    /// The packets of which it is not known whether they have arrived are sent again.
+    Again(Prefix),
     /// Nobody owns the prefix. These packets have waited for it.
     NoRoute(Prefix, Vec<Vec<u8>>),
     /// Asks whether the session is alive.
@@ -115,8 +130,8 @@ struct Half<C: Crypto> {
 pub struct Way {
     /// The route.
     pub route: Route,
-    /// The smallest MTU, as routers on the way say, and that of the first link.
-    pub mtu: (u16, u16),
+    /// The smallest MTU, as routers on the way say.
+    pub mtu: u16,
 }
 
 /// Counts of look-ups, and of what did not work.
@@ -142,16 +157,17 @@ pub struct Counters {
     pub unknown: u64,
     /// Routes that are too long for packets of hosts.
     pub too_long: u64,
-    /// Routes that do not carry what IPv6 needs.
-    pub too_small: u64,
+    /// Packets of which pieces have not come, or do not belong together.
+    pub incomplete: u64,
 }
 
 /// The sessions of a router.
 pub struct Sessions<C: Crypto> {
-    limits: Limits,
+    limits: Arc<Limits>,
     peers: BTreeMap<Prefix, Peer<C>>,
     by_index: BTreeMap<u32, Prefix>,
     halves: Vec<Half<C>>,
+    fragments: Fragments,
     /// Counts of look-ups, and of what did not work.
     pub counters: Counters,
 }
@@ -164,6 +180,8 @@ struct Peer<C: Crypto> {
     search: Option<Search>,
     /// Sessions in a row by whose route nothing came.
     failures: u32,
+    /// Neighbours of the owner, as it says, the newest first: ways that lead to them come to it from several sides.
+    waypoints: SmallVec<[NodeId; 4]>,
     queue: Vec<Vec<u8>>,
     absent_until: Time,
     used: Time,
@@ -171,12 +189,13 @@ struct Peer<C: Crypto> {
 
 impl<C: Crypto> Sessions<C> {
     /// No sessions.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: impl Into<Arc<Limits>>) -> Self {
         Sessions {
-            limits,
+            limits: limits.into(),
             peers: BTreeMap::new(),
             by_index: BTreeMap::new(),
             halves: Vec::new(),
+            fragments: Fragments::default(),
             counters: Counters::default(),
         }
     }
@@ -192,6 +211,7 @@ impl<C: Crypto> Sessions<C> {
         2 * self.peers.len() * size_of::<(Prefix, Peer<C>)>()
             + 2 * self.by_index.len() * size_of::<(u32, Prefix)>()
             + self.halves.capacity() * size_of::<Half<C>>()
+            + self.fragments.heap_bytes()
     }
 
     /// Returns the route of a session.
@@ -217,6 +237,12 @@ impl<C: Crypto> Sessions<C> {
         }
         match self.ready(now, local, prefix, random, out) {
             Delivery::Queued => self.queue(prefix, packet),
+            Delivery::Send => {
+                let room = self.limits.queued_packets;
+                let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session.as_mut());
+                session.into_iter().for_each(|session| session.keep_next(now, room));
+                Delivery::Send
+            }
             delivery => delivery,
         }
     }
@@ -238,7 +264,8 @@ impl<C: Crypto> Sessions<C> {
         let Some(peer) = self.peers.get_mut(&prefix) else { return Delivery::Dropped };
         peer.used = now;
         if let Some(session) = &mut peer.session {
-            let is_old = now.since(session.since) >= RENEW && session.initiated;
+            let is_old = session.renews || now.since(session.since) >= RENEW;
+            let is_old = is_old && session.initiated;
             let is_broken = session.broken;
             session.waiting_since.get_or_insert(now);
             if !is_broken {
@@ -268,6 +295,55 @@ impl<C: Crypto> Sessions<C> {
         Some(Departure { first: route.first, quote, hops: route.hops(), mtu })
     }
 
+    /// Returns the pieces in which a packet leaves for a prefix with a session. There are none if it leaves as it is.
+    pub fn pieces<'a>(&self, prefix: Prefix, packet: &'a [u8]) -> impl Iterator<Item = Piece<'a>> {
+        let session = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref());
+        session.into_iter().flat_map(|session| session.pieces(packet))
+    }
+
+    /// Takes a piece that has come with the number `nonce` of a session, by a neighbour. Returns the packet if it is the
+    /// last one that was missing.
+    pub fn join(
+        &mut self,
+        now: Time,
+        (index, nonce): (u32, u64),
+        entered: Slot,
+        piece: &Piece<'_>,
+    ) -> Option<Vec<u8>> {
+        let packet = self.fragments.join(now, (index, nonce), entered, piece);
+        self.counters.incomplete = self.fragments.dropped;
+        packet
+    }
+
+    /// Appends the packet at a position of those of which it is not known whether they have arrived, as it was sent before.
+    /// Returns `false` if there is none.
+    pub(crate) fn seal_again(
+        &mut self,
+        prefix: Prefix,
+        at: usize,
+        hop_limit: u8,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session.as_mut());
+        session.is_some_and(|session| session.seal_again::<C>(at, hop_limit, out))
+    }
+
+    /// Removes a packet of the session before, of which it is not known whether it has arrived, and appends it as it is sent by
+    /// the route of this one. Returns `false` if there is none.
+    pub(crate) fn seal_previous(
+        &mut self,
+        prefix: Prefix,
+        hop_limit: u8,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let previous = self.peers.get_mut(&prefix).and_then(|peer| peer.previous.as_mut());
+        previous.is_some_and(|previous| {
+            let is_one = previous.seal_again::<C>(0, hop_limit, out);
+            previous.forget();
+            is_one
+        })
+    }
+
     /// Returns the first hop to a prefix with a session.
     pub fn first_hop(&self, prefix: Prefix) -> Option<Slot> {
         self.route(prefix).map(|route| route.first)
@@ -295,22 +371,24 @@ impl<C: Crypto> Sessions<C> {
         let sessions = [peer.session.as_mut(), peer.previous.as_mut()];
         let mut sessions = sessions.into_iter().flatten();
         let session = sessions.find(|session| session.index == index)?;
-        let owner = session.owner;
-        let contents = session.open::<C>(nonce, header, sealed);
+        let (owner, was_broken) = (session.owner, session.broken);
+        let contents = session.open::<C>(now, nonce, header, sealed);
         self.counters.forged += u64::from(contents.is_none());
         if contents.is_some() {
             peer.used = now;
-            // A route that lets nothing but answers pass is not a good one.
-            if !session.broken {
-                peer.failures = 0;
+            match (was_broken, session.broken) {
+                (false, false) => peer.failures = 0,
+                // What has come says that most does not: the next search goes another way.
+                (false, true) => peer.failures = peer.failures.saturating_add(1),
+                (true, _) => {}
             }
         }
         contents.map(|contents| (owner, contents))
     }
 
-    /// Returns whether a session has this number.
+    /// Returns whether a session has this number, or a handshake of which the CONFIRM is still on its way.
     pub(crate) fn knows(&self, index: u32) -> bool {
-        self.by_index.contains_key(&index)
+        self.by_index.contains_key(&index) || self.halves.iter().any(|half| half.index == index)
     }
 
     /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
@@ -324,6 +402,7 @@ impl<C: Crypto> Sessions<C> {
         back: &Route,
         mtu: u16,
         id: MessageId,
+        neighbour: Option<NodeId>,
         random: &mut dyn Random,
     ) -> Option<(u32, Vec<u8>)> {
         if usize::from(back.labels.nibbles()) > MAX_DATA_NIBBLES {
@@ -336,7 +415,7 @@ impl<C: Crypto> Sessions<C> {
             return Some((half.index, half.second.clone()));
         }
         self.make_room_for_half(back.first);
-        let answer = answer::<C>(local, noise, mtu, random);
+        let answer = answer::<C>(local, noise, (mtu, neighbour), random);
         let Some((handshake, second)) = answer else {
             self.counters.refused += 1;
             return None;
@@ -387,24 +466,20 @@ impl<C: Crypto> Sessions<C> {
             return;
         };
         let Some(search) = &mut peer.search else { return };
-        let Way { route, mtu: (mtu, link) } = way;
+        let Way { route, mtu } = way;
         if usize::from(route.labels.nibbles()) > MAX_DATA_NIBBLES {
             self.counters.too_long += 1;
             return;
         }
-        // Unless our own link carries no more, another way may carry what IPv6 needs.
-        let needed = Session::<C::Keys>::needed(route.labels.nibbles());
-        if mtu < needed.min(link) && search.tries < TRIES {
-            self.counters.too_small += 1;
-            return;
-        }
-        let Some((keys, owner, third)) = search.finish::<C>(local, noise, mtu) else {
+        let finished = search.finish::<C>(local, noise, mtu);
+        let finished = finished.filter(|(shown, _)| shown.owner.prefix() == prefix);
+        let Some((Established { keys, owner, neighbour, .. }, third)) = finished else {
             self.counters.refused += 1;
             return;
         };
-        if owner.prefix() != prefix {
-            self.counters.refused += 1;
-            return;
+        if let Some(neighbour) = neighbour.filter(|id| !peer.waypoints.contains(id)) {
+            peer.waypoints.truncate(MAX_WAYPOINTS - 1);
+            peer.waypoints.insert(0, neighbour);
         }
         let (index, begun) = (search.index, search.begun);
         self.counters.found += 1;
@@ -412,7 +487,7 @@ impl<C: Crypto> Sessions<C> {
         peer.search = None;
         let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
-        let session = session.confirmed_by(now, third.clone(), now.since(begun));
+        let session = session.confirmed_by(now, third.clone(), now.since(begun), peer.failures);
         self.install(local.id(), prefix, (begun, Duration::ZERO), session);
         out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
         out.push(SessionAction::Ready(prefix));
@@ -439,8 +514,9 @@ impl<C: Crypto> Sessions<C> {
             self.counters.refused += 1;
             return;
         }
-        let half = self.halves.swap_remove(at);
-        let Some((keys, owner, mtu)) = peer::establish::<C>(local, half.handshake, &payload) else {
+        let half = self.halves.remove(at);
+        let established = peer::establish::<C>(local, half.handshake, &payload);
+        let Some(Established { keys, owner, mtu, .. }) = established else {
             self.counters.refused += 1;
             return;
         };
@@ -458,8 +534,8 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// A router has stated that the prefix is not its own, of whose key it says it is responsible. `is_closest` is asked
-    /// whether that may be. One statement may be of somebody on the way: the question goes another way, and a second
-    /// statement of the same router is believed.
+    /// whether that may be. One statement may be of somebody on the way: the question goes another way. And the ring may be
+    /// incomplete for a moment: a statement of the same router is believed 0.6 s after its first.
     pub fn not_responsible(
         &mut self,
         now: Time,
@@ -476,11 +552,13 @@ impl<C: Crypto> Sessions<C> {
         if !is_closest(prefix.key()) {
             return;
         }
-        if search.denied_by == Some(by) {
-            self.counters.absent += 1;
-            self.absent(now, prefix, out);
-        } else {
-            (search.denied_by, search.due) = (Some(by), now);
+        match search.denied {
+            Some((signer, at)) if signer == by && now.since(at) >= DENIED => {
+                self.counters.absent += 1;
+                self.absent(now, prefix, out);
+            }
+            Some((signer, at)) if signer == by => search.due = at + DENIED,
+            _ => (search.denied, search.due) = (Some((by, now)), now),
         }
     }
 
@@ -491,8 +569,9 @@ impl<C: Crypto> Sessions<C> {
         if peer.session.as_ref().is_some_and(|session| !session.broken) {
             return;
         }
-        if let Some(session) = peer.session.take() {
+        if let Some(mut session) = peer.session.take() {
             self.by_index.remove(&session.index);
+            peer.queue.splice(0..0, session.take_unsure());
         }
         peer.absent_until = now + NEGATIVE;
         out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));
@@ -504,43 +583,6 @@ impl<C: Crypto> Sessions<C> {
         session.map_or(0, Session::received)
     }
 
-    /// A route with this mark is broken. Returns whether it was one of a session.
-    pub fn broken(&mut self, mark: u32, entered: Slot) -> bool {
-        let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
-        let mut broken = false;
-        for session in sessions {
-            if session.path.mark == mark && session.path.route.first == entered {
-                session.break_route();
-                broken = true;
-            }
-        }
-        broken
-    }
-
-    /// A packet was not forwarded: `quoted` is from it. Where it was too long for a link, `mtu` is what passes there;
-    /// otherwise the route is broken.
-    pub fn failed(&mut self, quoted: u64, entered: Slot, mtu: Option<u16>) {
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            let is_by = session.path.route.first == entered;
-            let is_it = u64::from(session.remote) == quoted >> 32 && is_by;
-            if is_it && session.has_sent((quoted & 0xffff_ffff) as u32) {
-                match mtu {
-                    Some(mtu) => session.lower_mtu(mtu),
-                    None => session.break_route(),
-                }
-            }
-        }
-    }
-
-    /// A link is down: what went by it goes by another.
-    pub fn link_down(&mut self, slot: Slot) {
-        for session in self.peers.values_mut().filter_map(|peer| peer.session.as_mut()) {
-            if session.path.route.first == slot {
-                session.break_route();
-            }
-        }
-    }
-
     /// Does what is due.
     pub fn timeout(
         &mut self,
@@ -550,6 +592,8 @@ impl<C: Crypto> Sessions<C> {
         out: &mut Vec<SessionAction>,
     ) {
         self.halves.retain(|half| now.since(half.since) < HALF);
+        self.fragments.expire(now);
+        self.counters.incomplete = self.fragments.dropped;
         let (mut renewed, mut failed) = (Vec::new(), Vec::new());
         for (&prefix, peer) in &mut self.peers {
             if let Some(search) = &mut peer.search
@@ -559,16 +603,23 @@ impl<C: Crypto> Sessions<C> {
                     self.counters.unanswered += 1;
                     failed.push(prefix);
                 } else {
-                    out.extend(search.ask::<C>(now, local, prefix, peer.failures > 0));
+                    // From the second time on it goes another way.
+                    let via = draw(&peer.waypoints, random);
+                    out.extend(search.ask::<C>(now, local, prefix, true, via));
                 }
             }
             let Some(session) = &mut peer.session else { continue };
-            out.extend(session.confirm_again(now));
+            if let Some(confirm) = session.confirm_again(now) {
+                out.extend([confirm, SessionAction::Again(prefix)]);
+            }
+            if session.is_owing() && peer.search.is_none() {
+                renewed.push(prefix);
+            }
             if session.is_unanswered(now) {
                 peer.failures = peer.failures.saturating_add(1);
                 renewed.push(prefix);
             } else if session.asks(now) {
-                out.push(SessionAction::KeepAlive(prefix));
+                out.extend([SessionAction::Again(prefix), SessionAction::KeepAlive(prefix)]);
             }
         }
         failed.into_iter().for_each(|prefix| self.absent(now, prefix, out));
@@ -586,11 +637,14 @@ impl<C: Crypto> Sessions<C> {
         let half = self.halves.iter().map(|half| half.since + HALF).min();
         let peers = self.peers.values().filter_map(|peer| {
             let search = peer.search.as_ref().map(|search| search.due);
-            let session = peer.session.as_ref().and_then(Session::due);
+            let session = peer.session.as_ref().and_then(|session| {
+                let is_owing = session.is_owing() && peer.search.is_none();
+                if is_owing { Some(session.since) } else { session.due() }
+            });
             let idle = peer.search.is_none().then(|| peer.used + IDLE);
             sooner(sooner(search, session), idle)
         });
-        sooner(half, peers.min())
+        sooner(sooner(half, self.fragments.due()), peers.min())
     }
 
     fn queue(&mut self, prefix: Prefix, packet: &[u8]) -> Delivery {
@@ -620,8 +674,10 @@ impl<C: Crypto> Sessions<C> {
         }
         let index = self.new_index(random);
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        let by_another = peer.failures > 0;
+        let via = if by_another { draw(&peer.waypoints, random) } else { None };
         let search = peer.search.insert(Search::new(now, index, random));
-        out.extend(search.ask::<C>(now, local, prefix, peer.failures > 0));
+        out.extend(search.ask::<C>(now, local, prefix, by_another, via));
     }
 
     /// Begins to use a session. If both ends have looked each other up at the same time, both use the session that the
@@ -644,7 +700,13 @@ impl<C: Crypto> Sessions<C> {
         let oldest = if stays {
             peer.previous.replace(session)
         } else {
-            let current = peer.session.replace(session);
+            let path = session.path.clone();
+            let mut current = peer.session.replace(session);
+            // What it has sent and nobody has acknowledged goes by the new route, with its own numbers: so the peer refuses
+            // what it has.
+            if let Some(broken) = current.as_mut().filter(|current| current.broken) {
+                broken.follow(path);
+            }
             core::mem::replace(&mut peer.previous, current)
         };
         if let Some(oldest) = oldest {
@@ -684,15 +746,22 @@ impl<C: Crypto> Peer<C> {
     fn new(now: Time) -> Self {
         let (session, previous, search) = (None, None, None);
         let queue = Vec::new();
-        Peer { session, previous, search, failures: 0, queue, absent_until: now, used: now }
+        let (absent_until, used, waypoints) = (now, now, SmallVec::new());
+        Peer { session, previous, search, failures: 0, waypoints, queue, absent_until, used }
     }
+}
+
+/// Returns one of the neighbours of an owner.
+fn draw(waypoints: &[NodeId], random: &mut dyn Random) -> Option<NodeId> {
+    let at = random.next_u64() % (waypoints.len() as u64).max(1);
+    waypoints.get(at as usize).copied()
 }
 
 /// Reads the first message of a handshake and returns the handshake and the second.
 fn answer<C: Crypto>(
     local: &LocalRouter,
     noise: &[u8],
-    mtu: u16,
+    (mtu, neighbour): (u16, Option<NodeId>),
     random: &mut dyn Random,
 ) -> Option<(C::Handshake, Vec<u8>)> {
     let mut seed = [0; KEY];
@@ -702,7 +771,7 @@ fn answer<C: Crypto>(
         C::begin(role, Purpose::Session, &local.identity, &local.network, seed).ok()?;
     let (mut payload, mut second) = (Vec::new(), Vec::with_capacity(SESSION_SECOND));
     C::read(&mut handshake, noise, &mut payload).ok()?;
-    C::write(&mut handshake, &peer::payload(local, mtu), &mut second).ok()?;
+    C::write(&mut handshake, &peer::payload(local, mtu, neighbour), &mut second).ok()?;
     Some((handshake, second))
 }
 

@@ -3,8 +3,11 @@
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
+use super::fragments::{PIECE_HEADER, Piece};
 use super::{FIRST_WAIT, MAX_WAIT, SILENT, SessionAction, UNANSWERED};
+use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
+use crate::icmp::MIN_MTU;
 use crate::id::{NodeId, Prefix};
 use crate::identity::{KEY, Proof};
 use crate::link::ReplayWindow;
@@ -12,24 +15,33 @@ use crate::local::LocalRouter;
 use crate::wire::bodies::{SESSION_FIRST_PAYLOAD, SESSION_PAYLOAD};
 use crate::wire::{DataView, MessageId, Route};
 
+/// First octet of the neighbour in what the second and the third message of a handshake contain.
+const NEIGHBOUR: usize = Proof::LENGTH + 6;
 /// Words of the window of a session: packets may overtake each other by 4,032.
 const WINDOW: usize = 64;
 /// Octets of the type of the contents.
 const TYPE: usize = 1;
 /// Times that a CONFIRM is sent.
 const CONFIRMS: u32 = 5;
+/// Least length in octets of the contents of a keep-alive or its answer, unless the route carries less.
+const SHORTEST: usize = 128;
+/// Packets of a session among which keep-alives are as long as what hosts send.
+const EARLY: u64 = 4;
 /// Packets after which sent and received are compared.
 const MANY: u64 = 8;
-/// Time in which a packet must have come by a new route, or four times as long as the search took.
+/// Time in which a packet must have come by a new route, or four times as long as the search took, up to [`UNANSWERED`].
 const PROOF: Duration = Duration::from_millis(700);
-/// Least MTU of IPv6 in octets (RFC 8200 section 5).
-const MIN_MTU: u16 = 1_280;
+/// The same after a route that nothing has come by, up to so many in a row; then each has up to [`UNANSWERED`].
+const NEXT_PROOF: Duration = Duration::from_millis(300);
+const MANY_FAILURES: u32 = 64;
 
 /// What a packet of a session contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents<'a> {
     /// A packet of a host.
     Packet(&'a [u8]),
+    /// A piece of one.
+    Piece(Piece<'a>),
     /// Asks for an answer. The number is 0, or that of a probe.
     KeepAlive(u64),
     /// The answer, with the number of the question, and how many packets of the session have come.
@@ -42,18 +54,20 @@ impl<'a> Contents<'a> {
             Contents::Packet(_) => 0,
             Contents::KeepAlive(_) => 3,
             Contents::Alive(..) => 4,
+            Contents::Piece(_) => 5,
         }
     }
 
     fn parse(bytes: &'a [u8]) -> Option<Contents<'a>> {
         match bytes.split_first()? {
             (0, packet) => Some(Contents::Packet(packet)),
-            (3, number) => Some(Contents::KeepAlive(u64::from_be_bytes(number.try_into().ok()?))),
-            (4, numbers) if numbers.len() == 16 => {
+            (3, number) => Some(Contents::KeepAlive(u64::from_be_bytes(*number.first_chunk()?))),
+            (4, numbers) => {
                 let (number, received) = numbers.split_first_chunk()?;
-                let received = u64::from_be_bytes(received.try_into().ok()?);
+                let received = u64::from_be_bytes(*received.first_chunk()?);
                 Some(Contents::Alive(u64::from_be_bytes(*number), received))
             }
+            (5, piece) => Piece::parse(piece).map(Contents::Piece),
             _ => None,
         }
     }
@@ -70,6 +84,8 @@ pub(super) struct Session<K> {
     /// Whether we have looked the owner up, so that it is on us to renew.
     pub(super) initiated: bool,
     pub(super) broken: bool,
+    /// Whether the route has become longer.
+    pub(super) renews: bool,
     /// When the first packet was sent since the last that came.
     pub(super) waiting_since: Option<Time>,
     asked: bool,
@@ -78,10 +94,21 @@ pub(super) struct Session<K> {
     keys: K,
     sent: u64,
     received: u64,
+    /// Packets that had been sent when an answer was last asked for.
+    sent_before: u64,
     /// Packets sent and received by the peer, when the two were last compared.
     compared: (u64, u64),
     /// When a route that nothing has come by counts as broken.
     prove_by: Option<Time>,
+    /// Length in octets of the longest contents that were sent or have come.
+    longest: usize,
+    /// When something last came.
+    heard: Option<Time>,
+    /// Packets of hosts, and their numbers, that were sent by a route of which it was not known whether it still carries
+    /// packets. They are sent again if it does not.
+    unsure: Vec<(u64, Vec<u8>)>,
+    /// Whether the next packet is one of them.
+    keeps: bool,
     window: ReplayWindow<WINDOW>,
 }
 
@@ -112,35 +139,68 @@ impl<K> Session<K> {
             since: now,
             initiated: false,
             broken: false,
+            renews: false,
             waiting_since: None,
             asked: false,
             confirm: None,
             keys,
             sent: 0,
             received: 0,
+            sent_before: 0,
             compared: (0, 0),
             prove_by: None,
+            longest: 0,
+            heard: None,
+            unsure: Vec::new(),
+            keeps: false,
             window: ReplayWindow::new(),
         }
     }
 
     /// Sends the third message of the handshake until something comes.
-    pub(super) fn confirmed_by(mut self, now: Time, third: Vec<u8>, round_trip: Duration) -> Self {
+    pub(super) fn confirmed_by(
+        mut self,
+        now: Time,
+        third: Vec<u8>,
+        round_trip: Duration,
+        failures: u32,
+    ) -> Self {
         self.initiated = true;
-        self.prove_by = Some(now + PROOF.max(round_trip * 4));
+        let proof = match failures {
+            0 => PROOF,
+            1..MANY_FAILURES => NEXT_PROOF,
+            MANY_FAILURES.. => UNANSWERED,
+        };
+        self.prove_by = Some(now + proof.max(round_trip * 4).min(UNANSWERED));
         self.confirm = Some((third, now + FIRST_WAIT, 1));
         self
     }
 
-    /// Returns the length in octets of the longest packet that passes.
+    /// Returns the length in octets of the longest packet that passes, in pieces if need be.
     pub(super) fn mtu(&self) -> u16 {
-        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + TYPE;
-        self.path.mtu.saturating_sub(overhead as u16)
+        (self.room(TYPE) as u16).max(MIN_MTU)
     }
 
-    /// Returns the MTU of a way that carries what IPv6 needs with these labels.
-    pub(super) fn needed(labels: u16) -> u16 {
-        MIN_MTU + (DataView::overhead(labels) + TYPE) as u16
+    /// Returns the pieces in which a packet leaves. There are none if it leaves as it is.
+    pub(super) fn pieces<'a>(&self, packet: &'a [u8]) -> impl Iterator<Item = Piece<'a>> {
+        let is_long = packet.len() > self.room(TYPE);
+        Piece::split(packet, self.room(PIECE_HEADER)).take_while(move |_| is_long)
+    }
+
+    /// Returns how many octets of a packet pass behind a header in the contents.
+    fn room(&self, header: usize) -> usize {
+        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + header;
+        usize::from(self.path.mtu.max(LEAST_MTU)) - overhead
+    }
+
+    /// Goes by another route from now on.
+    pub(super) fn follow(&mut self, path: Path) {
+        self.path = path;
+    }
+
+    /// The route has become longer: another is looked for while it serves.
+    pub(super) fn renew(&mut self) {
+        self.renews = true;
     }
 
     /// The route cannot be used any more.
@@ -148,14 +208,49 @@ impl<K> Session<K> {
         self.broken = true;
     }
 
-    /// A link on the way takes packets of at most `mtu` octets. Less than IPv6 needs is not believed.
+    /// A link on the way takes packets of at most `mtu` octets.
     pub(super) fn lower_mtu(&mut self, mtu: u16) {
-        let least = Self::needed(self.path.route.labels.nibbles());
-        self.path.mtu = self.path.mtu.min(mtu.max(least));
+        self.path.mtu = self.path.mtu.min(mtu);
     }
 
     pub(super) fn has_sent(&self, low: u32) -> bool {
         u64::from(low) < self.sent
+    }
+
+    /// A packet of a host is sent next. It is kept, if nothing has come for some time, until something does.
+    pub(super) fn keep_next(&mut self, now: Time, room: usize) {
+        let is_sure = self.heard.is_some_and(|heard| now.since(heard) < SILENT);
+        self.keeps = !is_sure && !self.broken && self.unsure.len() < room;
+    }
+
+    /// Removes the first packet of which it is not known whether it has arrived.
+    pub(super) fn forget(&mut self) {
+        if !self.unsure.is_empty() {
+            self.unsure.remove(0);
+        }
+    }
+
+    /// Returns whether packets that were sent by a broken route are to be sent by another.
+    pub(super) fn is_owing(&self) -> bool {
+        self.broken && !self.unsure.is_empty()
+    }
+
+    /// Removes the packets of which it is not known whether they have arrived.
+    pub(super) fn take_unsure(&mut self) -> impl Iterator<Item = Vec<u8>> {
+        core::mem::take(&mut self.unsure).into_iter().map(|(_, packet)| packet)
+    }
+
+    /// Appends the packet at a position of those of which it is not known whether they have arrived. It is the same as before,
+    /// so the peer accepts it only once. Returns `false` if there is none.
+    pub(super) fn seal_again<C: Crypto<Keys = K>>(
+        &mut self,
+        at: usize,
+        hop_limit: u8,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some((nonce, packet)) = self.unsure.get(at) else { return false };
+        self.write::<C>(*nonce, &Contents::Packet(packet), hop_limit, out);
+        true
     }
 
     /// Appends a packet. Returns what a report about it quotes.
@@ -167,6 +262,30 @@ impl<K> Session<K> {
     ) -> u64 {
         let nonce = self.sent;
         self.sent += 1;
+        // Only what has had this number is sent with it again.
+        if core::mem::take(&mut self.keeps)
+            && let Contents::Packet(packet) = contents
+        {
+            self.unsure.push((nonce, packet.to_vec()));
+        }
+        if matches!(contents, Contents::KeepAlive(_)) {
+            self.sent_before = nonce;
+        }
+        let before = out.len() + DataView::overhead(self.path.route.labels.nibbles());
+        self.write::<C>(nonce, contents, hop_limit, out);
+        if matches!(contents, Contents::Packet(_) | Contents::Piece(_)) {
+            self.longest = self.longest.max(out.len() - before);
+        }
+        DataView::quoted(self.remote, nonce)
+    }
+
+    fn write<C: Crypto<Keys = K>>(
+        &self,
+        nonce: u64,
+        contents: &Contents<'_>,
+        hop_limit: u8,
+        out: &mut Vec<u8>,
+    ) {
         let labels = &self.path.route.labels;
         DataView::begin(labels, hop_limit, (self.remote, nonce), out);
         let start = out.len();
@@ -174,18 +293,28 @@ impl<K> Session<K> {
         out.push(contents.kind());
         match contents {
             Contents::Packet(packet) => out.extend_from_slice(packet),
+            Contents::Piece(piece) => {
+                out.push(piece.numbers());
+                out.extend_from_slice(piece.octets);
+            }
             Contents::KeepAlive(number) => out.extend(number.to_be_bytes()),
             Contents::Alive(number, received) => {
                 out.extend(number.to_be_bytes());
                 out.extend(received.to_be_bytes());
             }
         }
+        // A router on the way cannot drop what hosts send and let pass what shows that it does not.
+        if matches!(contents, Contents::KeepAlive(_) | Contents::Alive(..)) {
+            let length = if nonce < EARLY { self.longest.max(SHORTEST) } else { 0 };
+            let length = length.min(self.room(0)).max(out.len() - start);
+            out.resize(start + length, 0);
+        }
         C::seal(&self.keys, nonce, &header, out, start);
-        DataView::quoted(self.remote, nonce)
     }
 
     pub(super) fn open<'a, C: Crypto<Keys = K>>(
         &mut self,
+        now: Time,
         nonce: u64,
         header: &[u8],
         sealed: &'a mut [u8],
@@ -193,24 +322,29 @@ impl<K> Session<K> {
         if !self.window.is_fresh(nonce) {
             return None;
         }
-        let contents = Contents::parse(C::open(&self.keys, nonce, header, sealed)?)?;
+        let opened = C::open(&self.keys, nonce, header, sealed)?;
+        let length = opened.len();
+        let contents = Contents::parse(opened)?;
+        self.longest = self.longest.max(length);
         self.window.note(nonce);
         self.received += 1;
         (self.waiting_since, self.asked, self.confirm) = (None, false, None);
+        self.heard = Some(now);
+        self.unsure.clear();
         if let Contents::Alive(_, received) = contents {
             self.compare(received);
         }
         Some(contents)
     }
 
-    /// Compares how many packets the peer has received with what was sent since it last said so. A router on the way may let
-    /// pass only what shows that it is there.
+    /// Compares how many packets the peer has received with how many had been sent when it was asked. A router on the way may
+    /// let pass only what shows that it is there.
     fn compare(&mut self, received: u64) {
-        let (sent_before, received_before) = self.compared;
-        let sent = self.sent.saturating_sub(sent_before);
+        let (sent_then, received_then) = self.compared;
+        let sent = self.sent_before.saturating_sub(sent_then);
         if sent >= MANY {
-            self.broken |= received.saturating_sub(received_before) < sent / 2;
-            self.compared = (self.sent, received);
+            self.broken |= received.saturating_sub(received_then) < sent / 2;
+            self.compared = (self.sent_before, received);
         }
     }
 
@@ -261,6 +395,16 @@ impl<K> Session<K> {
     }
 }
 
+/// What a handshake has shown.
+pub(super) struct Established<K> {
+    pub(super) keys: K,
+    pub(super) owner: NodeId,
+    /// The MTU of the way to the owner, as it says.
+    pub(super) mtu: u16,
+    /// A neighbour of the owner, as it says.
+    pub(super) neighbour: Option<NodeId>,
+}
+
 /// A search for the owner of a prefix.
 pub(super) struct Search {
     pub(super) id: MessageId,
@@ -268,8 +412,8 @@ pub(super) struct Search {
     pub(super) begun: Time,
     pub(super) tries: u32,
     pub(super) due: Time,
-    /// Who has stated that it is not the owner.
-    pub(super) denied_by: Option<NodeId>,
+    /// Who has stated that it is not the owner, and when it first did.
+    pub(super) denied: Option<(NodeId, Time)>,
     seed: [u8; KEY],
 }
 
@@ -279,7 +423,7 @@ impl Search {
         let mut seed = [0; KEY];
         random.fill(&mut seed);
         let id = MessageId(random.next_u64());
-        Search { id, index, begun: now, tries: 0, due: now, denied_by: None, seed }
+        Search { id, index, begun: now, tries: 0, due: now, denied: None, seed }
     }
 
     /// Begins the handshake: it is the same each time, and any answer may be the first that is true. Returns the handshake
@@ -293,46 +437,52 @@ impl Search {
         Some((handshake, noise))
     }
 
-    /// Returns the question, and notes when it is due again. From the second time on it goes `by_another` way.
+    /// Returns the question, and notes when it is due again.
     pub(super) fn ask<C: Crypto>(
         &mut self,
         now: Time,
         local: &LocalRouter,
         prefix: Prefix,
         by_another: bool,
+        via: Option<NodeId>,
     ) -> Option<SessionAction> {
-        let by_another = by_another || self.tries > 0;
         self.due = now + (FIRST_WAIT * (1 << self.tries.min(8))).min(MAX_WAIT);
         self.tries += 1;
         let (_, noise) = self.begin::<C>(local)?;
         let (id, index) = (self.id, self.index);
-        Some(SessionAction::LookUp { prefix, id, index, noise, by_another })
+        Some(SessionAction::LookUp { prefix, id, index, noise, by_another, via })
     }
 
-    /// Ends the handshake with the second message. Returns the keys, the owner, and the third message. A message of
-    /// somebody else changes nothing.
+    /// Ends the handshake with the second message. Returns what it has shown, and the third message.
+    /// A message of somebody else changes nothing.
     pub(super) fn finish<C: Crypto>(
         &self,
         local: &LocalRouter,
         noise: &[u8],
         mtu: u16,
-    ) -> Option<(C::Keys, NodeId, Vec<u8>)> {
+    ) -> Option<(Established<C::Keys>, Vec<u8>)> {
         let (mut handshake, _) = self.begin::<C>(local)?;
         let mut second = Vec::new();
         C::read(&mut handshake, noise, &mut second).ok()?;
         let mut third = Vec::new();
-        C::write(&mut handshake, &payload(local, mtu), &mut third).ok()?;
-        let (keys, owner, _) = establish::<C>(local, handshake, &second)?;
-        Some((keys, owner, third))
+        C::write(&mut handshake, &payload(local, mtu, None), &mut third).ok()?;
+        Some((establish::<C>(local, handshake, &second)?, third))
     }
 }
 
-/// Returns what the second and the third message contain: the sender's proof, its start, and the MTU of the way to it.
-pub(super) fn payload(local: &LocalRouter, mtu: u16) -> [u8; SESSION_PAYLOAD] {
+/// Returns what the second and the third message contain: the sender's proof, its start, the MTU of the way to it, and a
+/// neighbour of it or zeros.
+pub(super) fn payload(
+    local: &LocalRouter,
+    mtu: u16,
+    neighbour: Option<NodeId>,
+) -> [u8; SESSION_PAYLOAD] {
     let mut payload = [0; SESSION_PAYLOAD];
     payload[..Proof::LENGTH].copy_from_slice(&local.identity.proof().to_bytes());
     payload[Proof::LENGTH..][..4].copy_from_slice(&local.instance.0.to_be_bytes());
     payload[Proof::LENGTH + 4..][..2].copy_from_slice(&mtu.to_be_bytes());
+    let neighbour = neighbour.unwrap_or(NodeId::new(0));
+    payload[NEIGHBOUR..][..8].copy_from_slice(&neighbour.to_bytes());
     payload
 }
 
@@ -341,11 +491,14 @@ pub(super) fn establish<C: Crypto>(
     local: &LocalRouter,
     handshake: C::Handshake,
     payload: &[u8],
-) -> Option<(C::Keys, NodeId, u16)> {
+) -> Option<Established<C::Keys>> {
     let proof = Proof::from_bytes(payload.first_chunk()?);
     let mtu = payload.get(Proof::LENGTH + 4..)?.first_chunk().copied().map(u16::from_be_bytes)?;
     let owner = C::verify_proof(&proof, local.extension_bits).ok()?;
     let established = C::finish(handshake).ok()?;
     let is_key = C::static_key(&proof.key) == Some(established.peer);
-    (is_key && owner != local.id()).then_some((established.keys, owner, mtu))
+    let neighbour = payload.get(NEIGHBOUR..)?.first_chunk().copied().map(u64::from_be_bytes)?;
+    let neighbour = Some(NodeId::new(neighbour)).filter(|&id| neighbour != 0 && id != local.id());
+    let keys = established.keys;
+    (is_key && owner != local.id()).then_some(Established { keys, owner, mtu, neighbour })
 }

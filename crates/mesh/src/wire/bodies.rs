@@ -120,6 +120,8 @@ pub enum Body<'a> {
         index: u32,
         /// The first message of the session.
         noise: &'a [u8],
+        /// The key that the router for whom the message is sends it on to.
+        onward: Option<NodeId>,
     },
     /// LOOKUP_ACK.
     LookUpAck {
@@ -201,7 +203,12 @@ impl<'a> Body<'a> {
             }
             Message::Introduce => Body::Introduce(Hint::parse(reader)?),
             Message::LookUp => {
-                Body::LookUp { index: reader.u32()?, noise: reader.take(SESSION_FIRST)? }
+                let (index, noise) = (reader.u32()?, reader.take(SESSION_FIRST)?);
+                let onward = match reader.is_at_end() {
+                    true => None,
+                    false => Some(NodeId::new(reader.u64()?)),
+                };
+                Body::LookUp { index, noise, onward }
             }
             Message::LookUpAck => {
                 let (index, receiver) = (reader.u32()?, reader.u32()?);
@@ -238,9 +245,10 @@ impl<'a> Body<'a> {
                 emit_hints(&connect.hints, out);
             }
             Body::Introduce(hint) => hint.emit(out),
-            Body::LookUp { index, noise } => {
+            Body::LookUp { index, noise, onward } => {
                 out.extend(index.to_be_bytes());
                 out.extend_from_slice(noise);
+                out.extend(onward.iter().flat_map(|key| key.to_bytes()));
             }
             Body::LookUpAck { index, receiver, noise } => {
                 out.extend(index.to_be_bytes());
@@ -316,7 +324,10 @@ mod tests {
                 Body::Connect(Connect { proof, sequence, instance, settled, wrap, hints })
             }
             Message::Introduce => Body::Introduce(hint()),
-            Message::LookUp => Body::LookUp { index: 1, noise: &[3; SESSION_FIRST] },
+            Message::LookUp => {
+                let onward = octets.first().map(|&octet| NodeId::new(octet.into()));
+                Body::LookUp { index: 1, noise: &[3; SESSION_FIRST], onward }
+            }
             Message::LookUpAck => {
                 Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
             }

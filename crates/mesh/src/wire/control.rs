@@ -67,6 +67,9 @@ mod kind {
     pub(super) const ROUTED: u8 = 0x10;
     pub(super) const ERROR: u8 = 0x12;
     pub(super) const BROKEN: u8 = 0x13;
+    pub(super) const DETOUR_REQUEST: u8 = 0x14;
+    pub(super) const DETOUR_REPLY: u8 = 0x15;
+    pub(super) const DETOURED: u8 = 0x16;
 }
 
 /// One item of a CONTROL packet.
@@ -85,6 +88,23 @@ pub enum Item<'a> {
     Routed(&'a [u8]),
     /// Why a packet was not forwarded.
     Error(ErrorReport),
+    /// Asks whether the neighbour has a link to another router, to which that of the sender carries nothing.
+    DetourRequest {
+        /// The other router.
+        to: NodeId,
+    },
+    /// The sender has a link to a router that it was asked for.
+    DetourReply {
+        /// The router.
+        to: NodeId,
+        /// The sender's slot for it.
+        slot: Slot,
+    },
+    /// A marked route has become longer, because it leads round a link that is down.
+    Detoured {
+        /// The mark.
+        mark: u32,
+    },
     /// A link of a marked route is broken.
     Broken {
         /// The mark.
@@ -102,7 +122,12 @@ impl Item<'_> {
             Item::Slot(slot) => out.extend(slot.0.to_be_bytes()),
             Item::Routed(body) => out.extend_from_slice(body),
             Item::Error(error) => error.emit(out),
-            Item::Broken { mark } => out.extend(mark.to_be_bytes()),
+            Item::DetourRequest { to } => out.extend(to.to_bytes()),
+            Item::DetourReply { to, slot } => {
+                out.extend(to.to_bytes());
+                out.extend(slot.0.to_be_bytes());
+            }
+            Item::Detoured { mark } | Item::Broken { mark } => out.extend(mark.to_be_bytes()),
         }
         let length = out.len() - start - Items::HEADER;
         let Ok(field) = u16::try_from(length) else {
@@ -128,6 +153,9 @@ impl Item<'_> {
             Item::Slot(_) => kind::SLOT,
             Item::Routed(_) => kind::ROUTED,
             Item::Error(_) => kind::ERROR,
+            Item::DetourRequest { .. } => kind::DETOUR_REQUEST,
+            Item::DetourReply { .. } => kind::DETOUR_REPLY,
+            Item::Detoured { .. } => kind::DETOURED,
             Item::Broken { .. } => kind::BROKEN,
         }
     }
@@ -191,6 +219,12 @@ fn parse_body(kind: u8, body: &[u8]) -> Result<Option<Item<'_>>, Malformed> {
         kind::SLOT => Item::Slot(Slot(reader.u16()?)),
         kind::ROUTED => Item::Routed(reader.rest()),
         kind::ERROR => Item::Error(ErrorReport::parse(&mut reader)?),
+        kind::DETOUR_REQUEST => Item::DetourRequest { to: NodeId::new(reader.u64()?) },
+        kind::DETOUR_REPLY => {
+            let to = NodeId::new(reader.u64()?);
+            Item::DetourReply { to, slot: Slot(reader.u16()?) }
+        }
+        kind::DETOURED => Item::Detoured { mark: reader.u32()? },
         kind::BROKEN => Item::Broken { mark: reader.u32()? },
         _ => return Ok(None),
     };
@@ -296,6 +330,9 @@ mod tests {
             Item::Slot(Slot(300)),
             Item::Routed(b"anything"),
             Item::Broken { mark: 9 },
+            Item::Detoured { mark: 10 },
+            Item::DetourRequest { to: NodeId::new(11) },
+            Item::DetourReply { to: NodeId::new(12), slot: Slot(300) },
         ];
         let out = items(&all);
         assert_eq!(Items::new(&out).collect::<Result<Vec<_>, _>>().unwrap(), all);

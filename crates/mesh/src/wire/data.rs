@@ -118,6 +118,18 @@ impl<'a> DataView<'a> {
         (self.bytes[POSITION], self.bytes[2]) = (at as u8, hop_limit);
     }
 
+    /// Returns a copy of the packet with other labels, or `None` if they are too many.
+    pub fn relabelled(&self, labels: &Labels, at: u16, hop_limit: u8) -> Option<Vec<u8>> {
+        if usize::from(labels.nibbles()) > MAX_DATA_NIBBLES {
+            return None;
+        }
+        let mut packet = self.bytes[..HEADER].to_vec();
+        (packet[2], packet[3], packet[POSITION]) = (hop_limit, labels.nibbles() as u8, at as u8);
+        packet.extend_from_slice(labels.as_bytes());
+        packet.extend_from_slice(&self.bytes[self.session..]);
+        Some(packet)
+    }
+
     /// Returns whether the labels are read from their end.
     pub fn reverse(&self) -> bool {
         self.bytes[1] & 1 != 0

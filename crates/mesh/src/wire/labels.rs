@@ -15,8 +15,8 @@
 //! label can read it.
 
 use ringway_sansio::{Got, Malformed};
-use smallvec::SmallVec;
 
+use super::nibbles::Nibbles;
 use crate::config::MAX_CONTROL_NIBBLES;
 
 /// A router's number for a neighbour.
@@ -143,9 +143,7 @@ pub struct RouteTooLong;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Labels {
     /// Two nibbles an octet; a last half octet is zero.
-    bytes: SmallVec<[u8; 16]>,
-    nibbles: u16,
-    count: u16,
+    all: Nibbles,
 }
 
 impl Labels {
@@ -163,33 +161,33 @@ impl Labels {
             at += read_at(bytes, nibbles, at)?.0.nibbles();
             count += 1;
         }
-        Ok(Labels { bytes: SmallVec::from_slice(bytes), nibbles: nibbles as u16, count })
+        Ok(Labels { all: Nibbles::new(bytes, nibbles as u16, count) })
     }
 
     /// Returns the number of nibbles.
     pub fn nibbles(&self) -> u16 {
-        self.nibbles
+        self.all.nibbles()
     }
 
     /// Returns the number of labels.
     pub fn count(&self) -> u16 {
-        self.count
+        self.all.labels()
     }
 
     /// Returns the octets on the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        self.all.octets()
     }
 
     /// Returns the labels in order.
     pub fn iter(&self) -> impl Iterator<Item = (Class, Slot)> + '_ {
-        let mut at = 0;
+        let (mut at, nibbles, bytes) = (0, usize::from(self.nibbles()), self.as_bytes());
         core::iter::from_fn(move || {
-            if at >= usize::from(self.nibbles) {
+            if at >= nibbles {
                 return None;
             }
             // Checked when they were parsed or pushed.
-            let label = read_at(&self.bytes, self.nibbles.into(), at).ok()?;
+            let label = read_at(bytes, nibbles, at).ok()?;
             at += label.0.nibbles();
             Some(label)
         })
@@ -201,16 +199,14 @@ impl Labels {
     }
 
     /// Appends a label of a class that the slot fits.
-    fn push_class(&mut self, class: Class, slot: Slot) -> Result<(), RouteTooLong> {
-        let at = usize::from(self.nibbles);
+    pub(crate) fn push_class(&mut self, class: Class, slot: Slot) -> Result<(), RouteTooLong> {
+        let at = usize::from(self.nibbles());
         let nibbles = at + class.nibbles();
         if nibbles > MAX_CONTROL_NIBBLES {
             return Err(RouteTooLong);
         }
-        self.bytes.resize(nibbles.div_ceil(2), 0);
-        write(&mut self.bytes, at, class, slot);
-        self.nibbles = nibbles as u16;
-        self.count += 1;
+        self.all.resize(nibbles as u16, self.count() + 1);
+        write(self.all.octets_mut(), at, class, slot);
         Ok(())
     }
 
@@ -219,35 +215,74 @@ impl Labels {
         other.iter().try_for_each(|(class, slot)| self.push_class(class, slot))
     }
 
+    /// Takes the step of a router that came to its label at `at`, as [`Cursor::swap`] does, where the labels must grow: the
+    /// label is widened to fit `entered`, and the router that is next finds `inserted` before all others. Returns the slot
+    /// that was read, and the new position.
+    pub(crate) fn rewrite(
+        &mut self,
+        at: u16,
+        reverse: bool,
+        entered: Slot,
+        inserted: Option<(Class, Slot)>,
+    ) -> Result<(Slot, u16), Malformed> {
+        let (class, out) = self.cursor(at, reverse)?.peek()?;
+        let start = if reverse { at - class.nibbles() as u16 } else { at };
+        let own = (class.max(Class::of(entered)), entered);
+        let mut labels = Labels::default();
+        let mut rest = self.iter();
+        let mut push = |label: (Class, Slot)| {
+            let pushed = labels.push_class(label.0, label.1);
+            pushed
+                .map(|()| labels.nibbles())
+                .map_err(|_| Malformed::bad("expected room for a label", Got::Number(at.into()), 0))
+        };
+        let mut passed = 0;
+        while passed < start
+            && let Some(label) = rest.next()
+        {
+            passed = push(label)?;
+        }
+        rest.next();
+        let first = if reverse { inserted } else { Some(own) };
+        let at = first.map_or(Ok(start), &mut push)?;
+        if let Some(label) = if reverse { Some(own) } else { inserted } {
+            push(label)?;
+        }
+        for label in rest {
+            push(label)?;
+        }
+        *self = labels;
+        Ok((out, at))
+    }
+
     /// Keeps the first `count` labels.
     pub fn truncate(&mut self, count: u16) {
         let kept = self.iter().take(count.into());
         let nibbles: usize = kept.map(|(class, _)| class.nibbles()).sum();
-        self.bytes.truncate(nibbles.div_ceil(2));
+        self.all.resize(nibbles as u16, self.count().min(count));
         if nibbles % 2 == 1 {
-            set_nibble(&mut self.bytes, nibbles, 0);
+            set_nibble(self.all.octets_mut(), nibbles, 0);
         }
-        self.nibbles = nibbles as u16;
-        self.count = self.count.min(count);
     }
 
     /// Removes the last label and returns its slot.
     pub fn pop(&mut self) -> Option<Slot> {
-        let (_, slot) = read_before(&self.bytes, self.nibbles.into()).ok()?;
-        self.truncate(self.count - 1);
+        let (_, slot) = read_before(self.as_bytes(), self.nibbles().into()).ok()?;
+        self.truncate(self.count() - 1);
         Some(slot)
     }
 
     /// Returns a position in the labels, which can be changed there.
     pub fn cursor(&mut self, at: u16, reverse: bool) -> Result<Cursor<'_>, Malformed> {
-        Cursor::new(&mut self.bytes, self.nibbles, at, reverse)
+        let nibbles = self.nibbles();
+        Cursor::new(self.all.octets_mut(), nibbles, at, reverse)
     }
 
     /// Returns the labels in reverse order.
     pub fn reversed(&self) -> Labels {
         let mut reversed = Labels::default();
-        let mut end = usize::from(self.nibbles);
-        while let Ok((class, slot)) = read_before(&self.bytes, end) {
+        let mut end = usize::from(self.nibbles());
+        while let Ok((class, slot)) = read_before(self.as_bytes(), end) {
             // As many nibbles as before, so it fits.
             if end == 0 || reversed.push_class(class, slot).is_err() {
                 break;
@@ -299,7 +334,7 @@ impl Route {
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        if self.labels.bytes.spilled() { self.labels.bytes.capacity() } else { 0 }
+        self.labels.all.heap_bytes()
     }
 
     /// Returns the labels that lead along this route when they are appended to a route that enters this router by

@@ -13,6 +13,7 @@ pub mod data;
 pub mod handshake;
 pub mod hello;
 pub mod labels;
+mod nibbles;
 pub mod routed;
 
 pub use bodies::{Body, Hint, Hints};
@@ -153,6 +154,10 @@ impl<'a> Reader<'a> {
     /// The fault that the octet before is not what it must be.
     fn fault(&self, expected: &'static str) -> Malformed {
         Malformed::here(expected, self.bytes, self.at.saturating_sub(1))
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.at == self.bytes.len()
     }
 
     fn end(self) -> Result<(), Malformed> {

@@ -10,7 +10,7 @@ use ringway_mesh::config::Limits;
 use ringway_mesh::forward::message::{Here, Verdict, forward};
 use ringway_mesh::link::{PATH_COST, UNIT};
 use ringway_mesh::metric::{Ring, Space};
-use ringway_mesh::routes::Contact;
+use ringway_mesh::routes::{Contact, Detours};
 use ringway_mesh::wire::bodies::Connect;
 use ringway_mesh::wire::{Hint, Hints, Message, MessageId, Neighbour, Route, Routed, Slot};
 use ringway_mesh::{Action, Instance, NodeId, Overlay, Proof, Sequence};
@@ -255,6 +255,7 @@ impl<S: Space> Net<S> {
             let here = Here {
                 id: node.id,
                 neighbours: &node.neighbours,
+                detours: &Detours::default(),
                 closes: false,
                 distance: S::distance,
             };

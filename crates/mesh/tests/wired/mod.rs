@@ -13,6 +13,7 @@ use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::metric::Ring;
 use ringway_mesh::output::Destination;
 use ringway_mesh::router::Event;
+use ringway_mesh::wire::Kind;
 use ringway_mesh::{LocalRouter, NodeId, Prefix, Router};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
@@ -21,6 +22,8 @@ pub(crate) const START: Time = Time::from_secs(1_000);
 /// Delay of every link.
 pub(crate) const DELAY: Duration = Duration::from_millis(1);
 const INTERFACE: u32 = 1;
+/// MTU of a link unless another is chosen.
+const MTU: u16 = 1_452;
 
 pub(crate) struct Node<C: Crypto> {
     pub(crate) router: Router<C, Ring>,
@@ -42,6 +45,14 @@ pub(crate) struct Wired<C: Crypto = StandIn> {
     random: SplitMix,
     /// Packets of 1,000 that are lost.
     pub(crate) loss: u64,
+    /// Length of the longest packet that each router can send and receive.
+    mtus: Vec<u16>,
+    /// Longest additional delay of a packet, by which packets overtake each other.
+    pub(crate) jitter: Duration,
+    /// Lengths of packets that were too long for a link.
+    pub(crate) too_long: Vec<usize>,
+    /// Routers that drop packets of hosts.
+    pub(crate) black_holes: BTreeSet<usize>,
     /// Packets and octets that were sent.
     pub(crate) packets: u64,
     /// Everything that was sent, if it is to be kept.
@@ -78,8 +89,30 @@ impl<C: Crypto> Wired<C> {
         key: impl Fn(usize) -> NetworkKey,
         same: impl Fn(usize) -> usize,
     ) -> Self {
-        let nodes =
-            (0..links.len()).map(|at| fresh(at, same(at), seed, START, config, key(at))).collect();
+        Wired::build(links, seed, config, key, same, |_| MTU)
+    }
+
+    /// Routers each of which has an interface with the MTU that `mtu` returns. Longer packets do not pass its links.
+    pub(crate) fn narrow(
+        links: Vec<BTreeSet<usize>>,
+        seed: u64,
+        mtu: impl Fn(usize) -> u16,
+    ) -> Self {
+        let config = Config { extension_bits: 0, ..Config::default() };
+        Wired::build(links, seed, &config, |_| NetworkKey::OPEN, |at| at, mtu)
+    }
+
+    fn build(
+        links: Vec<BTreeSet<usize>>,
+        seed: u64,
+        config: &Config,
+        key: impl Fn(usize) -> NetworkKey,
+        same: impl Fn(usize) -> usize,
+        mtu: impl Fn(usize) -> u16,
+    ) -> Self {
+        let mtus: Vec<u16> = (0..links.len()).map(mtu).collect();
+        let node = |at| fresh(at, same(at), seed, START, config, (key(at), mtus[at]));
+        let nodes = (0..links.len()).map(node).collect();
         let mut wired = Wired {
             due: vec![None; links.len()],
             nodes,
@@ -90,6 +123,10 @@ impl<C: Crypto> Wired<C> {
             now: START,
             random: SplitMix::new(seed ^ 0x5eed),
             loss: 0,
+            mtus,
+            jitter: Duration::ZERO,
+            too_long: Vec::new(),
+            black_holes: BTreeSet::new(),
             packets: 0,
             tap: None,
             octets: 0,
@@ -151,8 +188,8 @@ impl<C: Crypto> Wired<C> {
         while let Some(event) = node.router.poll_event() {
             node.events.push((self.now, event));
         }
-        while let Some(error) = node.router.poll_error() {
-            node.delivered.push((self.now, error));
+        while let Some(packet) = node.router.poll_local() {
+            node.delivered.push((self.now, packet));
         }
         let mut sent: Vec<(usize, Vec<u8>)> = Vec::new();
         while let Some(packet) = node.router.poll_transmit() {
@@ -169,11 +206,22 @@ impl<C: Crypto> Wired<C> {
             }
         }
         for (to, bytes) in sent {
+            if self.black_holes.contains(&at) && Kind::of(&bytes) == Ok(Kind::Data) {
+                continue;
+            }
             if self.random.next_u64() % 1_000 < self.loss || !self.links[at].contains(&to) {
                 continue;
             }
+            if bytes.len() > usize::from(self.mtus[at].min(self.mtus[to])) {
+                self.too_long.push(bytes.len());
+                continue;
+            }
+            let delay = match self.jitter.as_nanos() as u64 {
+                0 => DELAY,
+                jitter => DELAY + Duration::from_nanos(self.random.next_u64() % jitter),
+            };
             self.count += 1;
-            self.wire.insert((self.now + DELAY, self.count), (at, to, bytes));
+            self.wire.insert((self.now + delay, self.count), (at, to, bytes));
         }
         let due = self.nodes[at].router.poll_timeout().filter(|_| self.nodes[at].alive);
         if due != self.due[at] {
@@ -238,7 +286,8 @@ impl<C: Crypto> Wired<C> {
 
     /// A router that has crashed starts again with the same identity.
     pub(crate) fn restart(&mut self, at: usize, seed: u64, config: &Config) {
-        let mut new = fresh(at, at, seed, self.now, config, NetworkKey::OPEN);
+        let with = (NetworkKey::OPEN, self.mtus[at]);
+        let mut new = fresh(at, at, seed, self.now, config, with);
         new.random = SplitMix::new(self.random.next_u64());
         self.nodes[at] = new;
         self.after(at);
@@ -315,7 +364,7 @@ fn fresh<C: Crypto>(
     seed: u64,
     now: Time,
     config: &Config,
-    key: NetworkKey,
+    (key, mtu): (NetworkKey, u16),
 ) -> Node<C> {
     let mut random = SplitMix::new(seed.wrapping_mul(0x9e37_79b9).wrapping_add(same as u64));
     let search = &mut Search::new(config.extension_bits, &mut random);
@@ -329,8 +378,7 @@ fn fresh<C: Crypto>(
         &mut SplitMix::new(now.as_nanos() ^ at as u64),
     );
     let mut router = Router::new(config, local, now, &mut random);
-    let interface =
-        InterfaceConfig { index: INTERFACE, discovery: Discovery::Multicast, mtu: 1_452 };
+    let interface = InterfaceConfig { index: INTERFACE, discovery: Discovery::Multicast, mtu };
     router.add_interface(now, interface, &mut random);
     Node { router, events: Vec::new(), delivered: Vec::new(), random, alive: true }
 }

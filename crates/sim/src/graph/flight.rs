@@ -102,10 +102,12 @@ impl Log {
         &self.pages[(packet >> PAGE_BITS) as usize].bytes[start as usize..][..len.into()]
     }
 
+    /// Returns a packet and its bytes.
     #[inline]
-    pub(super) fn bytes_mut(&mut self, packet: u32) -> &mut [u8] {
-        let Head { start, len, .. } = self.head(packet);
-        &mut self.pages[(packet >> PAGE_BITS) as usize].bytes[start as usize..][..len.into()]
+    pub(super) fn packet_mut(&mut self, packet: u32) -> (&Head, &mut [u8]) {
+        let Page { heads, bytes } = &mut self.pages[(packet >> PAGE_BITS) as usize];
+        let head = &heads[packet as usize % PAGE_PACKETS];
+        (head, &mut bytes[head.start as usize..][..head.len.into()])
     }
 
     /// Returns the allocated bytes: of events, and of packets.
@@ -288,7 +290,7 @@ mod tests {
         let packets: Vec<u32> = log.packets().map(|(packet, _)| packet).collect();
         for (number, packet) in (0..).zip(packets) {
             assert_eq!(log.head(packet).link, number);
-            let bytes = log.bytes_mut(packet);
+            let (_, bytes) = log.packet_mut(packet);
             let expected = vec![number as u8; 1 + (number % 400) as usize];
             assert_eq!(bytes, expected);
         }

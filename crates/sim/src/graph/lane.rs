@@ -254,16 +254,16 @@ impl Lane<'_> {
             let node = engine.nodes().start + index;
             for entry in &of_node {
                 let at = begin + u64::from(entry.since);
-                let head = log.head(entry.packet);
+                let (head, bytes) = log.packet_mut(entry.packet);
                 // A timer of the same time comes first, if the node has a lower number than the sender.
                 self.call_timers(engine, node, at + u64::from(node < head.sender))?;
                 engine.set_now(Time::from_nanos(at));
                 let bytes = if head.is_broadcast {
                     copy.clear();
-                    copy.extend_from_slice(log.bytes(entry.packet));
+                    copy.extend_from_slice(bytes);
                     &mut copy[..]
                 } else {
-                    log.bytes_mut(entry.packet)
+                    bytes
                 };
                 let bits = engine.bits(head.sender, head.count);
                 let arrival = Arrival { from: entry.from, bytes, bits, link: entry.link };

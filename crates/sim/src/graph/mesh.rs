@@ -21,6 +21,8 @@ use std::sync::Arc;
 const INTERFACE: u32 = 1;
 /// Largest UDP payload of a link, in octets.
 const MTU: u16 = 1_452;
+/// Next header of a packet of the trial.
+const UDP: u8 = 17;
 /// Length in octets of an IPv6 header.
 const IPV6_HEADER: usize = 40;
 /// Octets of Ethernet, IPv6 and UDP headers, which a graph does not count.
@@ -29,7 +31,7 @@ pub const HEADERS: usize = 62;
 /// The identities of all nodes.
 #[derive(Debug)]
 pub struct Identities {
-    identities: Vec<Identity>,
+    identities: Vec<Arc<Identity>>,
 }
 
 impl Identities {
@@ -39,7 +41,7 @@ impl Identities {
         let draw = |_| loop {
             // Without an extension the first try succeeds.
             if let Some(identity) = Search::new(0, &mut random).step(1) {
-                break identity;
+                break identity.into();
             }
         };
         Arc::new(Identities { identities: (0..nodes).map(draw).collect() })
@@ -47,17 +49,17 @@ impl Identities {
 
     /// Takes the identities of nodes that were drawn elsewhere.
     pub fn of(identities: Vec<Identity>) -> Arc<Identities> {
-        Arc::new(Identities { identities })
+        Arc::new(Identities { identities: identities.into_iter().map(Arc::new).collect() })
     }
 
     /// Returns the identity of a node.
     pub fn get(&self, node: u32) -> Option<&Identity> {
-        self.identities.get(node as usize)
+        self.identities.get(node as usize).map(|identity| &**identity)
     }
 
     /// Returns the id of a node.
     pub fn id(&self, node: u32) -> NodeId {
-        self.identities.get(node as usize).map(Identity::id).unwrap_or_default()
+        self.identities.get(node as usize).map(|identity| identity.id()).unwrap_or_default()
     }
 }
 
@@ -91,6 +93,16 @@ impl<S: Space> MeshNode<S> {
         Some(MeshNode { router, identities, random, delivered: VecDeque::new() })
     }
 
+    /// Counts a packet that has come over `hops` links, unless it is an ICMPv6 error.
+    fn deliver(&mut self, now: Time, hops: u32, packet: &[u8]) {
+        if packet.get(6) == Some(&UDP)
+            && let Some(&number) = packet.get(IPV6_HEADER..).and_then(<[u8]>::first_chunk)
+        {
+            let number = u32::from_be_bytes(number);
+            self.delivered.push_back(Delivery { number, at: now, hops });
+        }
+    }
+
     /// Returns the router.
     pub fn router(&self) -> &Router<StandIn, S> {
         &self.router
@@ -102,12 +114,13 @@ impl<S: Space + Send> GraphNode for MeshNode<S> {
         let from = LinkAddress { interface: INTERFACE, remote: address(from) };
         let hop_limit = bytes.get(2).copied().unwrap_or_default();
         let opened = self.router.handle_packet(now, from, bytes, &mut self.random);
-        let packet = opened.and_then(|range| bytes.get(range));
-        if let Some(contents) = packet.and_then(|packet| packet.get(IPV6_HEADER..))
-            && let Some(&number) = contents.first_chunk()
-        {
-            let (number, hops) = (u32::from_be_bytes(number), u32::from(HOP_LIMIT - hop_limit) + 1);
-            self.delivered.push_back(Delivery { number, at: now, hops });
+        let hops = u32::from(HOP_LIMIT - hop_limit) + 1;
+        if let Some(packet) = opened.and_then(|range| bytes.get(range)) {
+            self.deliver(now, hops, packet);
+        }
+        // Packets that came in pieces, and ICMPv6 errors.
+        while let Some(packet) = self.router.poll_local() {
+            self.deliver(now, hops, &packet);
         }
     }
 
@@ -120,7 +133,7 @@ impl<S: Space + Send> GraphNode for MeshNode<S> {
     }
 
     fn poll_transmit(&mut self, _now: Time, bytes: &mut Vec<u8>) -> Option<Destination> {
-        while self.router.poll_event().is_some() || self.router.poll_error().is_some() {}
+        while self.router.poll_event().is_some() || self.router.poll_local().is_some() {}
         let packet = self.router.poll_transmit()?;
         bytes.extend_from_slice(packet.bytes);
         Some(match packet.to {
@@ -138,7 +151,7 @@ impl<S: Space + Send> DataNode for MeshNode<S> {
     fn send_data(&mut self, now: Time, to: u32, number: u32, len: u16) {
         let mut packet = vec![0x60, 0, 0, 0];
         packet.extend(len.max(MIN_CONTENTS).to_be_bytes());
-        packet.extend([17, 64]);
+        packet.extend([UDP, 64]);
         packet.extend(self.router.id().prefix().router().octets());
         packet.extend(self.identities.id(to).prefix().router().octets());
         write_contents(&mut packet, number, len);

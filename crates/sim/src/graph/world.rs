@@ -147,7 +147,7 @@ impl<N: GraphNode, M: Medium<N>> Graph<N, M> {
         self.len() == 0
     }
 
-    /// Starts a node now, in place of the one that runs.
+    /// Starts a node now, instead of the one that runs.
     pub fn start(&mut self, node: u32, value: N) -> Result<(), Error> {
         let shard = self.shard(node)?;
         self.engines[shard].replace(node, Some(value));

@@ -1,4 +1,4 @@
-//! What must hold in a mesh: one function for each invariant. The first three must always hold, the others when nothing
+//! What must hold in a mesh: one function for each invariant. The first four must always hold, the others when nothing
 //! has happened for a while.
 
 use ringway_mesh::Ring;
@@ -37,6 +37,20 @@ pub(crate) fn state_is_bounded(graph: &Graph<Member>, limits: &Limits) -> Result
             if has > max {
                 return Err(format!("node {number} at {:?}: {has} {what}, not {max}", graph.now()));
             }
+        }
+    }
+    Ok(())
+}
+
+/// A route of one link leads to the neighbour behind it: such a contact is lost with its link only.
+pub(crate) fn routes_of_one_link_lead_to_neighbours(graph: &Graph<Member>) -> Result<(), String> {
+    for (number, member) in honest(graph) {
+        let router = member.router();
+        let behind = |slot| router.links().neighbour(slot).map(|neighbour| neighbour.id);
+        let mut direct = router.overlay().contacts().iter().filter(|known| known.is_neighbour());
+        if let Some(wrong) = direct.find(|known| behind(known.route.first) != Some(known.id)) {
+            let (id, now) = (wrong.id, graph.now());
+            return Err(format!("node {number} at {now:?}: {id:?} is no neighbour by its route"));
         }
     }
     Ok(())

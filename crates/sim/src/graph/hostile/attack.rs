@@ -27,7 +27,7 @@ const MAX_QUEUE: usize = 4_096;
 /// A time that does not come.
 const NEVER: Time = Time::from_nanos(u64::MAX);
 /// Octets of sealed contents above which a data packet is one of a host.
-const KEEP_ALIVE: usize = 9;
+const KEEP_ALIVE: usize = 17;
 
 /// What a hostile router does. Each is done by an otherwise real router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -110,7 +110,8 @@ pub(super) fn false_session(
     request: &Routed<'_>,
     random: &mut SplitMix,
 ) -> Option<Vec<u8>> {
-    let Ok((Body::LookUp { index, noise }, ..)) = Body::parse(request.message, request.body) else {
+    let Ok((Body::LookUp { index, noise, .. }, ..)) = Body::parse(request.message, request.body)
+    else {
         return None;
     };
     let mut seed = [0; 32];
@@ -143,7 +144,7 @@ pub(super) fn look_up(
     let mut request = greedy(Message::LookUp, identity.id(), target, at, random);
     request.flags.closest = true;
     let index = random.next_u64() as u32;
-    Some(message(identity, request, &Body::LookUp { index, noise: &noise }))
+    Some(message(identity, request, &Body::LookUp { index, noise: &noise, onward: None }))
 }
 
 /// Returns a recorded CONNECT as if its origin were this router: with no way behind it, and at no cost.

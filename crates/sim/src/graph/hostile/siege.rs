@@ -235,7 +235,7 @@ fn wrong(graph: &Graph<Member>) -> usize {
     pairs.map(|pair| misses(pair[0], pair[1]) + misses(pair[1], pair[0])).sum()
 }
 
-/// Searches an identity near an id, as an attacker does who wants its place.
+/// Searches an identity near an id, as an attacker does who wants to be beside it on the ring.
 fn near(id: NodeId, node: u32, seed: u64) -> Option<Identity> {
     let mut search = Search::new(0, &mut SplitMix::new(seed ^ 0x51b ^ u64::from(node) << 32));
     let found = (0..TRIES).filter_map(|_| search.step(1));

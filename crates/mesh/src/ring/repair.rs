@@ -1,0 +1,129 @@
+//! What becomes of contacts when links and routes fail.
+
+use ringway_sansio::Time;
+use smallvec::SmallVec;
+
+use super::{Action, Overlay, SEARCH_INTERVAL};
+use crate::id::NodeId;
+use crate::metric::Space;
+use crate::routes::{Contact, Detour};
+use crate::wire::{Route, Slot};
+
+impl<S: Space> Overlay<S> {
+    /// A link is down: every contact behind it is lost, and looked for by another way.
+    pub fn neighbour_down(&mut self, slot: Slot, out: &mut Vec<Action>) {
+        let near = self.contacts.near();
+        let gone = self.contacts.invalidate(slot);
+        let lost = gone.iter().map(|contact| contact.id).filter(|id| near.contains(id));
+        self.ask_beside(lost.collect(), out);
+        for contact in gone {
+            self.lost.push(contact.id);
+            if near.contains(&contact.id) {
+                self.find(contact.id, out);
+            }
+        }
+    }
+
+    /// A link is down, and there is a way round it: the routes by it are longer.
+    pub fn detour(&mut self, slot: Slot, detour: Detour, cost: u16, out: &mut Vec<Action>) {
+        let near = self.contacts.near();
+        let (longer, lost) = self.contacts.redirect(slot, detour, cost);
+        self.seek(&lost, out);
+        // The answer shows the way that they have now, and maybe a shorter one.
+        for (id, route) in longer.into_iter().filter(|(id, _)| near.contains(id)) {
+            self.connect(id, route, self.limits.pending, out);
+        }
+    }
+
+    /// A route with this mark has become longer: the news came by `entered`. It is used until there is a better one, which
+    /// is asked for if the contact is near.
+    pub fn detoured(&mut self, mark: u32, entered: Slot, out: &mut Vec<Action>) {
+        let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
+        let Some(contact) = self.contacts.iter().find(is_it) else { return };
+        let (id, route) = (contact.id, contact.route.clone());
+        self.contacts.worsen(id);
+        if self.contacts.near().contains(&id) {
+            self.connect(id, route, self.limits.pending, out);
+        }
+    }
+
+    /// A message to the contact at this distance from a key has returned by `entered`. Its route has failed. Returns whether
+    /// the contact is kept nevertheless.
+    pub fn misled(
+        &mut self,
+        key: NodeId,
+        distance: u64,
+        entered: Slot,
+        out: &mut Vec<Action>,
+    ) -> bool {
+        let is_it = |contact: &&Contact| {
+            contact.route.first == entered && S::distance(contact.id, key) == distance
+        };
+        let Some(id) = self.contacts.iter().find(is_it).map(|contact| contact.id) else {
+            return false;
+        };
+        self.seek(&[id], out);
+        self.contacts.get(id).is_some()
+    }
+
+    /// A route with this mark is broken: the news came by `entered`.
+    pub fn broken(&mut self, mark: u32, entered: Slot, out: &mut Vec<Action>) {
+        let is_it = |contact: &&Contact| contact.mark == mark && contact.route.first == entered;
+        let id = self.contacts.iter().find(is_it).map(|contact| contact.id);
+        if let Some(id) = id {
+            self.seek(&[id], out);
+        }
+    }
+
+    /// A router was not reached by a route. It may still be by the one it is known by: what somebody has offered may be
+    /// out of date.
+    pub fn unreachable(&mut self, now: Time, id: NodeId, route: &Route, out: &mut Vec<Action>) {
+        self.abandon(id);
+        let is_nearest = self.is_nearest(id);
+        if self.unmet.contains(&id) || is_nearest {
+            self.upkeep.hurry(now);
+        }
+        // Whoever has offered it may know a route that has failed. A search shows that to each router on the way. It is
+        // made now and then, because anybody can offer what is not there.
+        if is_nearest && self.searched.is_none_or(|at| now.since(at) >= SEARCH_INTERVAL) {
+            self.searched = Some(now);
+            self.find(id, out);
+        }
+        if self.contacts.get(id).is_none_or(|contact| contact.route != *route) {
+            return;
+        }
+        self.lose(&[id], out);
+    }
+
+    /// A message was not forwarded along a route that begins here. Whoever was reached by it is looked for by another way:
+    /// also those to whom an older route happens to be the same as the one that failed.
+    pub fn route_failed(&mut self, route: &Route, out: &mut Vec<Action>) {
+        let failed = self.contacts.iter().filter(|contact| contact.route == *route);
+        let failed: SmallVec<[NodeId; 2]> = failed.map(|contact| contact.id).collect();
+        self.seek(&failed, out);
+    }
+
+    /// Removes contacts; not neighbours, whose links alone decide. Returns those that were removed.
+    fn lose(&mut self, ids: &[NodeId], out: &mut Vec<Action>) -> SmallVec<[NodeId; 2]> {
+        let near = self.contacts.near();
+        let is_lost =
+            |id: &NodeId| self.contacts.get(*id).is_some_and(|known| !known.is_neighbour());
+        let gone: SmallVec<[NodeId; 2]> = ids.iter().copied().filter(is_lost).collect();
+        for &id in &gone {
+            self.contacts.remove(id);
+            self.lost.push(id);
+        }
+        self.ask_beside(gone.iter().copied().filter(|id| near.contains(id)).collect(), out);
+        gone
+    }
+
+    /// Removes contacts whose route is broken, and looks for them by another way.
+    fn seek(&mut self, ids: &[NodeId], out: &mut Vec<Action>) {
+        let near = self.contacts.near();
+        for id in self.lose(ids, out) {
+            if near.contains(&id) {
+                self.find(id, out);
+            }
+        }
+    }
+}
