@@ -14,7 +14,9 @@ use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress, LinkEvent, Links};
 use ringway_mesh::output::{Destination, Output};
 use ringway_mesh::wire::bodies::{Connect, Seal};
-use ringway_mesh::wire::{Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot};
+use ringway_mesh::wire::{
+    Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot,
+};
 use ringway_mesh::{LocalRouter, NodeId, Ring, Router, metric::Space};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
@@ -45,7 +47,13 @@ fn local(seed: usize) -> LocalRouter {
 
 fn config() -> Config {
     let limits = Limits {
-        contacts: 16, marks: 16, sessions: 8, half_sessions: 8, pending: 8, handshakes: 8, neighbours: 8,
+        contacts: 16,
+        marks: 16,
+        sessions: 8,
+        half_sessions: 8,
+        pending: 8,
+        handshakes: 8,
+        neighbours: 8,
         ..Limits::default()
     };
     Config { limits, extension_bits: 0, control_burst: 4_096, ..Config::default() }
@@ -69,7 +77,8 @@ impl World {
         let now = Time::from_secs(1_000);
         let mut random = SplitMix::new(9);
         let config = config();
-        let interface = || InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu: 1_452 };
+        let interface =
+            || InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu: 1_452 };
         let routers = (0..HOSTILE).map(|at| {
             let mut router = Router::new(&config, local(at), now, &mut random);
             router.add_interface(now, interface(), &mut random);
@@ -80,8 +89,16 @@ impl World {
         hostile.add_interface(now, interface(), &mut random);
         let output = Output::new(4_096);
         let mut world = World {
-            now, random, routers, hostile, own: local(HOSTILE), slot: None, output,
-            wire: VecDeque::new(), received: 0, sent: 0,
+            now,
+            random,
+            routers,
+            hostile,
+            own: local(HOSTILE),
+            slot: None,
+            output,
+            wire: VecDeque::new(),
+            received: 0,
+            sent: 0,
         };
         world.pass(Duration::from_secs(8), 80);
         world
@@ -131,7 +148,9 @@ impl World {
                     Destination::All if at == CENTRE => (1..=HOSTILE)
                         .for_each(|to| self.wire.push_back((at, to, packet.bytes.to_vec()))),
                     Destination::All => self.wire.push_back((at, CENTRE, packet.bytes.to_vec())),
-                    Destination::One(to) => self.wire.push_back((at, host(to), packet.bytes.to_vec())),
+                    Destination::One(to) => {
+                        self.wire.push_back((at, host(to), packet.bytes.to_vec()))
+                    }
                 }
             }
         }
@@ -147,7 +166,13 @@ impl World {
             Ok(kind) => {
                 let from = address(CENTRE);
                 let _ = self.hostile.handle(
-                    self.now, &self.own, from, kind, bytes, &mut self.random, &mut self.output,
+                    self.now,
+                    &self.own,
+                    from,
+                    kind,
+                    bytes,
+                    &mut self.random,
+                    &mut self.output,
                 );
             }
         }
@@ -172,7 +197,9 @@ impl World {
     fn target(&self, octet: u8) -> NodeId {
         match octet {
             0..64 => self.routers[usize::from(octet) % HOSTILE].id(),
-            64..128 => NodeId::new(self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96)),
+            64..128 => NodeId::new(
+                self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96),
+            ),
             other => NodeId::new(u64::from(other) << 56),
         }
     }
@@ -181,8 +208,14 @@ impl World {
     fn message(&mut self, bytes: &[u8]) {
         let octet = |at: usize| bytes.get(at).copied().unwrap_or_default();
         let all = [
-            Message::Connect, Message::ConnectAck, Message::Introduce, Message::LookUp, Message::LookUpAck,
-            Message::Confirm, Message::Payload, Message::NotResponsible,
+            Message::Connect,
+            Message::ConnectAck,
+            Message::Introduce,
+            Message::LookUp,
+            Message::LookUpAck,
+            Message::Confirm,
+            Message::Payload,
+            Message::NotResponsible,
         ];
         let kind = all[usize::from(octet(0)) % all.len()];
         let (target, own) = (self.target(octet(1)), self.own.id());
@@ -190,9 +223,11 @@ impl World {
         for at in 0..octet(2) & 7 {
             let _ = labels.push(Slot((octet(3) >> at & 3).into()), Slot(0));
         }
-        let id = MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
+        let id =
+            MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
         let origin = if octet(5) & 7 == 7 { self.target(octet(5)) } else { own };
-        let mut message = Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
+        let mut message =
+            Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
         (message.hop_limit, message.path_cost) = (octet(6), octet(7).into());
         message.flags.greedy = octet(8) & 1 != 0;
         message.flags.closest = octet(8) & 2 != 0;
@@ -213,9 +248,19 @@ impl World {
             let _ = onward.push(Slot((octet(10) >> (at & 7) & 3).into()), Slot(0));
             Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), onward }
         };
-        let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
+        let (proof, sequence) = (
+            *self.own.identity.proof(),
+            Sequence { epoch: octet(13).into(), count: octet(14).into() },
+        );
         let mut noise = bytes.get(15..).unwrap_or_default().to_vec();
-        noise.resize(match kind { Message::LookUp => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
+        noise.resize(
+            match kind {
+                Message::LookUp => 64,
+                Message::LookUpAck => 159,
+                _ => 127,
+            },
+            octet(14),
+        );
         let index = u32::from(octet(13));
         let body = match kind {
             Message::Connect | Message::ConnectAck => Body::Connect(Connect {
@@ -235,7 +280,10 @@ impl World {
         };
         let mut written = Vec::new();
         body.emit(&mut written);
-        if !matches!(kind, Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm) {
+        if !matches!(
+            kind,
+            Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm
+        ) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
             let domain = if kind == Message::Payload { Domain::Payload } else { Domain::Message };
@@ -284,7 +332,9 @@ fuzz_target!(|data: &[u8]| {
                 packet.resize(packet.len().max(60), 0);
                 packet[0] = 0x17;
                 if let Some(slot) = world.slot {
-                    world.hostile.send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
+                    world
+                        .hostile
+                        .send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
                 }
                 world.deliver();
             }
@@ -311,6 +361,9 @@ fuzz_target!(|data: &[u8]| {
     world.pass(Duration::from_secs(20), 200);
     let up = world.routers[CENTRE].links().up();
     for honest in HONEST {
-        assert!(up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()), "{honest} is lost");
+        assert!(
+            up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()),
+            "{honest} is lost"
+        );
     }
 });

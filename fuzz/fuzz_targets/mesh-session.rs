@@ -3,12 +3,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringway_mesh::LocalRouter;
 use ringway_mesh::config::Limits;
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::identity::Search;
 use ringway_mesh::session::{SessionAction, Sessions, Way};
 use ringway_mesh::wire::{MessageId, Route, Slot};
-use ringway_mesh::LocalRouter;
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -49,11 +49,24 @@ impl Pair {
                         continue;
                     }
                     let answer = self.sessions[to].look_up(
-                        now, &self.locals[to], index, &noise, &back, 1_452, id, None, &mut self.random,
+                        now,
+                        &self.locals[to],
+                        index,
+                        &noise,
+                        &back,
+                        1_452,
+                        id,
+                        None,
+                        &mut self.random,
                     );
                     if let Some((index, noise)) = answer {
                         self.sessions[from].look_up_ack(
-                            now, &self.locals[from], id, (index, &noise), way(back.clone(), 1_452), &mut actions,
+                            now,
+                            &self.locals[from],
+                            id,
+                            (index, &noise),
+                            way(back.clone(), 1_452),
+                            &mut actions,
                         );
                     }
                 }
@@ -97,7 +110,8 @@ fuzz_target!(|data: &[u8]| {
         let (now, mut out) = (pair.now, Vec::new());
         let by = pair.locals[1 - to].id();
         let (sessions, local) = (&mut pair.sessions[to], &pair.locals[to]);
-        let index = bytes.first_chunk().map_or(u32::from(*number), |index| u32::from_be_bytes(*index));
+        let index =
+            bytes.first_chunk().map_or(u32::from(*number), |index| u32::from_be_bytes(*index));
         match what % 10 {
             // An honest packet of a host.
             0 | 1 => {
@@ -109,19 +123,41 @@ fuzz_target!(|data: &[u8]| {
                 pair.now += Duration::from_millis(10 << (number & 15).min(13));
                 for at in 0..2 {
                     let mut out = Vec::new();
-                    pair.sessions[at].timeout(pair.now, &pair.locals[at], &mut pair.random, &mut out);
+                    pair.sessions[at].timeout(
+                        pair.now,
+                        &pair.locals[at],
+                        &mut pair.random,
+                        &mut out,
+                    );
                     pair.carry(at, out);
                 }
             }
             3 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(64, 7);
-                let _ = sessions.look_up(now, local, index, &noise, &route, index as u16, id, None, &mut pair.random);
+                let _ = sessions.look_up(
+                    now,
+                    local,
+                    index,
+                    &noise,
+                    &route,
+                    index as u16,
+                    id,
+                    None,
+                    &mut pair.random,
+                );
             }
             4 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(159, 7);
-                sessions.look_up_ack(now, local, id, (index, &noise), way(route, index as u16), &mut out);
+                sessions.look_up_ack(
+                    now,
+                    local,
+                    id,
+                    (index, &noise),
+                    way(route, index as u16),
+                    &mut out,
+                );
             }
             5 => {
                 let mut noise = bytes.to_vec();

@@ -113,17 +113,17 @@ fn routers_that_report_routes_as_broken() {
     withstand(Attack::Breaker, 0.95, 10_000);
 }
 
-/// The key of a router's HELLOs is known to all its neighbours: one of them can make others believe that their link is
-/// bad. It costs links, which this test does not forbid yet; it forbids that it spreads.
+/// The key of a router's HELLOs is known to all its neighbours. That of a report in it is not, so nobody can make others
+/// believe that their link is bad.
 #[test]
 fn others_hellos() {
     let (toll, graph) = watch(&siege(Some(Attack::FalseHello)));
     let links: usize =
         (0..graph.len()).map(|node| graph.adjacency().neighbours(node).count()).sum();
     let lost = lost_links(&graph);
-    assert!(lost * 4 < links, "{lost} of {links} links are down");
+    assert!(lost * 100 < links, "{lost} of {links} links are down");
     assert!(
-        toll.late_delivery() > 0.65 && toll.heap <= MAX_HEAP && toll.octets < 100_000,
+        toll.late_delivery() > 0.97 && toll.heap <= MAX_HEAP && toll.octets < 20_000,
         "{toll:?}"
     );
 }

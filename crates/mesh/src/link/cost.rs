@@ -12,6 +12,8 @@ pub const UNIT: u16 = 256;
 pub const PATH_COST: u16 = 8;
 /// HELLOs that are looked at.
 const HISTORY: u16 = 16;
+/// HELLOs behind the newest proven one that are noted until there is another.
+const AHEAD: u16 = u64::BITS as u16;
 /// HELLOs that must have been sent before losses count.
 const ENOUGH: u16 = 4;
 /// Round trips up to this many microseconds cost nothing.
@@ -31,12 +33,16 @@ pub type Cost = Option<u16>;
 /// What is known of a link's quality.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkQuality {
-    /// The number of the newest HELLO, if one has come.
+    /// The number of the newest HELLO that counts, if one has come.
     newest: Option<u16>,
+    /// Whether it is proven that the neighbour has sent that one.
+    is_proven: bool,
     /// Which of the last 16 have come, the newest in the lowest bit.
     received: u16,
     /// How many have been sent since the first, at most 16.
     sent: u16,
+    /// Which have come after the newest that counts, the next in the lowest bit.
+    ahead: u64,
     /// What it has reported.
     reported: Option<Reported>,
 }
@@ -53,25 +59,50 @@ struct Reported {
 
 impl LinkQuality {
     /// Notes the neighbour's HELLO number `sequence`. Returns whether it is new; numbers wrap (RFC 1982), and one that is
-    /// behind is late or repeated.
-    pub fn hello(&mut self, sequence: u16) -> bool {
-        let ahead = self.newest.map(|newest| sequence.wrapping_sub(newest));
-        match ahead {
-            Some(0) => return false,
-            Some(ahead) if ahead < 1 << 15 => {
-                self.received = self.received.checked_shl(ahead.into()).unwrap_or(0) | 1;
-                self.sent = self.sent.saturating_add(ahead).min(HISTORY);
-            }
-            Some(ahead) => {
-                let late = 1u16.checked_shl(ahead.wrapping_neg().into()).unwrap_or(0);
-                let is_new = late != 0 && self.received & late == 0;
-                self.received |= late;
-                return is_new;
-            }
-            None => *self = LinkQuality { received: 1, sent: 1, ..LinkQuality::default() },
+    /// behind is late or repeated. Unless it is proven that the neighbour has sent it, another neighbour of it may have:
+    /// then it counts when the next proven one has a higher number. Before the first proven one all count.
+    pub fn hello(&mut self, sequence: u16, is_proven: bool) -> bool {
+        let Some(newest) = self.newest else {
+            let newest = Some(sequence);
+            *self =
+                LinkQuality { newest, is_proven, received: 1, sent: 1, ..LinkQuality::default() };
+            return true;
+        };
+        let distance = sequence.wrapping_sub(newest);
+        let is_first_proven = is_proven && !self.is_proven;
+        if !is_first_proven && !(1..1 << 15).contains(&distance) {
+            let late = 1u16.checked_shl(distance.wrapping_neg().into()).unwrap_or(0);
+            let is_new = self.received & late != late;
+            self.received |= late;
+            return is_new;
         }
-        self.newest = Some(sequence);
+        if !is_proven && self.is_proven {
+            let next = 1u64.checked_shl(u32::from(distance) - 1).unwrap_or(0);
+            let is_new = next == 0 || self.ahead & next == 0;
+            self.ahead |= next;
+            return is_new;
+        }
+        self.advance(distance);
+        (self.newest, self.is_proven) = (Some(sequence), is_proven);
         true
+    }
+
+    /// Counts what has come up to a number that is so far ahead.
+    fn advance(&mut self, distance: u16) {
+        // Of what is farther ahead it is not known what has come.
+        if distance <= AHEAD {
+            let came = (1..distance.min(HISTORY))
+                .filter(|&before| self.ahead >> (distance - 1 - before) & 1 == 1);
+            let came = came.fold(1, |bits, before| bits | 1 << before);
+            self.received = self.received.checked_shl(distance.into()).unwrap_or(0) | came;
+        }
+        self.ahead = self.ahead.checked_shr(distance.into()).unwrap_or(0);
+        self.sent = self.sent.saturating_add(distance).min(HISTORY);
+    }
+
+    /// Returns whether one of the HELLOs that have come is proven to be the neighbour's.
+    pub fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     /// Notes what the neighbour reports of our HELLOs, of which `sent` have been sent. `now` is our clock in
@@ -135,7 +166,7 @@ mod tests {
     fn quality(lost: impl Fn(u16) -> bool, reported: u16, round_trip: u32) -> LinkQuality {
         let mut quality = LinkQuality::default();
         (0..32).filter(|&sequence| !lost(sequence)).for_each(|sequence| {
-            quality.hello(sequence);
+            quality.hello(sequence, true);
         });
         quality.report(
             1_000_000 + round_trip,
@@ -168,7 +199,7 @@ mod tests {
     #[test]
     fn a_link_that_only_one_end_hears_is_not_usable() {
         let mut quality = LinkQuality::default();
-        quality.hello(7);
+        quality.hello(7, true);
         assert_eq!(quality.cost(), None);
         quality.report(0, &report(0, 0, 0), 3);
         assert_eq!(quality.cost(), None);
@@ -179,24 +210,67 @@ mod tests {
     #[test]
     fn a_repeated_hello_is_not_new() {
         let mut quality = LinkQuality::default();
-        let new = [65_534, 65_535, 65_535, 1, 0, 0, 65_534].map(|sequence| quality.hello(sequence));
+        let numbers = [65_534, 65_535, 65_535, 1, 0, 0, 65_534];
+        let new = numbers.map(|sequence| quality.hello(sequence, false));
         assert_eq!(new, [true, true, false, true, true, false, false]);
         assert_eq!(quality.received(), 0b1111);
         // Too old to be distinguished from a repeated one.
-        assert!(!quality.hello(1u16.wrapping_sub(60)) && !quality.hello(40_000));
+        assert!(!quality.hello(1u16.wrapping_sub(60), false) && !quality.hello(40_000, false));
         assert_eq!(quality.received(), 0b1111);
-        assert!(quality.hello(30_000));
+        assert!(quality.hello(17, false));
         assert_eq!(quality.received(), 1);
+        // Who is proven may be anywhere.
+        assert!(quality.hello(40_000, true) && quality.hello(40_001, true));
+        assert_eq!(quality.received(), 0b11);
+    }
+
+    #[test]
+    fn numbers_by_others_count_for_nothing() {
+        let mut quality = LinkQuality::default();
+        (1..=20).for_each(|sequence| assert!(quality.hello(sequence, true)));
+        // Somebody runs ahead in the neighbour's name.
+        (28..=500).step_by(8).for_each(|sequence| {
+            quality.hello(sequence, false);
+        });
+        assert_eq!(quality.received(), u16::MAX);
+        // The 21st is lost.
+        assert!(quality.hello(22, true));
+        assert_eq!((quality.newest, quality.received()), (Some(22), 0xfffd));
+        (23..60).for_each(|sequence| assert!(quality.hello(sequence, true)));
+        assert_eq!(quality.received(), u16::MAX);
+        // A recorded one leads nowhere.
+        assert!(!quality.hello(50, true));
+        assert_eq!((quality.newest, quality.received()), (Some(59), u16::MAX));
+    }
+
+    proptest! {
+        /// HELLOs of which only one in some has a report for us count as if all had one.
+        #[test]
+        fn a_report_in_turn_shows_what_came_in_between(
+            came in proptest::collection::vec(any::<bool>(), 1..200),
+            turn in 1..=64usize,
+        ) {
+            let [mut all, mut some] = [LinkQuality::default(); 2];
+            let mut expected = 0;
+            for (sequence, _) in came.iter().enumerate().filter(|&(at, &came)| came || at % turn == 0) {
+                let is_turn = sequence % turn == 0;
+                prop_assert!(all.hello(sequence as u16, true) && some.hello(sequence as u16, is_turn));
+                if is_turn {
+                    expected = all.received();
+                }
+                prop_assert_eq!(some.received(), expected);
+            }
+        }
     }
 
     proptest! {
         #[test]
         fn any_reports_give_a_cost_or_none(
-            steps in proptest::collection::vec((any::<u16>(), any::<u32>(), any::<[u16; 3]>(), any::<u16>()), 1..50),
+            steps in proptest::collection::vec((any::<(u16, bool)>(), any::<u32>(), any::<[u16; 3]>(), any::<u16>()), 1..50),
         ) {
             let mut quality = LinkQuality::default();
-            for (sequence, now, [received, echo, held], sent) in steps {
-                quality.hello(sequence);
+            for ((sequence, is_proven), now, [received, echo, held], sent) in steps {
+                quality.hello(sequence, is_proven);
                 quality.report(now, &report(received, echo, held), sent);
                 prop_assert!(quality.cost().is_none_or(|cost| (UNIT..u16::MAX).contains(&cost)));
             }

@@ -357,8 +357,8 @@ impl<C: Crypto> Links<C> {
         view: &HelloView<'_>,
         random: &mut dyn Random,
     ) {
-        let hello = view.value();
-        if hello.id == local.id() && hello.instance == local.instance {
+        let (id, instance) = (view.id(), view.instance());
+        if id == local.id() && instance == local.instance {
             return; // Our own, which a hub has sent back.
         }
         let Some(at) =
@@ -367,20 +367,20 @@ impl<C: Crypto> Links<C> {
             return;
         };
         let sent = self.interfaces[at].sent;
-        let known = self.find(from.interface, hello.id);
+        let known = self.find(from.interface, id);
         if let Some(slot) = known
             && let Some(neighbour) = self.neighbours.get_mut(slot)
-            && neighbour.instance == hello.instance
+            && neighbour.instance == instance
         {
             if neighbour.hello_key.code(view.signed()) != view.code() {
                 self.forged_hellos += 1;
             } else {
-                neighbour.hear_hello(now, &hello, short_tag(local.id()), sent);
+                neighbour.hear_hello(now, view, short_tag(local.id()), sent);
                 self.judge(now, slot);
             }
             return;
         }
-        self.meet(now, local, at, from, hello.id, random);
+        self.meet(now, local, at, from, id, random);
     }
 
     /// Somebody who is no neighbour has been heard.
@@ -546,7 +546,7 @@ impl<C: Crypto> Links<C> {
     ) {
         let interface = &mut self.interfaces[at];
         let index = interface.config.index;
-        let reports = reports(now, &mut self.neighbours, interface);
+        let (reports, keys) = reports(now, &mut self.neighbours, interface);
         let interval = interface.say_hello(now, random);
         let hello = Hello {
             interval,
@@ -557,7 +557,7 @@ impl<C: Crypto> Links<C> {
             reports,
         };
         let mut bytes = Vec::new();
-        hello.emit(&mut bytes, |signed| self.hello_key.code(signed));
+        hello.emit(&mut bytes, &keys, |signed| self.hello_key.code(signed));
         match &interface.config.discovery {
             Discovery::Multicast => {
                 output.packet(index, Destination::All, |out| out.extend_from_slice(&bytes));
@@ -683,15 +683,15 @@ impl<C: Crypto> Links<C> {
     }
 }
 
-/// Returns what the next HELLO of an interface reports: first of neighbours that nothing was reported of, because they do
-/// not use their link for long without; then all take turns.
+/// Returns what the next HELLO of an interface reports, and the keys for it: first of neighbours that nothing was reported
+/// of, because they do not use their link for long without; then all take turns.
 fn reports<K>(
     now: Time,
     neighbours: &mut Slots<Neighbour<K>>,
     interface: &mut Interface,
-) -> SmallVec<[Report; MAX_REPORTS]> {
+) -> (SmallVec<[Report; MAX_REPORTS]>, SmallVec<[CodeKey; MAX_REPORTS]>) {
     let index = interface.config.index;
-    let mut reports = SmallVec::new();
+    let mut reports = SmallVec::<[_; MAX_REPORTS]>::new();
     let all = neighbours.iter_mut().filter(|neighbour| neighbour.address.interface == index);
     let mut count = 0;
     for neighbour in all {
@@ -706,7 +706,7 @@ fn reports<K>(
     let all = all.filter(|neighbour| neighbour.address.interface == index);
     let others = all.cycle().skip(turn).take(count.min(room));
     reports.extend(others.filter_map(|neighbour| neighbour.report(now)));
-    reports
+    reports.into_iter().unzip()
 }
 
 /// Returns the description of this router in handshakes on an interface, or `None` if there is no such interface.

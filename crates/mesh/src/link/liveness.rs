@@ -6,20 +6,23 @@
 //! It is not less, because a slow link may have so much of that traffic in its queue. A message to a neighbour that has not
 //! proved for a second that it is there asks for an answer, with the same effect.
 //!
-//! HELLOs are authenticated by a key that all neighbours of their sender know, so they do not prove that the sender is
-//! there. After [`PROOF_INTERVAL`] without a packet sealed for us alone the neighbour is probed, and only a sealed packet
-//! clears it.
+//! HELLOs are authenticated by a key that all neighbours of their sender know, so they prove that the sender is there only
+//! if they have a report for us. After [`PROOF_INTERVAL`] without such a HELLO or a packet sealed for us alone the neighbour
+//! is probed, and only a sealed packet clears it.
 
 use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
+use super::interface::SLOW_INTERVAL;
 use crate::moment::Moment;
 
 /// Silence that is forgiven beyond the interval of HELLOs: a tenth of it, and this.
 const GRACE: Duration = Duration::from_millis(50);
 /// Unit of the interval in a HELLO.
 const INTERVAL_UNIT: Duration = Duration::from_millis(20);
-/// Time without a sealed packet after which a neighbour is probed, times a third of the number of neighbours.
+/// Interval of HELLOs while nothing changes, in units of [`INTERVAL_UNIT`].
+pub const USUAL_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / INTERVAL_UNIT.as_millis()) as u8;
+/// Time without a proof after which a neighbour is probed, times a third of the number of neighbours.
 pub const PROOF_INTERVAL: Duration = Duration::from_secs(30);
 /// Time of data without an acknowledgement after which a neighbour is suspect.
 const MAX_SILENT_DATA: Duration = Duration::from_millis(150);
@@ -34,8 +37,10 @@ const DEAD: u64 = 700;
 /// A sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sign {
-    /// A HELLO with a good code, and the interval in it, in units of 20 ms.
+    /// A HELLO that any of its neighbours may have sent, and the interval in it, in units of 20 ms.
     Hello(u8),
+    /// A HELLO that only the neighbour can have sent.
+    OwnHello(u8),
     /// A packet that was sealed for us alone.
     Sealed,
 }
@@ -63,7 +68,10 @@ pub struct Liveness {
     /// The interval of its HELLOs in units of [`INTERVAL_UNIT`].
     interval: u8,
     heard: Time,
+    /// When the last packet came that only the neighbour can have sent.
     proved: Time,
+    /// When the last sealed packet came, which is often an answer.
+    sealed: Time,
     /// When the first data packet was sent since the last sealed packet came.
     data_since: Moment,
     /// When the neighbour was asked for an answer because a message went to it.
@@ -79,6 +87,7 @@ impl Liveness {
             interval,
             heard: now,
             proved: now,
+            sealed: now,
             data_since: Moment::NONE,
             asked: Moment::NONE,
             suspicion: None,
@@ -105,9 +114,14 @@ impl Liveness {
     pub fn hear(&mut self, now: Time, sign: Sign) {
         self.heard = now;
         match sign {
-            Sign::Hello(interval) => self.interval = interval,
+            // Nobody else can have it waited for longer than it may be.
+            Sign::Hello(interval) => {
+                self.interval = self.interval.max(interval.min(USUAL_INTERVAL))
+            }
+            Sign::OwnHello(interval) => (self.interval, self.proved) = (interval, now),
             Sign::Sealed => {
-                (self.proved, self.data_since, self.asked) = (now, Moment::NONE, Moment::NONE);
+                (self.proved, self.sealed) = (now, now);
+                (self.data_since, self.asked) = (Moment::NONE, Moment::NONE);
             }
         }
         self.suspicion =
@@ -125,7 +139,7 @@ impl Liveness {
     /// A message goes to the neighbour. Returns whether it is to be asked for an answer with it, because it has not been
     /// heard for some time: what is sent to somebody who is gone is lost.
     pub fn asks(&mut self, now: Time) -> bool {
-        let asks = self.asked == Moment::NONE && now.since(self.proved) >= TRUSTED;
+        let asks = self.asked == Moment::NONE && now.since(self.sealed) >= TRUSTED;
         if asks {
             self.asked = now.into();
         }
@@ -241,7 +255,7 @@ mod tests {
         let mut liveness = Liveness::new(START, INTERVAL);
         assert_eq!(run(&mut liveness, at(2_300)), (vec![2_140, 2_240], None));
         assert!(liveness.is_suspect());
-        liveness.hear(at(2_300), Sign::Hello(50));
+        liveness.hear(at(2_300), Sign::OwnHello(50));
         assert!(!liveness.is_suspect());
         // The interval is 1 s now.
         assert_eq!(run(&mut liveness, at(9_000)).1, Some(2_300 + 1_150 + 700));
@@ -280,6 +294,15 @@ mod tests {
         }
         let (probes, dead) = run(&mut liveness, at(40_000));
         assert_eq!((probes.len(), dead), (4, Some(30_700)));
+        // Nor does a long interval, which is somebody else's.
+        let mut liveness = Liveness::new(START, INTERVAL);
+        liveness.hear(at(0), Sign::OwnHello(50));
+        liveness.hear(at(1_000), Sign::Hello(255));
+        assert_eq!(liveness.poll_timeout(3), Some(at(1_000 + 2_140)));
+        // HELLOs that only the neighbour can have sent are a proof, but no answer.
+        liveness.hear(at(2_000), Sign::OwnHello(INTERVAL));
+        assert_eq!(liveness.prove_at(3), at(32_000));
+        assert!(liveness.asks(at(2_000)));
         // Where there are many neighbours, each is proved more rarely.
         assert_eq!(Liveness::new(START, 255).poll_timeout(12), Some(at(5_660)));
         let mut many = Liveness::new(START, INTERVAL);

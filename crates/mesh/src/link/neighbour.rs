@@ -4,7 +4,7 @@ use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
 use super::handshake::{LinkAddress, Verified};
-use super::interface::SLOW_INTERVAL;
+use super::liveness::USUAL_INTERVAL;
 use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
 use crate::budget::TokenBucket;
 use crate::config::Limits;
@@ -12,7 +12,7 @@ use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 use crate::moment::Moment;
 use crate::wire::hello::Report;
-use crate::wire::{DataView, Hello, Slot};
+use crate::wire::{DataView, HelloView, Slot};
 
 /// Words of the windows of a link, on which packets hardly overtake each other.
 const WINDOW: usize = 4;
@@ -27,8 +27,6 @@ const FEEDBACK_WAIT: Duration = Duration::from_millis(40);
 const MAX_DELAY: u32 = 10_000_000;
 /// Cost above which a link that was not usable stays so.
 const GOOD_AGAIN: u16 = 8 * cost::UNIT;
-/// Interval of HELLOs in a packet's units that is assumed before the first.
-const ASSUMED_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / 20) as u8;
 
 /// A verified neighbour.
 #[derive(Debug)]
@@ -58,7 +56,7 @@ pub struct Neighbour<K> {
     pub(super) liveness: Liveness,
     /// What its messages may cost.
     police: TokenBucket,
-    /// A stamp of its clock, and when it came.
+    /// A stamp of its clock that it has certainly sent, and when it came.
     clock: u32,
     clock_at: Time,
     /// The stamp of its newest HELLO, and when it came.
@@ -121,7 +119,7 @@ impl<K> Neighbour<K> {
             window: ReplayWindow::new(),
             data: None,
             hello_key: CodeKey(payload.hello_key),
-            liveness: Liveness::new(now, ASSUMED_INTERVAL),
+            liveness: Liveness::new(now, USUAL_INTERVAL),
             police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
             clock: payload.stamp,
             clock_at: now,
@@ -154,7 +152,7 @@ impl<K> Neighbour<K> {
             data.window = ReplayWindow::new();
         }
         self.hello_key = CodeKey(payload.hello_key);
-        self.liveness = Liveness::new(now, ASSUMED_INTERVAL);
+        self.liveness = Liveness::new(now, USUAL_INTERVAL);
     }
 
     /// Returns whether the link carries packets.
@@ -229,18 +227,24 @@ impl<K> Neighbour<K> {
         sooner(self.liveness.poll_timeout(neighbours), self.feedback_due())
     }
 
-    /// Notes a HELLO with a good code. `reporting` is our short name, `sent` how many HELLOs the interface has sent.
-    pub(super) fn hear_hello(&mut self, now: Time, hello: &Hello, reporting: u16, sent: u64) {
-        if !self.is_of_now(now, hello.stamp) || !self.quality.hello(hello.sequence) {
+    /// Notes a HELLO with a good code, which any neighbour of the sender could have made, unless it has a report for us
+    /// alone. `tag` is our short name, `sent` how many HELLOs the interface has sent.
+    pub(super) fn hear_hello(&mut self, now: Time, hello: &HelloView<'_>, tag: u16, sent: u64) {
+        let (stamp, report) = (hello.stamp(), hello.report_about(tag, &self.codes[1]));
+        if !self.is_of_now(now, stamp) || !self.quality.hello(hello.sequence(), report.is_some()) {
             return;
         }
-        let sent = (sent as u32).wrapping_sub(self.hellos);
-        (self.clock, self.clock_at) = (hello.stamp, now);
-        (self.heard, self.heard_at) = (hello.stamp, now.into());
-        self.liveness.hear(now, super::Sign::Hello(hello.interval));
-        for report in hello.reports.iter().filter(|report| report.tag == reporting) {
-            self.quality.report(micros(now), report, sent.min(16) as u16);
+        if report.is_some() || !self.quality.is_proven() {
+            (self.heard, self.heard_at) = (stamp, now.into());
         }
+        let Some(report) = report else {
+            self.liveness.hear(now, super::Sign::Hello(hello.interval()));
+            return;
+        };
+        (self.clock, self.clock_at) = (stamp, now);
+        self.liveness.hear(now, super::Sign::OwnHello(hello.interval()));
+        let sent = (sent as u32).wrapping_sub(self.hellos);
+        self.quality.report(micros(now), &report, sent.min(16) as u16);
     }
 
     /// Returns whether a HELLO has just been sent, by the clock of its sender: a recorded one has not.
@@ -250,17 +254,18 @@ impl<K> Neighbour<K> {
         difference.unsigned_abs() <= MAX_DELAY
     }
 
-    /// Returns what to report to the neighbour, or `None` before its first HELLO.
-    pub(super) fn report(&self, now: Time) -> Option<Report> {
+    /// Returns what to report to the neighbour, and the key of the report's code, or `None` before its first HELLO.
+    pub(super) fn report(&self, now: Time) -> Option<(Report, CodeKey)> {
         let (stamp, at) = (self.heard, self.heard_at.get()?);
         // Both wrap, and so does their difference.
         let held = (now.since(at).as_micros() / 64) as u16;
         let received = self.quality.received();
-        Some(Report { tag: short_tag(self.id), received, echo: (stamp >> 4) as u16, held })
+        let report = Report { tag: short_tag(self.id), received, echo: (stamp >> 4) as u16, held };
+        Some((report, self.codes[0]))
     }
 
     /// Returns what to report to the neighbour, if nothing was yet.
-    pub(super) fn first_report(&mut self, now: Time) -> Option<Report> {
+    pub(super) fn first_report(&mut self, now: Time) -> Option<(Report, CodeKey)> {
         let report = self.report(now).filter(|_| !self.reported)?;
         self.reported = true;
         Some(report)

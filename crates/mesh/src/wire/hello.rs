@@ -1,12 +1,13 @@
 //! HELLO: how routers find each other, and how good the links between them are.
 //!
 //! It goes to everybody on an interface. A neighbour checks its code with the hello key of the handshake; for a stranger
-//! it is a hint that somebody is there, and nothing else.
+//! it is a hint that somebody is there, and nothing else. All neighbours of the sender know that key. So each report has a
+//! code by the key of its link, which nobody else can make: a neighbour that finds one knows who has sent the HELLO.
 //!
 //! ```text
 //!  0 kind  1 zero  2 interval, units of 20 ms  3 number of reports n
 //!  4 id (8)  12 instance (4)  16 sequence (2)  18 stamp in us (4)
-//! 22 n reports of 8 octets: tag (2), received (2), echo (2), held (2)
+//! 22 n reports of 12 octets: tag (2), received (2), echo (2), held (2), code of the link (4)
 //!    code (8)
 //! ```
 
@@ -14,12 +15,15 @@ use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
 use super::{Kind, MAC, Reader};
+use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 
 /// Length in octets without reports and code.
 const HEADER: usize = 22;
 /// Length in octets of a report.
-const REPORT: usize = 8;
+const REPORT: usize = 12;
+/// Length in octets of a report without its code.
+const STATEMENT: usize = 8;
 /// Maximum number of reports; the neighbours take turns.
 pub const MAX_REPORTS: usize = 4;
 
@@ -56,20 +60,23 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// Appends the octets up to the code, and then what `code` returns for them. Reports above [`MAX_REPORTS`] are left
-    /// out.
-    pub fn emit(&self, out: &mut Vec<u8>, code: impl FnOnce(&[u8]) -> [u8; MAC]) {
+    /// Appends the octets up to the code, and then what `code` returns for them. `keys` are those of the links to the
+    /// neighbours that are reported of. Reports above [`MAX_REPORTS`], or without a key, are left out.
+    pub fn emit(&self, out: &mut Vec<u8>, keys: &[CodeKey], code: impl FnOnce(&[u8]) -> [u8; MAC]) {
         let start = out.len();
-        let count = self.reports.len().min(MAX_REPORTS);
+        let count = self.reports.len().min(keys.len()).min(MAX_REPORTS);
         out.extend([Kind::Hello.octet(), 0, self.interval, count as u8]);
         out.extend(self.id.to_bytes());
         out.extend(self.instance.0.to_be_bytes());
         out.extend(self.sequence.to_be_bytes());
         out.extend(self.stamp.to_be_bytes());
-        for report in &self.reports[..count] {
+        for (report, key) in self.reports.iter().zip(keys).take(count) {
+            let at = out.len();
             for part in [report.tag, report.received, report.echo, report.held] {
                 out.extend(part.to_be_bytes());
             }
+            let code = link_code(key, &out[start..start + HEADER], &out[at..]);
+            out.extend(code);
         }
         let code = code(&out[start..]);
         out.extend(code);
@@ -119,22 +126,44 @@ impl<'a> HelloView<'a> {
         Instance(self.number(12, 4) as u32)
     }
 
-    /// Returns the reports.
+    /// Returns the number of this HELLO.
+    pub fn sequence(&self) -> u16 {
+        self.number(16, 2) as u16
+    }
+
+    /// Returns the time of sending in us by the sender's clock.
+    pub fn stamp(&self) -> u32 {
+        self.number(18, 4) as u32
+    }
+
+    /// Returns the time to the next HELLO in units of 20 ms.
+    pub fn interval(&self) -> u8 {
+        self.bytes[2]
+    }
+
+    /// Returns the reports, whoever made them.
     pub fn reports(&self) -> impl Iterator<Item = Report> + 'a {
-        self.signed()[HEADER..].chunks_exact(REPORT).map(|bytes| {
-            let part = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
-            Report { tag: part(0), received: part(2), echo: part(4), held: part(6) }
-        })
+        self.signed()[HEADER..].chunks_exact(REPORT).map(report)
+    }
+
+    /// Returns the report about the router with this tag, if it was made with `key`, the key of the link.
+    pub fn report_about(&self, tag: u16, key: &CodeKey) -> Option<Report> {
+        let (header, reports) = self.signed().split_at(HEADER);
+        let is_good = |bytes: &&[u8]| {
+            let (statement, code) = bytes.split_at(STATEMENT);
+            report(bytes).tag == tag && code == link_code(key, header, statement)
+        };
+        reports.chunks_exact(REPORT).find(is_good).map(report)
     }
 
     /// Returns the value.
     pub fn value(&self) -> Hello {
         Hello {
-            interval: self.bytes[2],
+            interval: self.interval(),
             id: self.id(),
             instance: self.instance(),
-            sequence: self.number(16, 2) as u16,
-            stamp: self.number(18, 4) as u32,
+            sequence: self.sequence(),
+            stamp: self.stamp(),
             reports: self.reports().collect(),
         }
     }
@@ -145,10 +174,24 @@ impl<'a> HelloView<'a> {
     }
 }
 
+/// Returns the code of a report, which covers the header of its HELLO.
+fn link_code(key: &CodeKey, header: &[u8], statement: &[u8]) -> [u8; REPORT - STATEMENT] {
+    let [a, b, c, d, ..] = key.code_parts(&[header, statement]);
+    [a, b, c, d]
+}
+
+/// Reads the octets of a report.
+fn report(bytes: &[u8]) -> Report {
+    let part = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    Report { tag: part(0), received: part(2), echo: part(4), held: part(6) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    const KEYS: [CodeKey; 5] = [CodeKey([7; 16]); 5];
 
     fn hello(reports: usize) -> Hello {
         let report = Report { tag: 0x1234, received: 0xffff, echo: 7, held: 9 };
@@ -163,16 +206,16 @@ mod tests {
     }
 
     #[test]
-    fn a_hello_has_30_octets_and_8_a_report() {
+    fn a_hello_has_30_octets_and_12_a_report() {
         for reports in 0..=MAX_REPORTS + 1 {
             let mut out = Vec::new();
-            hello(reports).emit(&mut out, |signed| [signed.len() as u8; MAC]);
-            assert_eq!(out.len(), 30 + 8 * reports.min(MAX_REPORTS));
+            hello(reports).emit(&mut out, &KEYS, |signed| [signed.len() as u8; MAC]);
+            assert_eq!(out.len(), 30 + 12 * reports.min(MAX_REPORTS));
             let view = HelloView::parse(&out).unwrap();
             assert_eq!(view.code(), [view.signed().len() as u8; MAC]);
         }
         let mut out = Vec::new();
-        hello(0).emit(&mut out, |_| [0xee; MAC]);
+        hello(0).emit(&mut out, &KEYS, |_| [0xee; MAC]);
         let expected = [
             &[0x11, 0, 95, 0][..],
             &[1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, 0x21, 0x22, 0x31, 0x32, 0x33, 0x34],
@@ -184,9 +227,9 @@ mod tests {
     #[test]
     fn a_faulty_hello_is_refused() {
         let mut out = Vec::new();
-        hello(1).emit(&mut out, |_| [0; MAC]);
+        hello(1).emit(&mut out, &KEYS, |_| [0; MAC]);
         let refused = |bytes: &[u8]| HelloView::parse(bytes).unwrap_err().to_string();
-        assert_eq!(refused(&out[..37]), "expected a HELLO, got 37 at octet 37");
+        assert_eq!(refused(&out[..41]), "expected a HELLO, got 41 at octet 41");
         assert_eq!(refused(&out[..2]), "expected a HELLO, got the end at octet 2");
         out[3] = 5;
         assert_eq!(
@@ -213,8 +256,23 @@ mod tests {
                 reports: reports.into_iter().map(report).collect(),
             };
             let mut out = Vec::new();
-            hello.emit(&mut out, |_| [1; MAC]);
+            hello.emit(&mut out, &KEYS, |_| [1; MAC]);
             prop_assert_eq!(HelloView::parse(&out).unwrap().value(), hello);
+        }
+
+        #[test]
+        fn a_report_is_only_good_as_it_was_made(octet in 0..46usize, bit in 0..8u8) {
+            let mut hello = hello(2);
+            hello.reports[0].tag = 1;
+            let mut out = Vec::new();
+            hello.emit(&mut out, &[KEYS[0], CodeKey([8; 16])], |_| [1; MAC]);
+            let about = |bytes: &[u8], key| HelloView::parse(bytes).ok()?.report_about(0x1234, &CodeKey([key; 16]));
+            prop_assert_eq!(about(&out, 8), Some(hello.reports[1]));
+            prop_assert_eq!(about(&out, 7), None);
+            out[octet] ^= 1 << bit;
+            // The first report is somebody else's business.
+            let is_covered = !(22..34).contains(&octet);
+            prop_assert_eq!(about(&out, 8).is_none(), is_covered);
         }
 
         #[test]

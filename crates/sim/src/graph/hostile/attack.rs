@@ -64,7 +64,7 @@ pub enum Attack {
     Flood,
     /// Reports routes as broken, to their users and along their marks, and guesses others.
     Breaker,
-    /// Sends HELLOs in the name of its neighbours, which state that they hear nobody.
+    /// Sends HELLOs in the name of its neighbours, with later numbers and stamps, which state that they hear nobody.
     FalseHello,
 }
 
@@ -447,8 +447,8 @@ impl Attacker {
         let known: Vec<_> = self.keys.known.values().copied().collect();
         for neighbour in &known {
             let Some((stamp, sequence, at)) = self.heard.get_mut(&neighbour.id) else { continue };
-            *sequence = sequence.wrapping_add(1);
-            let stamp = stamp.wrapping_add((now.since(*at).as_nanos() / 1_000) as u32);
+            *sequence = sequence.wrapping_add(8);
+            let stamp = stamp.wrapping_add((now.since(*at).as_nanos() / 1_000) as u32 + 9_000_000);
             let from = self.random.next_u64() as usize % known.len();
             let others = known.iter().cycle().skip(from).take(MAX_REPORTS).map(|other| other.id);
             let others: Vec<NodeId> = others.collect();

@@ -1,13 +1,13 @@
 //! Packets and items that hostile routers make up.
 
 use super::keys::Acquaintance;
-use ringway_mesh::crypto::{Crypto, Domain, NetworkKey, Purpose, Role, StandIn};
+use ringway_mesh::crypto::{CodeKey, Crypto, Domain, NetworkKey, Purpose, Role, StandIn};
 use ringway_mesh::id::{Instance, Sequence};
 use ringway_mesh::metric::Space;
 use ringway_mesh::wire::bodies::{Connect, SESSION_FIRST_PAYLOAD, SESSION_PAYLOAD, Seal};
 use ringway_mesh::wire::control::{Code, ErrorReport};
 use ringway_mesh::wire::handshake::{COOKIE, InitPayload};
-use ringway_mesh::wire::hello::{Hello, Report};
+use ringway_mesh::wire::hello::{Hello, MAX_REPORTS, Report};
 use ringway_mesh::wire::{
     Body, Hint, Hints, Init, Item, Labels, Message, MessageId, Record, Route, Routed, Slot,
 };
@@ -175,7 +175,9 @@ pub(super) fn false_hello(
     let report = |id: &NodeId| Report { tag: id.tag(0).0 as u16, received: 0, echo: 0, held: 0 };
     hello.reports = deaf_to.iter().map(report).collect();
     let mut out = Vec::new();
-    hello.emit(&mut out, |signed| known.hello_key.code(signed));
+    // It does not have the keys of their links.
+    let keys = [CodeKey([0; 16]); MAX_REPORTS];
+    hello.emit(&mut out, &keys, |signed| known.hello_key.code(signed));
     out
 }
 
@@ -183,12 +185,12 @@ pub(super) fn false_hello(
 pub(super) fn stray_hello(random: &mut SplitMix) -> Vec<u8> {
     let (id, instance) = (NodeId::new(random.next_u64()), Instance(random.next_u64() as u32));
     let mut out = Vec::new();
-    hello(id, instance, (random.next_u64() as u32, 1)).emit(&mut out, |_| [7; 8]);
+    hello(id, instance, (random.next_u64() as u32, 1)).emit(&mut out, &[], |_| [7; 8]);
     out
 }
 
 fn hello(id: NodeId, instance: Instance, (stamp, sequence): (u32, u16)) -> Hello {
-    Hello { interval: 95, id, instance, sequence, stamp, reports: Default::default() }
+    Hello { interval: u8::MAX, id, instance, sequence, stamp, reports: Default::default() }
 }
 
 /// Returns an INIT of a router that does not exist.
