@@ -89,6 +89,25 @@ fn a_dead_router_leaves_the_ring() {
     assert_eq!((net.wrong(), net.reachable(1_000)), (0, 1.0));
 }
 
+/// An end of the line that was away for so long that all have forgotten it, and that everybody else is rarely asked, is
+/// known to the other end some seconds after it has come back.
+#[test]
+fn an_end_that_comes_back_is_known_to_the_other_end() {
+    let mut net = Wired::<StandIn>::new(topology::grid(5), 7);
+    net.run(SECOND * 60);
+    let mut order: Vec<usize> = (0..net.nodes.len()).collect();
+    order.sort_unstable_by_key(|&at| net.id(at));
+    let (first, last) = (order[0], order[order.len() - 1]);
+    for end in [last, first] {
+        net.crash(end);
+        net.run(SECOND * 600);
+        net.restart(end, 7, &Config { extension_bits: 0, ..Config::default() });
+        net.run(SECOND * 20);
+        let partners = [first, last].map(|at| net.nodes[at].router.overlay().partner());
+        assert_eq!(partners, [Some(net.id(last)), Some(net.id(first))]);
+    }
+}
+
 /// Every router's only links are those of a ring that winds twice. It becomes a line with two ends that know each other, also
 /// if a third of the packets is lost meanwhile.
 #[test]

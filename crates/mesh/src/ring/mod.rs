@@ -7,8 +7,8 @@
 //!    those it wants.
 //! 2. A contact that a new one displaces is introduced to the contact between ([`introduce`]).
 //!
-//! On the ring all this is done on a line from the lowest id to the highest. Its first router looks for the last, so
-//! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
+//! On the ring all this is done on a line from the lowest id to the highest. Its first router and its last look for each
+//! other, so that each knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
 pub mod introduce;
 mod repair;
@@ -38,6 +38,8 @@ const MAX_PATIENCE: Duration = Duration::from_secs(3_600);
 
 /// Time in which one router that was offered and not reached is looked for.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
+/// Keys that are closest, on the line, to its first router and to its last.
+pub(crate) const ENDS: [NodeId; 2] = [NodeId::new(0), NodeId::new(u64::MAX)];
 /// Instead of the first slot of a CONNECT that goes by way of the ring.
 const BY_RING: Slot = Slot(u16::MAX);
 /// Least cost of a link as part of a route's. Whoever claims less is not believed.
@@ -58,9 +60,9 @@ pub enum Action {
         /// The router.
         to: NodeId,
     },
-    /// A CONNECT to whoever is responsible for a key at the other end of the line.
+    /// A CONNECT to the other end of the line.
     Close {
-        /// The key.
+        /// The key at that end.
         to: NodeId,
     },
     /// An INTRODUCE for whoever is closest to the introduced router in the network behind the route.
@@ -255,7 +257,7 @@ impl<S: Space> Overlay<S> {
             false => ids.first().map_or(peer.id, |&first| first.min(peer.id)),
         };
         self.partner = (!ids.iter().any(beyond)).then_some(end);
-        self.abandon(NodeId::new(u64::MAX));
+        ENDS.into_iter().for_each(|end| self.abandon(end));
         self.connected(now, peer, connect, out);
     }
 
@@ -281,14 +283,18 @@ impl<S: Space> Overlay<S> {
         self.reviewed = self.contacts.changes();
         let own = self.contacts.own();
         let has = |side: &dyn Fn(&NodeId) -> bool| self.contacts.ids().iter().any(side);
-        if has(&|&id| id < own) && has(&|&id| id > own) {
+        let is_end = !has(&|&id| id < own) || !has(&|&id| id > own);
+        if !is_end {
             self.partner = None;
         }
         let near = self.contacts.near();
         if near != self.near {
             self.near = near;
             match &self.rest {
-                (ids, upkeep) if !ids.is_empty() && *ids == self.near => self.upkeep = *upkeep,
+                // While an end was something else, the other one may have heard of that.
+                (ids, upkeep) if !is_end && !ids.is_empty() && *ids == self.near => {
+                    self.upkeep = *upkeep;
+                }
                 _ => self.upkeep.change(now),
             }
         }
@@ -343,14 +349,17 @@ impl<S: Space> Overlay<S> {
         }
     }
 
-    /// The first router of the line looks for the last.
+    /// The first router of the line looks for the last, and the last for the first: only one of them may have changed.
     fn close(&mut self, out: &mut Vec<Action>) {
-        let own = self.contacts.own();
-        let is_first = self.contacts.ids().first().is_some_and(|&id| id > own);
-        let last = NodeId::new(u64::MAX);
-        if S::CLOSES && is_first && !self.is_connecting(last) {
-            self.connecting.push((last, BY_RING));
-            out.push(Action::Close { to: last });
+        let (own, ids) = (self.contacts.own(), self.contacts.ids());
+        let to = match (ids.first(), ids.last()) {
+            (Some(&first), _) if first > own => ENDS[1],
+            (_, Some(&last)) if last < own => ENDS[0],
+            _ => return,
+        };
+        if S::CLOSES && !self.is_connecting(to) {
+            self.connecting.push((to, BY_RING));
+            out.push(Action::Close { to });
         }
     }
 

@@ -8,6 +8,7 @@ use crate::config::HOP_LIMIT;
 use crate::crypto::Crypto;
 use crate::id::NodeId;
 use crate::metric::Space;
+use crate::ring::ENDS;
 use crate::routes::Contact;
 use crate::session::Way;
 use crate::wire::control::Code;
@@ -154,9 +155,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
     fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
         let Some(peer) = self.messenger.verify(message) else { return };
         // The target is signed, the flags are not: a CONNECT for somebody else cannot be used here.
-        let last = NodeId::new(u64::MAX);
-        let is_for_us =
-            message.target == self.local.id() || (peer.connect.wrap && message.target == last);
+        let is_for_us = message.target == self.local.id()
+            || (peer.connect.wrap && ENDS.contains(&message.target));
         if !is_for_us || back.hops() > HOP_LIMIT.into() || !self.is_plausible(peer.id, &back) {
             self.counters.undelivered += 1;
             return;
