@@ -294,6 +294,7 @@ impl<S: Space> Overlay<S> {
                 // While an end was something else, the other one may have heard of that.
                 (ids, upkeep) if !is_end && !ids.is_empty() && *ids == self.near => {
                     self.upkeep = *upkeep;
+                    self.upkeep.ask_again(now);
                 }
                 _ => self.upkeep.change(now),
             }

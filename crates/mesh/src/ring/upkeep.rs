@@ -40,6 +40,12 @@ impl Upkeep {
         }
     }
 
+    /// The near contacts are again those that were asked. They may have lost this router meanwhile, so they are asked once.
+    pub(super) fn ask_again(&mut self, now: Time) {
+        let soon = now + FIRST_WAIT;
+        self.due = Some(self.due.map_or(soon, |due| due.min(soon)));
+    }
+
     /// Returns whether a question is due, and sets the time of the next.
     pub(super) fn is_due(&mut self, now: Time) -> bool {
         let due = self.due.is_some_and(|due| due <= now);
