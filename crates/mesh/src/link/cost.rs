@@ -4,6 +4,8 @@
 //! The product of both is the chance that a packet and its answer arrive (ETX, De Couto et al. 2003). A report also
 //! contains when our newest HELLO was sent and how long ago it came, so the round trip needs no packet of its own.
 
+use core::num::NonZeroU32;
+
 use crate::wire::hello::Report;
 
 /// Cost of a link without loss and delay.
@@ -31,31 +33,23 @@ pub type Cost = Option<u16>;
 /// What is known of a link's quality.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkQuality {
-    /// The number of the newest HELLO, if one has come.
-    newest: Option<u16>,
+    /// The number of the newest HELLO.
+    newest: u16,
     /// Which of the last 16 have come, the newest in the lowest bit.
     received: u16,
-    /// How many have been sent since the first, at most 16.
+    /// How many have been sent since the first, at most 16; none before it.
     sent: u16,
-    /// What it has reported.
-    reported: Option<Reported>,
-}
-
-/// What a neighbour has reported of our HELLOs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Reported {
-    /// Which it has of the last that we had sent, and how many these were.
-    received: u16,
-    sent: u16,
-    /// Average of the round trip in microseconds.
-    round_trip: u32,
+    /// What it has reported of our HELLOs: which it has of the last that we had sent, and how many these were.
+    reported: [u16; 2],
+    /// One more than the average of the round trip in microseconds, once it has reported anything.
+    round_trip: Option<NonZeroU32>,
 }
 
 impl LinkQuality {
     /// Notes the neighbour's HELLO number `sequence`. Returns whether it is new; numbers wrap (RFC 1982), and one that is
     /// behind is late or repeated.
     pub fn hello(&mut self, sequence: u16) -> bool {
-        let ahead = self.newest.map(|newest| sequence.wrapping_sub(newest));
+        let ahead = (self.sent > 0).then(|| sequence.wrapping_sub(self.newest));
         match ahead {
             Some(0) => return false,
             Some(ahead) if ahead < 1 << 15 => {
@@ -70,7 +64,7 @@ impl LinkQuality {
             }
             None => *self = LinkQuality { received: 1, sent: 1, ..LinkQuality::default() },
         }
-        self.newest = Some(sequence);
+        self.newest = sequence;
         true
     }
 
@@ -84,8 +78,8 @@ impl LinkQuality {
         // A coarse clock may yield a negative difference.
         let sample = if sample > 1 << 19 { 0 } else { sample };
         let round_trip = self.round_trip().map_or(sample, |mean| (7 * mean + sample) / 8);
-        let (received, sent) = (report.received, sent.min(HISTORY));
-        self.reported = Some(Reported { received, sent, round_trip });
+        self.reported = [report.received, sent.min(HISTORY)];
+        self.round_trip = NonZeroU32::new(round_trip.saturating_add(1));
     }
 
     /// Returns the bitmap to report to the neighbour.
@@ -95,12 +89,13 @@ impl LinkQuality {
 
     /// Returns the mean round trip in microseconds.
     pub fn round_trip(&self) -> Option<u32> {
-        self.reported.map(|reported| reported.round_trip)
+        self.round_trip.map(|more| more.get() - 1)
     }
 
     /// Returns the cost. A link is not usable until both ends hear each other, or if fewer than one in eight HELLOs come.
     pub fn cost(&self) -> Cost {
-        let Reported { received, sent, round_trip } = self.reported?;
+        let round_trip = self.round_trip()?;
+        let [received, sent] = self.reported;
         let [reverse, forward] = [(self.received, self.sent), (received, sent)].map(share);
         let (reverse, forward) = (reverse?, forward?);
         // Shares are in 256ths: UNIT / (reverse x forward).

@@ -517,7 +517,7 @@ impl<C: Crypto> Links<C> {
         if let Some(slot) = known {
             self.down(now, slot, DownReason::Restarted);
         }
-        let neighbour = Neighbour::new(now, from, (mtu, hellos), verified, &self.limits);
+        let neighbour = Neighbour::new(now, from, (mtu, hellos), verified);
         let slot = match self.neighbours.insert(now, id, from.interface, neighbour) {
             Ok(slot) => slot,
             Err(no_slot) => return self.events.push_back(LinkEvent::NoSlot(id, no_slot)),

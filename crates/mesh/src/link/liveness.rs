@@ -49,14 +49,6 @@ pub enum Task {
     Dead,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Suspicion {
-    since: Time,
-    probes: u8,
-    /// Whether only a sealed packet clears it.
-    strict: bool,
-}
-
 /// Whether one neighbour is alive.
 #[derive(Clone, Debug)]
 pub struct Liveness {
@@ -68,7 +60,11 @@ pub struct Liveness {
     data_since: Moment,
     /// When the neighbour was asked for an answer because a message went to it.
     asked: Moment,
-    suspicion: Option<Suspicion>,
+    /// When the neighbour became suspect, if it is; how often it was probed since, and whether only a sealed packet clears
+    /// it.
+    suspected: Moment,
+    probes: u8,
+    strict: bool,
     dead: bool,
 }
 
@@ -81,7 +77,9 @@ impl Liveness {
             proved: now,
             data_since: Moment::NONE,
             asked: Moment::NONE,
-            suspicion: None,
+            suspected: Moment::NONE,
+            probes: 0,
+            strict: false,
             dead: false,
         }
     }
@@ -93,12 +91,12 @@ impl Liveness {
 
     /// Returns whether the neighbour is being probed.
     pub fn is_suspect(&self) -> bool {
-        self.suspicion.is_some()
+        self.suspected != Moment::NONE
     }
 
     /// Returns whether the neighbour has left a probe without an answer.
     pub fn is_silent(&self) -> bool {
-        self.suspicion.is_some_and(|suspicion| suspicion.probes >= 2)
+        self.is_suspect() && self.probes >= 2
     }
 
     /// The neighbour has been heard.
@@ -110,8 +108,9 @@ impl Liveness {
                 (self.proved, self.data_since, self.asked) = (now, Moment::NONE, Moment::NONE);
             }
         }
-        self.suspicion =
-            self.suspicion.filter(|suspicion| suspicion.strict && sign != Sign::Sealed);
+        if !self.strict || sign == Sign::Sealed {
+            self.suspected = Moment::NONE;
+        }
     }
 
     /// Data has been sent to the neighbour.
@@ -142,7 +141,7 @@ impl Liveness {
         if self.dead {
             return None;
         }
-        if self.suspicion.is_none() {
+        if !self.is_suspect() {
             if self.asked.get().is_some_and(|asked| now.since(asked) >= MAX_SILENT_DATA) {
                 self.asked = Moment::NONE;
                 self.suspect(now, true);
@@ -152,16 +151,14 @@ impl Liveness {
                 self.suspect(now, true);
             }
         }
-        let suspicion = self.suspicion.as_mut()?;
-        if now >= suspicion.since + Duration::from_millis(DEAD) {
+        let since = self.suspected.get()?;
+        if now >= since + Duration::from_millis(DEAD) {
             self.dead = true;
             return Some(Task::Dead);
         }
-        let due = PROBES
-            .get(usize::from(suspicion.probes))
-            .map(|&at| suspicion.since + Duration::from_millis(at));
+        let due = PROBES.get(usize::from(self.probes)).map(|&at| since + Duration::from_millis(at));
         if due.is_some_and(|due| now >= due) {
-            suspicion.probes += 1;
+            self.probes += 1;
             return Some(Task::Probe);
         }
         None
@@ -172,13 +169,13 @@ impl Liveness {
         if self.dead {
             return None;
         }
-        let Some(suspicion) = &self.suspicion else {
+        let Some(since) = self.suspected.get() else {
             let answer = self.asked.get().map(|asked| asked + MAX_SILENT_DATA);
             let silent = sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
             return sooner(answer, silent);
         };
-        let next = PROBES.get(usize::from(suspicion.probes)).copied().unwrap_or(DEAD);
-        Some(suspicion.since + Duration::from_millis(next))
+        let next = PROBES.get(usize::from(self.probes)).copied().unwrap_or(DEAD);
+        Some(since + Duration::from_millis(next))
     }
 
     fn silent_at(&self) -> Time {
@@ -193,8 +190,8 @@ impl Liveness {
 
     /// Begins to probe, or goes on.
     fn suspect(&mut self, now: Time, strict: bool) {
-        if !self.dead && self.suspicion.is_none() {
-            self.suspicion = Some(Suspicion { since: now, probes: 0, strict });
+        if !self.dead && !self.is_suspect() {
+            (self.suspected, self.probes, self.strict) = (now.into(), 0, strict);
         }
     }
 }
