@@ -115,6 +115,8 @@ impl Agenda {
             next = entry.next;
         }
         if of_node.len() > 1 {
+            // The last came first, and they were added in about their order, in which there is little to sort.
+            of_node.reverse();
             let by_count = |one: &Entry, other: &Entry| count(one.packet).cmp(&count(other.packet));
             of_node.sort_unstable_by(|one, other| {
                 one.key().cmp(&other.key()).then_with(|| by_count(one, other))
