@@ -69,6 +69,31 @@ impl TokenBucket {
     }
 }
 
+/// A [`TokenBucket`] whose rate and capacity its owner knows, in eight octets: very many neighbours are simulated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SmallBucket {
+    /// When it is full again.
+    full_at: Time,
+}
+
+impl SmallBucket {
+    /// A full bucket.
+    pub(crate) const FULL: SmallBucket = SmallBucket { full_at: Time::ZERO };
+
+    /// Takes `cost` tokens if they are there. The bucket fills with `rate` tokens a second, of which zero counts as one, and
+    /// holds `burst`.
+    pub(crate) fn spend(&mut self, now: Time, (rate, burst): (u32, u32), cost: u32) -> bool {
+        let rate = u64::from(rate.max(1));
+        let nanos = |tokens: u32| (u64::from(tokens) * NANOS as u64).div_ceil(rate);
+        let missing = self.full_at.as_nanos().saturating_sub(now.as_nanos());
+        let allowed = missing.saturating_add(nanos(cost.min(burst))) <= nanos(burst);
+        if allowed {
+            self.full_at = self.full_at.max(now) + core::time::Duration::from_nanos(nanos(cost));
+        }
+        allowed
+    }
+}
+
 /// The budget of a router's control messages, in octet hops.
 #[derive(Clone, Debug)]
 pub struct ByteHops {
@@ -126,6 +151,29 @@ mod tests {
     use proptest::prelude::*;
 
     const START: Time = Time::from_secs(1_000);
+
+    proptest! {
+        /// It allows what the larger one allows, but for what rounding to nanoseconds makes of a whole token.
+        #[test]
+        fn the_small_bucket_is_one(
+            (rate, burst) in (1u32..1_000_000, 1u32..1_000_000),
+            costs in proptest::collection::vec((0u64..2_000_000_000, 0u32..2_000), 1..100),
+        ) {
+            let (mut small, mut large) = (SmallBucket::FULL, TokenBucket::new(rate, burst, START));
+            let mut now = START;
+            for (wait, cost) in costs {
+                now += core::time::Duration::from_nanos(wait);
+                let there = large.ready_at(cost.saturating_add(1)) <= now;
+                let almost = large.ready_at(cost.saturating_sub(1)) <= now;
+                let allowed = small.spend(now, (rate, burst), cost);
+                prop_assert!(allowed || !there, "{cost} of {burst} at {rate} a second");
+                prop_assert!(!allowed || almost, "{cost} of {burst} at {rate} a second");
+                if allowed {
+                    large.charge(now, cost);
+                }
+            }
+        }
+    }
 
     #[test]
     fn a_cost_above_the_capacity_is_paid_off_before_the_next() {

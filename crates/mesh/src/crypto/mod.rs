@@ -133,8 +133,6 @@ pub enum HandshakeError {
 pub struct Established<K> {
     /// The keys of both directions.
     pub keys: K,
-    /// The keys of short codes over the headers of data: what is sent, and what is received.
-    pub codes: [CodeKey; 2],
     /// The peer's static key. It is the peer's identity only if [`Crypto::static_key`] of the key in its proof equals it.
     pub peer: [u8; KEY],
 }
@@ -183,6 +181,9 @@ pub trait Crypto: 'static {
 
     /// Ends the handshake after its third message.
     fn finish(handshake: Self::Handshake) -> Result<Established<Self::Keys>, HandshakeError>;
+
+    /// Returns the keys of short codes over the headers of data: of what is sent, and of what is received.
+    fn codes(keys: &Self::Keys) -> [CodeKey; 2];
 
     /// Encrypts the octets of `out` from `start` on without a copy, and appends their tag, which covers `header` too. A counter
     /// must not be used twice.

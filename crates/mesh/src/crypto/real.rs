@@ -27,6 +27,7 @@ pub struct Real;
 pub struct Keys {
     send: LessSafeKey,
     receive: LessSafeKey,
+    codes: [CodeKey; 2],
 }
 
 impl core::fmt::Debug for Keys {
@@ -122,7 +123,12 @@ impl Crypto for Real {
             (from_responder, from_initiator)
         };
         let codes = [&send, &receive].map(code_key);
-        Ok(Established { keys: Keys { send: aead(&send), receive: aead(&receive) }, codes, peer })
+        let keys = Keys { send: aead(&send), receive: aead(&receive), codes };
+        Ok(Established { keys, peer })
+    }
+
+    fn codes(keys: &Keys) -> [CodeKey; 2] {
+        keys.codes
     }
 
     fn seal(keys: &Keys, counter: u64, header: &[u8], out: &mut Vec<u8>, start: usize) {

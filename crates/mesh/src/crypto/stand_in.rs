@@ -157,12 +157,15 @@ impl Crypto for StandIn {
             Role::Initiator => Keys { send: first, receive: second },
             Role::Responder => Keys { send: second, receive: first },
         };
-        let codes = [keys.send, keys.receive].map(|key| {
+        Ok(Established { keys, peer: handshake.peer })
+    }
+
+    fn codes(keys: &Keys) -> [CodeKey; 2] {
+        [keys.send, keys.receive].map(|key| {
             let mut code = [0; 16];
             code[..8].copy_from_slice(&key.to_le_bytes());
             CodeKey(code)
-        });
-        Ok(Established { keys, codes, peer: handshake.peer })
+        })
     }
 
     fn seal(keys: &Keys, counter: u64, header: &[u8], out: &mut Vec<u8>, start: usize) {

@@ -4,6 +4,8 @@
 //! The product of both is the chance that a packet and its answer arrive (ETX, De Couto et al. 2003). A report also
 //! contains when our newest HELLO was sent and how long ago it came, so the round trip needs no packet of its own.
 
+use core::num::NonZeroU32;
+
 use crate::wire::hello::Report;
 
 /// Cost of a link without loss and delay.
@@ -12,8 +14,6 @@ pub const UNIT: u16 = 256;
 pub const PATH_COST: u16 = 8;
 /// HELLOs that are looked at.
 const HISTORY: u16 = 16;
-/// HELLOs behind the newest proven one that are noted until there is another.
-const AHEAD: u16 = u64::BITS as u16;
 /// HELLOs that must have been sent before losses count.
 const ENOUGH: u16 = 4;
 /// Round trips up to this many microseconds cost nothing.
@@ -33,28 +33,20 @@ pub type Cost = Option<u16>;
 /// What is known of a link's quality.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LinkQuality {
-    /// The number of the newest HELLO that counts, if one has come.
-    newest: Option<u16>,
+    /// The number of the newest HELLO that counts.
+    newest: u16,
     /// Whether it is proven that the neighbour has sent that one.
     is_proven: bool,
     /// Which of the last 16 have come, the newest in the lowest bit.
     received: u16,
-    /// How many have been sent since the first, at most 16.
-    sent: u16,
+    /// How many have been sent since the first, at most 16; none before it.
+    sent: u8,
     /// Which have come after the newest that counts, the next in the lowest bit.
-    ahead: u64,
-    /// What it has reported.
-    reported: Option<Reported>,
-}
-
-/// What a neighbour has reported of our HELLOs.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Reported {
-    /// Which it has of the last that we had sent, and how many these were.
-    received: u16,
-    sent: u16,
-    /// Average of the round trip in microseconds.
-    round_trip: u32,
+    ahead: u16,
+    /// What it has reported of our HELLOs: which it has of the last that we had sent, and how many these were.
+    reported: [u16; 2],
+    /// One more than the average of the round trip in microseconds, once it has reported anything.
+    round_trip: Option<NonZeroU32>,
 }
 
 impl LinkQuality {
@@ -62,13 +54,13 @@ impl LinkQuality {
     /// behind is late or repeated. Unless it is proven that the neighbour has sent it, another neighbour of it may have:
     /// then it counts when the next proven one has a higher number. Before the first proven one all count.
     pub fn hello(&mut self, sequence: u16, is_proven: bool) -> bool {
-        let Some(newest) = self.newest else {
-            let newest = Some(sequence);
+        if self.sent == 0 {
+            let newest = sequence;
             *self =
                 LinkQuality { newest, is_proven, received: 1, sent: 1, ..LinkQuality::default() };
             return true;
-        };
-        let distance = sequence.wrapping_sub(newest);
+        }
+        let distance = sequence.wrapping_sub(self.newest);
         let is_first_proven = is_proven && !self.is_proven;
         if !is_first_proven && !(1..1 << 15).contains(&distance) {
             let late = 1u16.checked_shl(distance.wrapping_neg().into()).unwrap_or(0);
@@ -77,27 +69,23 @@ impl LinkQuality {
             return is_new;
         }
         if !is_proven && self.is_proven {
-            let next = 1u64.checked_shl(u32::from(distance) - 1).unwrap_or(0);
+            let next = 1u16.checked_shl(u32::from(distance) - 1).unwrap_or(0);
             let is_new = next == 0 || self.ahead & next == 0;
             self.ahead |= next;
             return is_new;
         }
         self.advance(distance);
-        (self.newest, self.is_proven) = (Some(sequence), is_proven);
+        (self.newest, self.is_proven) = (sequence, is_proven);
         true
     }
 
-    /// Counts what has come up to a number that is so far ahead.
+    /// Counts what has come up to a number that is so far ahead. If that is farther than what is noted, the part that is noted
+    /// stands for all.
     fn advance(&mut self, distance: u16) {
-        // Of what is farther ahead it is not known what has come.
-        if distance <= AHEAD {
-            let came = (1..distance.min(HISTORY))
-                .filter(|&before| self.ahead >> (distance - 1 - before) & 1 == 1);
-            let came = came.fold(1, |bits, before| bits | 1 << before);
-            self.received = self.received.checked_shl(distance.into()).unwrap_or(0) | came;
-        }
+        let came = self.ahead.reverse_bits() >> HISTORY.saturating_sub(distance) | 1;
+        self.received = self.received.checked_shl(distance.into()).unwrap_or(0) | came;
         self.ahead = self.ahead.checked_shr(distance.into()).unwrap_or(0);
-        self.sent = self.sent.saturating_add(distance).min(HISTORY);
+        self.sent = u16::from(self.sent).saturating_add(distance).min(HISTORY) as u8;
     }
 
     /// Returns whether one of the HELLOs that have come is proven to be the neighbour's.
@@ -115,8 +103,8 @@ impl LinkQuality {
         // A coarse clock may yield a negative difference.
         let sample = if sample > 1 << 19 { 0 } else { sample };
         let round_trip = self.round_trip().map_or(sample, |mean| (7 * mean + sample) / 8);
-        let (received, sent) = (report.received, sent.min(HISTORY));
-        self.reported = Some(Reported { received, sent, round_trip });
+        self.reported = [report.received, sent.min(HISTORY)];
+        self.round_trip = NonZeroU32::new(round_trip.saturating_add(1));
     }
 
     /// Returns the bitmap to report to the neighbour.
@@ -126,13 +114,14 @@ impl LinkQuality {
 
     /// Returns the mean round trip in microseconds.
     pub fn round_trip(&self) -> Option<u32> {
-        self.reported.map(|reported| reported.round_trip)
+        self.round_trip.map(|more| more.get() - 1)
     }
 
     /// Returns the cost. A link is not usable until both ends hear each other, or if fewer than one in eight HELLOs come.
     pub fn cost(&self) -> Cost {
-        let Reported { received, sent, round_trip } = self.reported?;
-        let [reverse, forward] = [(self.received, self.sent), (received, sent)].map(share);
+        let round_trip = self.round_trip()?;
+        let [received, sent] = self.reported;
+        let [reverse, forward] = [(self.received, self.sent.into()), (received, sent)].map(share);
         let (reverse, forward) = (reverse?, forward?);
         // Shares are in 256ths: UNIT / (reverse x forward).
         let loss = u32::from(UNIT) * 256 * 256 / (reverse * forward);
@@ -235,12 +224,12 @@ mod tests {
         assert_eq!(quality.received(), u16::MAX);
         // The 21st is lost.
         assert!(quality.hello(22, true));
-        assert_eq!((quality.newest, quality.received()), (Some(22), 0xfffd));
+        assert_eq!((quality.newest, quality.received()), (22, 0xfffd));
         (23..60).for_each(|sequence| assert!(quality.hello(sequence, true)));
         assert_eq!(quality.received(), u16::MAX);
         // A recorded one leads nowhere.
         assert!(!quality.hello(50, true));
-        assert_eq!((quality.newest, quality.received()), (Some(59), u16::MAX));
+        assert_eq!((quality.newest, quality.received()), (59, u16::MAX));
     }
 
     proptest! {
@@ -248,7 +237,7 @@ mod tests {
         #[test]
         fn a_report_in_turn_shows_what_came_in_between(
             came in proptest::collection::vec(any::<bool>(), 1..200),
-            turn in 1..=64usize,
+            turn in 1..=16usize,
         ) {
             let [mut all, mut some] = [LinkQuality::default(); 2];
             let mut expected = 0;

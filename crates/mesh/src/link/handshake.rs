@@ -16,7 +16,7 @@ use crate::config::Limits;
 use crate::crypto::{CodeKey, Crypto, Established, HandshakeError, NetworkKey, Purpose, Role};
 use crate::id::{Instance, NodeId};
 use crate::identity::{Identity, IdentityError, KEY};
-use crate::wire::handshake::{COOKIE, InitPayload, LinkPayload};
+use crate::wire::handshake::{COOKIE, FIRST, InitPayload, LinkPayload};
 use crate::wire::{Conf, Cookie, Init, Resp};
 
 /// First wait for an answer; each further one is twice as long.
@@ -75,8 +75,6 @@ pub struct Verified<K> {
     pub remote_index: u32,
     /// The keys.
     pub keys: K,
-    /// The keys of codes over the headers of data: what is sent, and what is received.
-    pub codes: [CodeKey; 2],
 }
 
 /// Why a packet of a handshake is dropped.
@@ -110,12 +108,26 @@ pub enum Refused {
 }
 
 enum State<C: Crypto> {
-    /// We have sent this INIT.
-    Initiated { handshake: C::Handshake, noise: Vec<u8>, cookie: [u8; COOKIE] },
-    /// We have sent this RESP.
-    Responded { handshake: C::Handshake, packet: Vec<u8>, remote: u32 },
+    /// We have sent an INIT.
+    Initiated(Box<Initiated<C>>),
+    /// We have sent a RESP.
+    Responded(Box<Responded<C>>),
     /// We have sent this CONF, which may be lost.
-    Finished { packet: Vec<u8>, remote: u32 },
+    Finished { packet: Box<[u8]>, remote: u32 },
+}
+
+struct Initiated<C: Crypto> {
+    handshake: C::Handshake,
+    /// The Noise message of the INIT.
+    noise: Vec<u8>,
+    cookie: [u8; COOKIE],
+}
+
+struct Responded<C: Crypto> {
+    handshake: C::Handshake,
+    /// The RESP.
+    packet: Box<[u8]>,
+    remote: u32,
 }
 
 struct Entry<C: Crypto> {
@@ -180,10 +192,12 @@ impl<C: Crypto> Handshakes<C> {
         let mut handshake = begin::<C>(Role::Initiator, local, random)?;
         let payload =
             InitPayload { id: local.identity.id(), instance: local.instance, hello: local.hello };
-        let mut noise = Vec::new();
+        let mut noise = Vec::with_capacity(FIRST);
         C::write(&mut handshake, &payload.to_bytes(), &mut noise)?;
-        let state = State::Initiated { handshake, noise, cookie: [0; COOKIE] };
-        let index = self.insert(now, to, state, random);
+        let cookie = [0; COOKIE];
+        let state = State::Initiated(Box::new(Initiated { handshake, noise, cookie }));
+        let index = self.draw_index(random);
+        self.insert(now, to, index, state, random);
         self.put_init(index, out);
         Ok(())
     }
@@ -215,7 +229,7 @@ impl<C: Crypto> Handshakes<C> {
         let mut payload = Vec::new();
         C::read(&mut handshake, init.noise, &mut payload)?;
         let asker = InitPayload::parse(&payload)?;
-        let is_ours = |at: usize| matches!(self.entries[at].state, State::Initiated { .. });
+        let is_ours = |at: usize| matches!(self.entries[at].state, State::Initiated(_));
         let is_lower = (local.identity.id(), local.instance.0) < (asker.id, asker.instance.0);
         if own.is_some_and(is_ours) && is_lower {
             return Err(Refused::OursGoesOn);
@@ -229,14 +243,13 @@ impl<C: Crypto> Handshakes<C> {
         }
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
-        let state = State::Responded { handshake, packet: Vec::new(), remote: init.sender };
-        let index = self.insert(now, from, state, random);
+        let index = self.draw_index(random);
         let start = out.len();
-        Resp { flags: 0, sender: index, receiver: init.sender, noise: &noise }.emit(out);
-        if let Some(Entry { state: State::Responded { packet, .. }, .. }) = self.entries.last_mut()
-        {
-            packet.extend_from_slice(&out[start..]);
-        }
+        let remote = init.sender;
+        Resp { flags: 0, sender: index, receiver: remote, noise: &noise }.emit(out);
+        let packet = out[start..].into();
+        let state = State::Responded(Box::new(Responded { handshake, packet, remote }));
+        self.insert(now, from, index, state, random);
         Ok(InitOutcome::Answered)
     }
 
@@ -258,13 +271,14 @@ impl<C: Crypto> Handshakes<C> {
                 return Ok(None);
             }
             // A forged RESP leaves the handshake as it was: the true one may still come.
-            State::Initiated { handshake, .. } => C::read(handshake, resp.noise, &mut payload)?,
+            State::Initiated(state) => C::read(&mut state.handshake, resp.noise, &mut payload)?,
             _ => return Err(Refused::Unknown(resp.receiver)),
         }
         let entry = self.entries.remove(at);
-        let State::Initiated { mut handshake, .. } = entry.state else {
+        let State::Initiated(state) = entry.state else {
             return Err(Refused::Unknown(resp.receiver));
         };
+        let mut handshake = state.handshake;
         let payload = LinkPayload::parse(&payload)?;
         let mut noise = Vec::new();
         C::write(&mut handshake, &link_payload(local).to_bytes(), &mut noise)?;
@@ -278,16 +292,9 @@ impl<C: Crypto> Handshakes<C> {
         }
         let id = verified?;
         let (index, remote_index) = (entry.index, resp.sender);
-        let state = State::Finished { packet, remote: remote_index };
-        self.entries.push(Entry { index, address: from, state, sent: 1, due: now + FINISHED });
-        Ok(Some(Verified {
-            id,
-            payload,
-            index,
-            remote_index,
-            keys: established.keys,
-            codes: established.codes,
-        }))
+        let state = State::Finished { packet: packet.into(), remote: remote_index };
+        self.push(Entry { index, address: from, state, sent: 1, due: now + FINISHED });
+        Ok(Some(Verified { id, payload, index, remote_index, keys: established.keys }))
     }
 
     /// Handles a CONF and returns the neighbour.
@@ -301,25 +308,32 @@ impl<C: Crypto> Handshakes<C> {
         let at = self.find(conf.receiver, from)?;
         let mut payload = Vec::new();
         match &mut self.entries[at].state {
-            State::Responded { handshake, .. } => C::read(handshake, conf.noise, &mut payload)?,
+            State::Responded(state) => C::read(&mut state.handshake, conf.noise, &mut payload)?,
             _ => return Err(Refused::Unknown(conf.receiver)),
         }
         let entry = self.entries.remove(at);
-        let State::Responded { handshake, remote, .. } = entry.state else {
+        self.release();
+        let State::Responded(state) = entry.state else {
             return Err(Refused::Unknown(conf.receiver));
         };
+        let Responded { handshake, remote, .. } = *state;
         let payload = LinkPayload::parse(&payload)?;
         let established = C::finish(handshake)?;
         let id = verify::<C>(&payload, &established, local)?;
         let (index, remote_index) = (entry.index, remote);
-        Ok(Verified {
-            id,
-            payload,
-            index,
-            remote_index,
-            keys: established.keys,
-            codes: established.codes,
-        })
+        Ok(Verified { id, payload, index, remote_index, keys: established.keys })
+    }
+
+    /// A packet that is sealed with the keys of the link with a number has come: its CONF has arrived, so it need not be
+    /// repeated any more.
+    pub fn confirmed(&mut self, index: u32) {
+        let is_it = |entry: &Entry<C>| {
+            entry.index == index && matches!(entry.state, State::Finished { .. })
+        };
+        if let Some(at) = self.entries.iter().position(is_it) {
+            self.entries.remove(at);
+            self.release();
+        }
     }
 
     /// Handles a COOKIE and appends the INIT that carries it.
@@ -335,9 +349,7 @@ impl<C: Crypto> Handshakes<C> {
         self.put_init(answer.receiver, &mut sent);
         match &mut self.entries[at].state {
             // Each cookie is used once, so that none can be answered for ever.
-            State::Initiated { cookie, .. } if code(&sent) == answer.code => {
-                *cookie = answer.cookie
-            }
+            State::Initiated(state) if code(&sent) == answer.code => state.cookie = answer.cookie,
             _ => return Err(Refused::Unknown(answer.receiver)),
         }
         self.put_init(answer.receiver, out);
@@ -351,30 +363,28 @@ impl<C: Crypto> Handshakes<C> {
         random: &mut dyn Random,
         out: &mut Vec<u8>,
     ) -> Option<LinkAddress> {
-        if self.entries.is_empty() {
-            self.entries = Vec::new();
-        }
         while let Some(at) = self.entries.iter().position(|entry| entry.due <= now) {
             let entry = &mut self.entries[at];
             let ended = match &entry.state {
-                State::Initiated { .. } => entry.sent > INIT_REPEATS,
-                State::Responded { .. } => entry.sent > RESP_REPEATS,
+                State::Initiated(_) => entry.sent > INIT_REPEATS,
+                State::Responded(_) => entry.sent > RESP_REPEATS,
                 State::Finished { .. } => true,
             };
             if ended {
                 match &entry.state {
-                    State::Initiated { .. } => self.counters.unanswered += 1,
-                    State::Responded { .. } => self.counters.unconfirmed += 1,
+                    State::Initiated(_) => self.counters.unanswered += 1,
+                    State::Responded(_) => self.counters.unconfirmed += 1,
                     State::Finished { .. } => {}
                 }
                 self.entries.remove(at);
+                self.release();
                 continue;
             }
             entry.sent += 1;
             entry.due = now + wait(entry.sent, random);
             let (address, index) = (entry.address, entry.index);
             match &entry.state {
-                State::Responded { packet, .. } => out.extend_from_slice(packet),
+                State::Responded(state) => out.extend_from_slice(&state.packet),
                 _ => self.put_init(index, out),
             }
             return Some(address);
@@ -390,21 +400,23 @@ impl<C: Crypto> Handshakes<C> {
     /// Ends the handshake with an address, if one is under way: nobody is there any more.
     pub fn cancel(&mut self, address: LinkAddress) {
         self.entries.retain(|entry| entry.address != address);
+        self.release();
     }
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        let packet = |entry: &Entry<C>| match &entry.state {
-            State::Initiated { noise, .. } => noise.capacity(),
-            State::Responded { packet, .. } | State::Finished { packet, .. } => packet.capacity(),
+        let state = |entry: &Entry<C>| match &entry.state {
+            State::Initiated(state) => size_of::<Initiated<C>>() + state.noise.capacity(),
+            State::Responded(state) => size_of::<Responded<C>>() + state.packet.len(),
+            State::Finished { packet, .. } => packet.len(),
         };
-        let packets: usize = self.entries.iter().map(packet).sum();
-        self.entries.capacity() * size_of::<Entry<C>>() + packets
+        let states: usize = self.entries.iter().map(state).sum();
+        self.entries.capacity() * size_of::<Entry<C>>() + states
     }
 
     /// Returns the number of handshakes that this router has begun and nobody has answered.
     pub fn initiated(&self) -> usize {
-        let is_ours = |entry: &&Entry<C>| matches!(entry.state, State::Initiated { .. });
+        let is_ours = |entry: &&Entry<C>| matches!(entry.state, State::Initiated(_));
         self.entries.iter().filter(is_ours).count()
     }
 
@@ -426,22 +438,40 @@ impl<C: Crypto> Handshakes<C> {
         Ok(())
     }
 
+    fn draw_index(&self, random: &mut dyn Random) -> u32 {
+        loop {
+            let index = random.next_u64() as u32;
+            if self.entries.iter().all(|entry| entry.index != index) {
+                return index;
+            }
+        }
+    }
+
     fn insert(
         &mut self,
         now: Time,
         address: LinkAddress,
+        index: u32,
         state: State<C>,
         random: &mut dyn Random,
-    ) -> u32 {
-        let index = loop {
-            let index = random.next_u64() as u32;
-            if self.entries.iter().all(|entry| entry.index != index) {
-                break index;
-            }
-        };
+    ) {
         let due = now + wait(1, random);
-        self.entries.push(Entry { index, address, state, sent: 1, due });
-        index
+        self.push(Entry { index, address, state, sent: 1, due });
+    }
+
+    fn push(&mut self, entry: Entry<C>) {
+        // Few are under way at once, and very many routers are simulated.
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(4);
+        }
+        self.entries.push(entry);
+    }
+
+    /// Releases the memory of the table when it is empty.
+    fn release(&mut self) {
+        if self.entries.is_empty() {
+            self.entries = Vec::new();
+        }
     }
 
     fn find(&self, index: u32, address: LinkAddress) -> Result<usize, Refused> {
@@ -451,7 +481,8 @@ impl<C: Crypto> Handshakes<C> {
 
     fn put_init(&self, index: u32, out: &mut Vec<u8>) {
         let entry = self.entries.iter().find(|entry| entry.index == index);
-        if let Some(Entry { state: State::Initiated { noise, cookie, .. }, .. }) = entry {
+        if let Some(Entry { state: State::Initiated(state), .. }) = entry {
+            let Initiated { noise, cookie, .. } = &**state;
             Init { flags: 0, sender: index, cookie: *cookie, noise }.emit(out);
         }
     }

@@ -375,7 +375,8 @@ impl<C: Crypto> Links<C> {
             if neighbour.hello_key.code(view.signed()) != view.code() {
                 self.forged_hellos += 1;
             } else {
-                neighbour.hear_hello(now, view, short_tag(local.id()), sent);
+                let [_, key] = C::codes(&neighbour.keys);
+                neighbour.hear_hello(now, key, view, (short_tag(local.id()), sent));
                 self.judge(now, slot);
             }
             return;
@@ -517,7 +518,7 @@ impl<C: Crypto> Links<C> {
         if let Some(slot) = known {
             self.down(now, slot, DownReason::Restarted);
         }
-        let neighbour = Neighbour::new(now, from, (mtu, hellos), verified, &self.limits);
+        let neighbour = Neighbour::new(now, from, (mtu, hellos), verified);
         let slot = match self.neighbours.insert(now, id, from.interface, neighbour) {
             Ok(slot) => slot,
             Err(no_slot) => return self.events.push_back(LinkEvent::NoSlot(id, no_slot)),
@@ -546,7 +547,7 @@ impl<C: Crypto> Links<C> {
     ) {
         let interface = &mut self.interfaces[at];
         let index = interface.config.index;
-        let (reports, keys) = reports(now, &mut self.neighbours, interface);
+        let (reports, keys) = reports::<C>(now, &mut self.neighbours, interface);
         let interval = interface.say_hello(now, random);
         let hello = Hello {
             interval,
@@ -685,9 +686,9 @@ impl<C: Crypto> Links<C> {
 
 /// Returns what the next HELLO of an interface reports, and the keys for it: first of neighbours that nothing was reported
 /// of, because they do not use their link for long without; then all take turns.
-fn reports<K>(
+fn reports<C: Crypto>(
     now: Time,
-    neighbours: &mut Slots<Neighbour<K>>,
+    neighbours: &mut Slots<Neighbour<C::Keys>>,
     interface: &mut Interface,
 ) -> (SmallVec<[Report; MAX_REPORTS]>, SmallVec<[CodeKey; MAX_REPORTS]>) {
     let index = interface.config.index;
@@ -697,7 +698,8 @@ fn reports<K>(
     for neighbour in all {
         count += 1;
         if reports.len() < MAX_REPORTS {
-            reports.extend(neighbour.first_report(now));
+            let report = neighbour.first_report(now);
+            reports.extend(report.map(|report| (report, C::codes(&neighbour.keys)[0])));
         }
     }
     let room = MAX_REPORTS - reports.len();
@@ -705,7 +707,10 @@ fn reports<K>(
     let all = neighbours.iter().map(|(_, _, neighbour)| neighbour);
     let all = all.filter(|neighbour| neighbour.address.interface == index);
     let others = all.cycle().skip(turn).take(count.min(room));
-    reports.extend(others.filter_map(|neighbour| neighbour.report(now)));
+    let keyed = |neighbour: &Neighbour<C::Keys>| {
+        Some((neighbour.report(now)?, C::codes(&neighbour.keys)[0]))
+    };
+    reports.extend(others.filter_map(keyed));
     reports.into_iter().unzip()
 }
 

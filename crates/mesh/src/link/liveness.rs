@@ -27,8 +27,8 @@ pub const PROOF_INTERVAL: Duration = Duration::from_secs(30);
 /// Time of data without an acknowledgement after which a neighbour is suspect.
 const MAX_SILENT_DATA: Duration = Duration::from_millis(150);
 
-/// Time after a sealed packet in which messages are sent without asking for an answer.
-const TRUSTED: Duration = Duration::from_secs(1);
+/// Time in ms after a sealed packet in which messages are sent without asking for an answer.
+const TRUSTED: u32 = 1_000;
 
 /// When probes are sent after suspicion, and when the neighbour is dead, in milliseconds.
 const PROBES: [u64; 4] = [0, 100, 250, 450];
@@ -54,14 +54,6 @@ pub enum Task {
     Dead,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Suspicion {
-    since: Time,
-    probes: u8,
-    /// Whether only a sealed packet clears it.
-    strict: bool,
-}
-
 /// Whether one neighbour is alive.
 #[derive(Clone, Debug)]
 pub struct Liveness {
@@ -70,13 +62,17 @@ pub struct Liveness {
     heard: Time,
     /// When the last packet came that only the neighbour can have sent.
     proved: Time,
-    /// When the last sealed packet came, which is often an answer.
-    sealed: Time,
+    /// When the last sealed packet came, which is often an answer: in ms, and it wraps after 49 days.
+    sealed: u32,
     /// When the first data packet was sent since the last sealed packet came.
     data_since: Moment,
     /// When the neighbour was asked for an answer because a message went to it.
     asked: Moment,
-    suspicion: Option<Suspicion>,
+    /// When the neighbour became suspect, if it is; how often it was probed since, and whether only a sealed packet clears
+    /// it.
+    suspected: Moment,
+    probes: u8,
+    strict: bool,
     dead: bool,
 }
 
@@ -87,10 +83,12 @@ impl Liveness {
             interval,
             heard: now,
             proved: now,
-            sealed: now,
+            sealed: millis(now),
             data_since: Moment::NONE,
             asked: Moment::NONE,
-            suspicion: None,
+            suspected: Moment::NONE,
+            probes: 0,
+            strict: false,
             dead: false,
         }
     }
@@ -102,12 +100,12 @@ impl Liveness {
 
     /// Returns whether the neighbour is being probed.
     pub fn is_suspect(&self) -> bool {
-        self.suspicion.is_some()
+        self.suspected != Moment::NONE
     }
 
     /// Returns whether the neighbour has left a probe without an answer.
     pub fn is_silent(&self) -> bool {
-        self.suspicion.is_some_and(|suspicion| suspicion.probes >= 2)
+        self.is_suspect() && self.probes >= 2
     }
 
     /// The neighbour has been heard.
@@ -120,12 +118,13 @@ impl Liveness {
             }
             Sign::OwnHello(interval) => (self.interval, self.proved) = (interval, now),
             Sign::Sealed => {
-                (self.proved, self.sealed) = (now, now);
+                (self.proved, self.sealed) = (now, millis(now));
                 (self.data_since, self.asked) = (Moment::NONE, Moment::NONE);
             }
         }
-        self.suspicion =
-            self.suspicion.filter(|suspicion| suspicion.strict && sign != Sign::Sealed);
+        if !self.strict || sign == Sign::Sealed {
+            self.suspected = Moment::NONE;
+        }
     }
 
     /// Data has been sent to the neighbour.
@@ -139,7 +138,7 @@ impl Liveness {
     /// A message goes to the neighbour. Returns whether it is to be asked for an answer with it, because it has not been
     /// heard for some time: what is sent to somebody who is gone is lost.
     pub fn asks(&mut self, now: Time) -> bool {
-        let asks = self.asked == Moment::NONE && now.since(self.sealed) >= TRUSTED;
+        let asks = self.asked == Moment::NONE && millis(now).wrapping_sub(self.sealed) >= TRUSTED;
         if asks {
             self.asked = now.into();
         }
@@ -156,7 +155,7 @@ impl Liveness {
         if self.dead {
             return None;
         }
-        if self.suspicion.is_none() {
+        if !self.is_suspect() {
             if self.asked.get().is_some_and(|asked| now.since(asked) >= MAX_SILENT_DATA) {
                 self.asked = Moment::NONE;
                 self.suspect(now, true);
@@ -166,16 +165,14 @@ impl Liveness {
                 self.suspect(now, true);
             }
         }
-        let suspicion = self.suspicion.as_mut()?;
-        if now >= suspicion.since + Duration::from_millis(DEAD) {
+        let since = self.suspected.get()?;
+        if now >= since + Duration::from_millis(DEAD) {
             self.dead = true;
             return Some(Task::Dead);
         }
-        let due = PROBES
-            .get(usize::from(suspicion.probes))
-            .map(|&at| suspicion.since + Duration::from_millis(at));
+        let due = PROBES.get(usize::from(self.probes)).map(|&at| since + Duration::from_millis(at));
         if due.is_some_and(|due| now >= due) {
-            suspicion.probes += 1;
+            self.probes += 1;
             return Some(Task::Probe);
         }
         None
@@ -186,13 +183,13 @@ impl Liveness {
         if self.dead {
             return None;
         }
-        let Some(suspicion) = &self.suspicion else {
+        let Some(since) = self.suspected.get() else {
             let answer = self.asked.get().map(|asked| asked + MAX_SILENT_DATA);
             let silent = sooner(Some(self.silent_at()), Some(self.prove_at(neighbours)));
             return sooner(answer, silent);
         };
-        let next = PROBES.get(usize::from(suspicion.probes)).copied().unwrap_or(DEAD);
-        Some(suspicion.since + Duration::from_millis(next))
+        let next = PROBES.get(usize::from(self.probes)).copied().unwrap_or(DEAD);
+        Some(since + Duration::from_millis(next))
     }
 
     fn silent_at(&self) -> Time {
@@ -207,10 +204,14 @@ impl Liveness {
 
     /// Begins to probe, or goes on.
     fn suspect(&mut self, now: Time, strict: bool) {
-        if !self.dead && self.suspicion.is_none() {
-            self.suspicion = Some(Suspicion { since: now, probes: 0, strict });
+        if !self.dead && !self.is_suspect() {
+            (self.suspected, self.probes, self.strict) = (now.into(), 0, strict);
         }
     }
+}
+
+fn millis(now: Time) -> u32 {
+    (now.as_nanos() / 1_000_000) as u32
 }
 
 #[cfg(test)]

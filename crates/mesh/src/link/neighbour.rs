@@ -6,11 +6,9 @@ use ringway_sansio::time::{Duration, sooner};
 use super::handshake::{LinkAddress, Verified};
 use super::liveness::USUAL_INTERVAL;
 use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
-use crate::budget::TokenBucket;
-use crate::config::Limits;
+use crate::budget::SmallBucket;
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
-use crate::moment::Moment;
 use crate::wire::hello::Report;
 use crate::wire::{DataView, HelloView, Slot};
 
@@ -46,7 +44,6 @@ pub struct Neighbour<K> {
     pub(super) index: u32,
     pub(super) remote_index: u32,
     pub(super) keys: K,
-    codes: [CodeKey; 2],
     sent: u64,
     data_sent: u32,
     pub(super) window: ReplayWindow<WINDOW>,
@@ -55,13 +52,12 @@ pub struct Neighbour<K> {
     pub(super) hello_key: CodeKey,
     pub(super) liveness: Liveness,
     /// What its messages may cost.
-    police: TokenBucket,
+    police: SmallBucket,
     /// A stamp of its clock that it has certainly sent, and when it came.
     clock: u32,
     clock_at: Time,
-    /// The stamp of its newest HELLO, and when it came.
-    heard: u32,
-    heard_at: Moment,
+    /// Whether a HELLO has come.
+    heard: bool,
     /// Whether anything was reported to it.
     reported: bool,
     /// HELLOs that had been sent before the link came up.
@@ -100,9 +96,8 @@ impl<K> Neighbour<K> {
         address: LinkAddress,
         (mtu, hellos): (u16, u64),
         verified: Verified<K>,
-        limits: &Limits,
     ) -> Self {
-        let Verified { id, payload, index, remote_index, keys, codes } = verified;
+        let Verified { id, payload, index, remote_index, keys } = verified;
         Neighbour {
             id,
             instance: payload.instance,
@@ -113,18 +108,16 @@ impl<K> Neighbour<K> {
             index,
             remote_index,
             keys,
-            codes,
             sent: 0,
             data_sent: 0,
             window: ReplayWindow::new(),
             data: None,
             hello_key: CodeKey(payload.hello_key),
             liveness: Liveness::new(now, USUAL_INTERVAL),
-            police: TokenBucket::new(limits.neighbour_rate, limits.neighbour_burst, now),
+            police: SmallBucket::FULL,
             clock: payload.stamp,
             clock_at: now,
-            heard: 0,
-            heard_at: Moment::NONE,
+            heard: false,
             reported: false,
             hellos: hellos as u32,
             up_since: now,
@@ -141,11 +134,12 @@ impl<K> Neighbour<K> {
         mtu: u16,
         verified: Verified<K>,
     ) {
-        let Verified { payload, index, remote_index, keys, codes, .. } = verified;
+        let Verified { payload, index, remote_index, keys, .. } = verified;
         (self.address, self.index, self.remote_index, self.keys) =
             (address, index, remote_index, keys);
-        (self.codes, self.mtu) = (codes, mtu.min(payload.mtu));
-        (self.clock, self.clock_at, self.reported) = (payload.stamp, now, false);
+        self.mtu = mtu.min(payload.mtu);
+        (self.clock, self.clock_at) = (payload.stamp, now);
+        (self.heard, self.reported) = (false, false);
         (self.sent, self.data_sent) = (0, 0);
         self.window = ReplayWindow::new();
         if let Some(data) = &mut self.data {
@@ -179,10 +173,15 @@ impl<K> Neighbour<K> {
     }
 
     /// Addresses a data packet to the neighbour and completes its header. Returns whether the neighbour is suspect.
-    pub(super) fn address_data(&mut self, now: Time, data: &mut DataView<'_>) -> bool {
+    pub(super) fn address_data(
+        &mut self,
+        now: Time,
+        key: CodeKey,
+        data: &mut DataView<'_>,
+    ) -> bool {
         data.set_link(self.remote_index, self.data_sent);
         self.data_sent = self.data_sent.wrapping_add(1);
-        let code = data.code(&self.codes[0]);
+        let code = data.code(&key);
         data.set_code(code);
         self.liveness.data_sent(now);
         self.acknowledge();
@@ -198,10 +197,15 @@ impl<K> Neighbour<K> {
 
     /// Returns whether a data packet is from the neighbour, which is alive then, and whether it must be shown that it has
     /// arrived.
-    pub(super) fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> (bool, bool) {
+    pub(super) fn accept_data(
+        &mut self,
+        now: Time,
+        key: CodeKey,
+        data: &DataView<'_>,
+    ) -> (bool, bool) {
         let window = self.data.as_ref().map_or(&NO_DATA, |data| &data.window);
         let number = window.expand(data.sequence());
-        let is_good = window.is_fresh(number) && data.code(&self.codes[1]) == data.given_code();
+        let is_good = window.is_fresh(number) && data.code(&key) == data.given_code();
         if is_good {
             let data = self.data.get_or_insert_default();
             data.window.note(number);
@@ -218,8 +222,8 @@ impl<K> Neighbour<K> {
     }
 
     /// Returns whether a message of so many octets may be taken from it.
-    pub(super) fn allows(&mut self, now: Time, octets: usize) -> bool {
-        self.police.spend(now, u32::try_from(octets).unwrap_or(u32::MAX))
+    pub(super) fn allows(&mut self, now: Time, rate: (u32, u32), octets: usize) -> bool {
+        self.police.spend(now, rate, u32::try_from(octets).unwrap_or(u32::MAX))
     }
 
     /// Returns when something is due.
@@ -228,15 +232,19 @@ impl<K> Neighbour<K> {
     }
 
     /// Notes a HELLO with a good code, which any neighbour of the sender could have made, unless it has a report for us
-    /// alone. `tag` is our short name, `sent` how many HELLOs the interface has sent.
-    pub(super) fn hear_hello(&mut self, now: Time, hello: &HelloView<'_>, tag: u16, sent: u64) {
-        let (stamp, report) = (hello.stamp(), hello.report_about(tag, &self.codes[1]));
+    /// alone, which `key` shows. `tag` is our short name, `sent` how many HELLOs the interface has sent.
+    pub(super) fn hear_hello(
+        &mut self,
+        now: Time,
+        key: CodeKey,
+        hello: &HelloView<'_>,
+        (tag, sent): (u16, u64),
+    ) {
+        let (stamp, report) = (hello.stamp(), hello.report_about(tag, &key));
         if !self.is_of_now(now, stamp) || !self.quality.hello(hello.sequence(), report.is_some()) {
             return;
         }
-        if report.is_some() || !self.quality.is_proven() {
-            (self.heard, self.heard_at) = (stamp, now.into());
-        }
+        self.heard = true;
         let Some(report) = report else {
             self.liveness.hear(now, super::Sign::Hello(hello.interval()));
             return;
@@ -254,18 +262,19 @@ impl<K> Neighbour<K> {
         difference.unsigned_abs() <= MAX_DELAY
     }
 
-    /// Returns what to report to the neighbour, and the key of the report's code, or `None` before its first HELLO.
-    pub(super) fn report(&self, now: Time) -> Option<(Report, CodeKey)> {
-        let (stamp, at) = (self.heard, self.heard_at.get()?);
+    /// Returns what to report to the neighbour, or `None` before its first HELLO.
+    pub(super) fn report(&self, now: Time) -> Option<Report> {
+        if !self.heard {
+            return None;
+        }
         // Both wrap, and so does their difference.
-        let held = (now.since(at).as_micros() / 64) as u16;
+        let held = (now.since(self.clock_at).as_micros() / 64) as u16;
         let received = self.quality.received();
-        let report = Report { tag: short_tag(self.id), received, echo: (stamp >> 4) as u16, held };
-        Some((report, self.codes[0]))
+        Some(Report { tag: short_tag(self.id), received, echo: (self.clock >> 4) as u16, held })
     }
 
     /// Returns what to report to the neighbour, if nothing was yet.
-    pub(super) fn first_report(&mut self, now: Time) -> Option<(Report, CodeKey)> {
+    pub(super) fn first_report(&mut self, now: Time) -> Option<Report> {
         let report = self.report(now).filter(|_| !self.reported)?;
         self.reported = true;
         Some(report)
@@ -301,4 +310,16 @@ pub(super) fn micros(now: Time) -> u32 {
 /// Returns the short name of a router in the reports of a HELLO.
 pub(super) fn short_tag(id: NodeId) -> u16 {
     id.tag(0).0 as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An allocator has a size class of 256 octets, and the next is a quarter more.
+    #[test]
+    fn a_neighbour_has_a_quarter_of_a_kilobyte() {
+        let size = size_of::<Neighbour<[u64; 2]>>();
+        assert!(size <= 256, "{size}");
+    }
 }

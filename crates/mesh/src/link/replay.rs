@@ -23,6 +23,11 @@ impl<const WORDS: usize> ReplayWindow<WORDS> {
         ReplayWindow { next: 0, words: [0; WORDS] }
     }
 
+    /// Returns whether no packet has come.
+    pub fn is_unused(&self) -> bool {
+        self.next == 0
+    }
+
     /// Returns the number with these low 32 bits that is closest to the newest.
     pub fn expand(&self, low: u32) -> u64 {
         let newest = self.next.saturating_sub(1);

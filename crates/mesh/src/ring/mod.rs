@@ -118,11 +118,11 @@ pub struct Overlay<S> {
     contacts: ContactTable<S>,
     limits: Arc<Limits>,
     /// Routers to which a CONNECT is under way, and the first slot of the way; [`BY_RING`] if it is none of a route.
-    connecting: SmallVec<[(NodeId, Slot); 8]>,
+    connecting: Vec<(NodeId, Slot)>,
     /// Contacts whose route was lost. Some may be neighbours by another link.
-    lost: SmallVec<[NodeId; 4]>,
+    lost: Vec<NodeId>,
     /// Neighbours that have not answered since their link came up.
-    unmet: SmallVec<[NodeId; 4]>,
+    unmet: Vec<NodeId>,
     /// The neighbour that was asked last in turn.
     asked: NodeId,
     /// The near contacts at the last review, and the number of changes of the table then.
@@ -153,9 +153,9 @@ impl<S: Space> Overlay<S> {
         Overlay {
             contacts,
             limits,
-            connecting: SmallVec::new(),
-            lost: SmallVec::new(),
-            unmet: SmallVec::new(),
+            connecting: Vec::new(),
+            lost: Vec::new(),
+            unmet: Vec::new(),
             asked: NodeId::default(),
             near: Ids::new(),
             reviewed: 0,
@@ -173,6 +173,8 @@ impl<S: Space> Overlay<S> {
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
         self.contacts.heap_bytes()
+            + self.connecting.capacity() * size_of::<(NodeId, Slot)>()
+            + (self.lost.capacity() + self.unmet.capacity()) * size_of::<NodeId>()
     }
 
     /// Returns the contacts.
@@ -194,7 +196,11 @@ impl<S: Space> Overlay<S> {
 
     /// Removes and returns a router whose contact was lost. If it is a neighbour by another link it is one by that.
     pub fn take_lost(&mut self) -> Option<NodeId> {
-        self.lost.pop()
+        let lost = self.lost.pop();
+        if lost.is_none() {
+            self.lost = Vec::new();
+        }
+        lost
     }
 
     /// A neighbour whose contact was lost, or whose link costs something else now.
@@ -237,7 +243,10 @@ impl<S: Space> Overlay<S> {
         }
         let hints = &connect.hints;
         self.abandon(peer.id);
-        self.unmet.retain(|&mut other| other != peer.id);
+        self.unmet.retain(|&other| other != peer.id);
+        if self.unmet.is_empty() {
+            self.unmet = Vec::new();
+        }
         let (route, cost) = (peer.route.clone(), peer.cost);
         self.adopt(peer, out);
         for hint in hints {
@@ -264,6 +273,9 @@ impl<S: Space> Overlay<S> {
     /// A CONNECT was not sent.
     pub fn abandon(&mut self, id: NodeId) {
         self.connecting.retain(|(other, _)| *other != id);
+        if self.connecting.is_empty() {
+            self.connecting = Vec::new();
+        }
     }
 
     /// A router was looked for and not found. One that would be the nearest is asked for again soon.

@@ -149,9 +149,8 @@ impl<S: Space> ContactTable<S> {
             Err(at) if wanted || (contact.is_neighbour() && contact.id != self.own) => {
                 let before = self.near();
                 let id = contact.id;
-                // Growth by an eighth: a table stays, and very many are simulated.
                 if self.ids.len() == self.ids.capacity() {
-                    let more = 4 + self.ids.len() / 8;
+                    let more = room(self.ids.len() + 1) - self.ids.len();
                     self.ids.reserve_exact(more);
                     self.contacts.reserve_exact(more);
                 }
@@ -266,6 +265,14 @@ impl<S: Space> ContactTable<S> {
         let better = better.filter(|other| (other.cost, other.id) < (contact.cost, id));
         better.count() < self.limits.candidates
     }
+}
+
+/// Returns for how many contacts a table with at least as many has room. Tables stay, and very many are simulated, so they
+/// grow by a fourth at most, and take what usual allocators have: 4, 5, 6 or 7 times a power of two octets.
+fn room(contacts: usize) -> usize {
+    let octets = contacts * size_of::<Contact>();
+    let step = (octets.next_power_of_two() / 8).max(64);
+    octets.next_multiple_of(step) / size_of::<Contact>()
 }
 
 /// Returns whether a cost is so much below another that a change of route is worth it: by a quarter. Less would have

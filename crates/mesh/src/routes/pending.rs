@@ -19,7 +19,8 @@ struct Request<T> {
     id: MessageId,
     value: T,
     due: Time,
-    wait: Duration,
+    /// Time in microseconds from when it was last sent to when it is due.
+    wait: u32,
     retransmissions: u8,
 }
 
@@ -71,7 +72,13 @@ impl<T: Clone> Pending<T> {
             }
         };
         let wait = (HOP * u32::from(hops)).max(self.limits.min_wait);
-        self.requests.push(Request { id, value, due: now + wait, wait, retransmissions: 0 });
+        let due = now + wait;
+        let wait = u32::try_from(wait.as_micros()).unwrap_or(u32::MAX);
+        // Some are under way at the start only, and very many routers are simulated.
+        if self.requests.len() == self.requests.capacity() {
+            self.requests.reserve_exact(4);
+        }
+        self.requests.push(Request { id, value, due, wait, retransmissions: 0 });
         Some(id)
     }
 
@@ -101,8 +108,8 @@ impl<T: Clone> Pending<T> {
             return Some(Due::Expired(self.requests.swap_remove(first).value));
         }
         request.retransmissions += 1;
-        request.wait *= 2;
-        request.due = now + request.wait;
+        request.wait = request.wait.saturating_mul(2);
+        request.due = now + Duration::from_micros(request.wait.into());
         Some(Due::Again(request.id, request.value.clone()))
     }
 

@@ -3,8 +3,6 @@
 //! Entries are linked by node, and nodes with entries are bits of a bitmap. So they are brought into the order of the
 //! nodes without a comparison, and only the few entries of one node are sorted.
 
-use crate::events::Order;
-
 /// The end of a list.
 const NIL: u32 = u32::MAX;
 /// Bits of a word.
@@ -13,23 +11,26 @@ const BITS: usize = u64::BITS as usize;
 /// The arrival of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    pub(super) order: Order,
     /// Nanoseconds since the window began.
     pub(super) since: u32,
+    pub(super) sender: u32,
     /// The link that it arrives over.
     pub(super) link: u32,
-    /// The number of the packet in its log.
+    /// The number of the packet.
     pub(super) packet: u32,
     /// The next entry of the node.
     next: u32,
-    /// The index of the sender among the neighbours of the node.
-    pub(super) from: u16,
 }
 
 impl Entry {
     #[inline]
-    pub(super) fn new(since: u32, order: Order, link: u32, packet: u32, from: u16) -> Self {
-        Entry { order, since, link, packet, next: NIL, from }
+    pub(super) fn new(since: u32, sender: u32, link: u32, packet: u32) -> Self {
+        Entry { since, sender, link, packet, next: NIL }
+    }
+
+    #[inline]
+    fn key(&self) -> u64 {
+        u64::from(self.since) << 32 | u64::from(self.sender)
     }
 }
 
@@ -37,6 +38,8 @@ impl Entry {
 #[derive(Debug)]
 pub(super) struct Agenda {
     entries: Vec<Entry>,
+    /// Maximum number of entries since all were removed.
+    used: usize,
     /// By node: its last entry.
     last: Vec<u32>,
     /// Nodes with something due, a bit each; and the words of these that are not zero, a bit each.
@@ -51,6 +54,7 @@ impl Agenda {
         let words = nodes.div_ceil(BITS);
         Agenda {
             entries: Vec::new(),
+            used: 0,
             last: vec![NIL; nodes],
             nodes: vec![0; words],
             words: vec![0; words.div_ceil(BITS)],
@@ -73,24 +77,33 @@ impl Agenda {
         let last = &mut self.last[node as usize];
         let next = core::mem::replace(last, self.entries.len() as u32);
         self.entries.push(Entry { next, ..entry });
+        self.used = self.used.max(self.entries.len());
     }
 
-    /// Removes the first node, and moves its arrivals into `of_node` in their order. When there is no node left, all
-    /// may be added again.
+    /// Removes the first node, if its number is below `end`, and moves its arrivals into `of_node` in the order of their
+    /// times, of their senders, and of `count` of their packets.
     #[inline]
-    pub(super) fn pop(&mut self, of_node: &mut Vec<Entry>) -> Option<u32> {
+    pub(super) fn pop(
+        &mut self,
+        end: u32,
+        of_node: &mut Vec<Entry>,
+        count: impl Fn(u32) -> u64,
+    ) -> Option<u32> {
         of_node.clear();
-        while self.words.get(self.next).is_some_and(|word| *word == 0) {
+        while *self.words.get(self.next)? == 0 {
+            if (self.next + 1) * BITS * BITS > end as usize {
+                // Something may be added for its nodes from `end` on.
+                return None;
+            }
             self.next += 1;
         }
-        let Some(words) = self.words.get_mut(self.next) else {
-            self.next = 0;
-            self.clear_entries();
-            return None;
-        };
+        let words = &mut self.words[self.next];
         let word = self.next * BITS + words.trailing_zeros() as usize;
         let nodes = &mut self.nodes[word];
         let node = word * BITS + nodes.trailing_zeros() as usize;
+        if node as u32 >= end {
+            return None;
+        }
         *nodes &= *nodes - 1;
         if *nodes == 0 {
             *words &= *words - 1;
@@ -102,15 +115,31 @@ impl Agenda {
             next = entry.next;
         }
         if of_node.len() > 1 {
-            of_node.sort_unstable_by_key(|entry| (entry.since, entry.order));
+            // The last came first, and they were added in about their order, in which there is little to sort.
+            of_node.reverse();
+            let by_count = |one: &Entry, other: &Entry| count(one.packet).cmp(&count(other.packet));
+            of_node.sort_unstable_by(|one, other| {
+                one.key().cmp(&other.key()).then_with(|| by_count(one, other))
+            });
         }
         Some(node as u32)
     }
 
-    /// Removes the entries, and their memory if they used little of it.
-    fn clear_entries(&mut self) {
-        let used = self.entries.len();
+    /// Returns the number of entries that were added.
+    pub(super) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Removes all entries but the first, of which the nodes were removed already.
+    pub(super) fn truncate(&mut self, entries: usize) {
+        self.entries.truncate(entries);
+    }
+
+    /// Removes all entries after all nodes, and their memory if they used little of it.
+    pub(super) fn clear(&mut self) {
+        self.next = 0;
         self.entries.clear();
+        let used = core::mem::take(&mut self.used);
         if used < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.capacity() / 2);
         }
@@ -134,30 +163,46 @@ mod tests {
         let mut random = SplitMix::new(3);
         let mut agenda = Agenda::new(10_000);
         let mut of_node = Vec::new();
-        for count in [0, 1, 5, 3_000, 20_000, 40] {
-            let mut expected = Vec::new();
+        for count in [0u32, 1, 5, 3_000, 20_000, 40] {
+            let (mut expected, mut counts) = (Vec::new(), Vec::new());
             for packet in 0..count {
                 let node = (random.next_u64() % 10_000) as u32;
                 if packet % 7 == 0 {
                     agenda.mark(node);
                 }
                 let since = (random.next_u64() % 5) as u32;
-                let order = Order::new((random.next_u64() % 3) as u32, packet.into());
-                agenda.add(node, Entry::new(since, order, 1, packet, 2));
-                expected.push((node, since, order, packet));
+                let sender = (random.next_u64() % 3) as u32;
+                agenda.add(node, Entry::new(since, sender, 1, packet));
+                counts.push(u64::from(packet ^ 5));
+                expected.push((node, since, sender, packet ^ 5));
             }
             expected.sort_unstable();
             let mut got = Vec::new();
             let mut before = None;
-            while let Some(node) = agenda.pop(&mut of_node) {
-                assert!(before < Some(node));
-                before = Some(node);
-                got.extend(of_node.iter().map(|e| (node, e.since, e.order, e.packet)));
+            for end in [0, 7_000, 7_000, 9_000, u32::MAX] {
+                if end == 9_000 {
+                    agenda.add(8_000, Entry::new(9, 0, 1, count));
+                    counts.push(0);
+                    expected.push((8_000, 9, 0, 0));
+                    expected.sort_unstable();
+                }
+                let of_packet = |packet: u32| counts[packet as usize];
+                while let Some(node) = agenda.pop(end, &mut of_node, of_packet) {
+                    assert!(before < Some(node) && node < end);
+                    before = Some(node);
+                    got.extend(
+                        of_node
+                            .iter()
+                            .map(|e| (node, e.since, e.sender, of_packet(e.packet) as u32)),
+                    );
+                }
             }
-            assert_eq!(got, expected);
+            assert_eq!((got, agenda.entries()), (expected, count as usize + 1));
+            agenda.clear();
         }
         for _ in 0..30 {
-            assert_eq!(agenda.pop(&mut of_node), None);
+            assert_eq!(agenda.pop(u32::MAX, &mut of_node, |_| 0), None);
+            agenda.clear();
         }
         assert!(agenda.memory() < 10_000 * 4 + 2_000, "{}", agenda.memory());
     }
@@ -167,7 +212,8 @@ mod tests {
         let mut agenda = Agenda::new(65);
         [64, 0, 64].into_iter().for_each(|node| agenda.mark(node));
         let mut of_node = Vec::new();
-        let nodes: Vec<u32> = core::iter::from_fn(|| agenda.pop(&mut of_node)).collect();
+        let nodes: Vec<u32> =
+            { core::iter::from_fn(|| agenda.pop(u32::MAX, &mut of_node, |_| 0)).collect() };
         assert_eq!(nodes, [0, 64]);
     }
 }

@@ -4,7 +4,7 @@
 //! each takes what is for it and knows the first window in which anything is due. There are two tables, used in turn:
 //! who is late still reads one while the others write into the next.
 
-use super::flight::Log;
+use super::flight::Pages;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -15,7 +15,7 @@ struct Announcement {
     first: AtomicU64,
     /// The number of its events so far.
     events: AtomicU64,
-    mail: Vec<Mutex<Log>>,
+    mail: Vec<Mutex<Pages>>,
 }
 
 /// The shards that have arrived.
@@ -64,8 +64,8 @@ impl Exchange {
         turn: u64,
         shard: usize,
         report: &Report,
-        out: &mut [Log],
-        mut take: impl FnMut(&mut Log),
+        out: &mut [Pages],
+        mut take: impl FnMut(&mut Pages),
     ) -> Option<Report> {
         let table = &self.tables[(turn % 2) as usize];
         let own = &table[shard];

@@ -4,20 +4,22 @@ use super::adjacency::{Adjacency, Link};
 use super::agenda::{Agenda, Entry};
 use super::engine::{Arrival, Carrier, Engine, Timer, mix};
 use super::exchange::{Exchange, Report};
-use super::flight::{Flight, Head, Log, sum};
+use super::flight::{Flight, Head, Log, Pages, first_of_block, sum};
 use super::node::{Destination, GraphNode};
 use super::queue::QueuesOf;
 use super::store::MAX_LEN;
 use crate::error::Error;
-use crate::events::Order;
 use ringway_sansio::Time;
+
+/// The bit of a packet's number in an [`Entry`] that distinguishes broadcasts.
+const BROADCAST: u32 = 1 << 31;
 
 /// What is due at the nodes of a shard.
 #[derive(Debug)]
 pub(super) struct Shard {
     pub(super) flight: Flight,
     /// What was sent to nodes of each shard since they met, other than this.
-    pub(super) out: Vec<Log>,
+    pub(super) out: Vec<Pages>,
     /// The time up to and without which events are processed at present; 0 between two windows.
     until: u64,
     agenda: Agenda,
@@ -29,7 +31,7 @@ pub(super) struct Shard {
 
 impl Shard {
     pub(super) fn new(window: u64, nodes: usize, shards: usize) -> Self {
-        let out = (0..shards).map(|_| Log::default()).collect();
+        let out = (0..shards).map(|_| Pages::default()).collect();
         Shard {
             flight: Flight::new(window),
             out,
@@ -42,7 +44,7 @@ impl Shard {
 
     /// Returns the first window in which something is due, here or of what was sent to others.
     fn first(&self) -> u64 {
-        let sent = self.out.iter().flat_map(Log::packets).map(|(_, head)| head.at).min();
+        let sent = self.out.iter().flat_map(Pages::packets).map(|(_, head)| head.at).min();
         self.flight.first().min(sent.map_or(u64::MAX, |at| self.flight.window_of(at)))
     }
 
@@ -57,14 +59,14 @@ impl Shard {
 
     /// Returns the number of packets in flight; a broadcast is counted by the shard of its sender.
     pub(super) fn in_flight(&self) -> u64 {
-        let out = self.out.iter().flat_map(Log::packets);
+        let out = self.out.iter().flat_map(Pages::packets);
         self.flight.packets + out.filter(|(_, head)| !head.is_broadcast).count() as u64
     }
 
     /// Returns the allocated bytes: of events, and of packets.
     pub(super) fn memory(&self) -> [usize; 2] {
         let agenda = self.agenda.memory() + self.of_node.capacity() * size_of::<Entry>();
-        let out = self.out.iter().map(Log::memory).fold([agenda, self.copy.capacity()], sum);
+        let out = self.out.iter().map(Pages::memory).fold([agenda, self.copy.capacity()], sum);
         sum(out, self.flight.memory())
     }
 }
@@ -110,7 +112,10 @@ impl Lane<'_> {
         for turn in 0.. {
             let report = Report { first: self.shard.first(), events: engine.totals.events };
             let Shard { out, flight, .. } = &mut *self.shard;
-            let take = |mail: &mut Log| flight.accept(mail);
+            let (adjacency, first) = (self.adjacency, engine.nodes().start);
+            let take = |mail: &mut Pages| {
+                flight.accept(mail, |link| adjacency.link(link).peer - first);
+            };
             let Some(all) = exchange.meet(turn, self.index, &report, out, take) else { break };
             attendance.is_early = false;
             if all.events > budget {
@@ -142,13 +147,30 @@ impl Lane<'_> {
         engine.set_now(Time::from_nanos(begin));
         self.shard.until = last.saturating_add(1);
         self.collect(engine, &log, begin)?;
-        self.call(engine, &mut log, begin)?;
+        let mut broadcasts = core::mem::take(&mut log.broadcasts);
+        let mut next = 0;
+        while let Some((block, mut pages)) = log.take_block(next) {
+            next = block + 1;
+            self.call(
+                engine,
+                [&mut broadcasts, &mut Pages::default()],
+                begin,
+                first_of_block(block),
+            )?;
+            let entries = self.shard.agenda.entries();
+            self.collect_block(engine, &pages, begin)?;
+            self.call(engine, [&mut broadcasts, &mut pages], begin, first_of_block(next))?;
+            self.shard.agenda.truncate(entries);
+            self.shard.flight.release(pages);
+        }
+        self.call(engine, [&mut broadcasts, &mut Pages::default()], begin, u32::MAX)?;
+        self.shard.agenda.clear();
         self.shard.until = 0;
-        self.shard.flight.release(log);
+        self.shard.flight.release(broadcasts);
         Ok(())
     }
 
-    /// Finds the nodes at which something is due. What is due later in the window is put back.
+    /// Finds the nodes at which a broadcast arrives or a timer is due. What is due later in the window is put back.
     fn collect<N: GraphNode>(
         &mut self,
         engine: &mut Engine<N>,
@@ -156,17 +178,8 @@ impl Lane<'_> {
         begin: u64,
     ) -> Result<(), Error> {
         let until = self.shard.until;
-        for (packet, head) in log.packets() {
-            if head.is_broadcast {
-                self.spread(engine, log, packet, begin)?;
-            } else if head.at >= until {
-                self.shard.flight.add(*head, log.bytes(packet));
-            } else {
-                engine.count_event()?;
-                self.shard.flight.packets -= 1;
-                let to = *self.adjacency.link(head.link);
-                self.add_arrival(engine, head, packet, head.link, to, head.at - begin);
-            }
+        for (packet, _) in log.broadcasts.packets() {
+            self.spread(engine, &log.broadcasts, packet, begin)?;
         }
         let window = self.shard.flight.window_of(begin);
         for &node in &log.timers {
@@ -181,15 +194,37 @@ impl Lane<'_> {
         Ok(())
     }
 
+    /// Finds the nodes of a block at which packets arrive. What is due later in the window is put back.
+    fn collect_block<N: GraphNode>(
+        &mut self,
+        engine: &mut Engine<N>,
+        pages: &Pages,
+        begin: u64,
+    ) -> Result<(), Error> {
+        let until = self.shard.until;
+        for (packet, head) in pages.packets() {
+            let to = *self.adjacency.link(head.link);
+            if head.at >= until {
+                let index = to.peer - engine.nodes().start;
+                self.shard.flight.add(index, *head, pages.bytes(packet));
+            } else {
+                engine.count_event()?;
+                self.shard.flight.packets -= 1;
+                self.add_arrival(engine, head.sender, packet, head.link, to, head.at - begin);
+            }
+        }
+        Ok(())
+    }
+
     /// Finds the nodes at which a broadcast arrives. It is put back for the links over which it arrives later.
     fn spread<N: GraphNode>(
         &mut self,
         engine: &mut Engine<N>,
-        log: &Log,
+        broadcasts: &Pages,
         packet: u32,
         begin: u64,
     ) -> Result<(), Error> {
-        let head = &log.head(packet);
+        let head = broadcasts.head(packet);
         let bits = engine.bits(head.sender, head.count);
         let is_local = engine.nodes().contains(&head.sender);
         let [_, end] = self.adjacency.row(head.sender);
@@ -199,7 +234,8 @@ impl Lane<'_> {
             let to = *self.adjacency.link(link);
             let at = to.arrival(sent).as_nanos();
             if at >= self.shard.until {
-                self.shard.flight.add(Head { at, link, ..*head }, log.bytes(packet));
+                let head = Head { at, link, ..*head };
+                self.shard.flight.add_broadcast(head, broadcasts.bytes(packet));
                 return Ok(());
             }
             if at != before && is_local {
@@ -212,7 +248,7 @@ impl Lane<'_> {
             if to.loses(mix(bits, link)) {
                 engine.totals.lost += 1;
             } else {
-                self.add_arrival(engine, head, packet, link, to, at - begin);
+                self.add_arrival(engine, head.sender, BROADCAST | packet, link, to, at - begin);
             }
         }
         self.shard.flight.packets -= u64::from(is_local);
@@ -224,7 +260,7 @@ impl Lane<'_> {
     fn add_arrival<N>(
         &mut self,
         engine: &mut Engine<N>,
-        head: &Head,
+        sender: u32,
         packet: u32,
         link: u32,
         to: Link,
@@ -234,27 +270,37 @@ impl Lane<'_> {
             engine.totals.undelivered += 1;
             return;
         }
-        let order = Order::new(head.sender, head.count);
         // A window is shorter than 2^32 ns.
-        let entry = Entry::new(since as u32, order, link, packet, to.back);
+        let entry = Entry::new(since as u32, sender, link, packet);
         self.shard.agenda.add(to.peer - engine.nodes().start, entry);
     }
 
-    /// Calls one node after another with everything that is due at it, in the order of the times. Of the same time,
-    /// what a node with a lower number has requested comes first.
+    /// Calls one node after another up to the index `end` with everything that is due at it, in the order of the times. Of the
+    /// same time, what a node with a lower number has requested comes first. `packets` are broadcasts, and those of the
+    /// block of these nodes.
     fn call<N: GraphNode>(
         &mut self,
         engine: &mut Engine<N>,
-        log: &mut Log,
+        packets: [&mut Pages; 2],
         begin: u64,
+        end: u32,
     ) -> Result<(), Error> {
+        let [broadcasts, pages] = packets;
         let mut of_node = core::mem::take(&mut self.shard.of_node);
         let mut copy = core::mem::take(&mut self.shard.copy);
-        while let Some(index) = self.shard.agenda.pop(&mut of_node) {
+        loop {
+            let count = |packet: u32| match packet & BROADCAST {
+                0 => pages.head(packet).count,
+                _ => broadcasts.head(packet ^ BROADCAST).count,
+            };
+            let Some(index) = self.shard.agenda.pop(end, &mut of_node, count) else { break };
             let node = engine.nodes().start + index;
             for entry in &of_node {
                 let at = begin + u64::from(entry.since);
-                let (head, bytes) = log.packet_mut(entry.packet);
+                let (head, bytes) = match entry.packet & BROADCAST {
+                    0 => pages.packet_mut(entry.packet),
+                    _ => broadcasts.packet_mut(entry.packet ^ BROADCAST),
+                };
                 // A timer of the same time comes first, if the node has a lower number than the sender.
                 self.call_timers(engine, node, at + u64::from(node < head.sender))?;
                 engine.set_now(Time::from_nanos(at));
@@ -266,7 +312,8 @@ impl Lane<'_> {
                     bytes
                 };
                 let bits = engine.bits(head.sender, head.count);
-                let arrival = Arrival { from: entry.from, bytes, bits, link: entry.link };
+                let from = self.adjacency.link(entry.link).back;
+                let arrival = Arrival { from, bytes, bits, link: entry.link };
                 engine.receive(self, node, arrival)?;
             }
             self.call_timers(engine, node, self.shard.until)?;
@@ -320,7 +367,7 @@ impl Lane<'_> {
         let head = new_head(engine, node, count, link, at);
         if shard == self.index {
             self.shard.flight.packets += 1;
-            self.shard.flight.add(head, &engine.scratch);
+            self.shard.flight.add(to.peer - engine.nodes().start, head, &engine.scratch);
         } else {
             self.shard.out[shard].add(head, &engine.scratch);
         }
@@ -332,7 +379,7 @@ impl Lane<'_> {
         let at = self.adjacency.link(start).arrival(engine.now).as_nanos();
         let head = Head { is_broadcast: true, ..new_head(engine, node, count, start, at) };
         self.shard.flight.packets += 1;
-        self.shard.flight.add(head, &engine.scratch);
+        self.shard.flight.add_broadcast(head, &engine.scratch);
         if self.bounds.len() == 2 {
             return;
         }

@@ -9,9 +9,9 @@ use super::node::GraphNode;
 use super::queue::Queues;
 use crate::error::Error;
 use core::ops::Range;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use ringway_sansio::Time;
-use std::panic::resume_unwind;
-use std::thread;
+use std::sync::{Mutex, PoisonError};
 
 /// Maximum number of shards.
 pub const MAX_SHARDS: usize = 64;
@@ -31,18 +31,24 @@ pub struct Links {
     /// The first node of each shard, and the number of nodes.
     bounds: Vec<u32>,
     shards: Vec<Shard>,
+    /// A thread for each of several shards. They live as long as the graph, because allocators hold memory by thread.
+    pool: Option<ThreadPool>,
 }
 
 impl Links {
-    /// Creates the links of nodes in a number of shards, from 1 to [`MAX_SHARDS`].
+    /// Creates the links of nodes in a number of shards, from 1 to [`MAX_SHARDS`]; in 1 if the system has no threads for
+    /// more.
     pub(super) fn new(mut adjacency: Adjacency, shards: usize) -> Self {
         let shards = shards.clamp(1, MAX_SHARDS);
+        let pool = (shards > 1).then(|| ThreadPoolBuilder::new().num_threads(shards).build());
+        let pool = pool.and_then(Result::ok);
+        let shards = if pool.is_some() { shards } else { 1 };
         let queues = adjacency.take_queues();
         let window = adjacency.shortest_delay().unwrap_or(MAX_WINDOW).min(MAX_WINDOW);
         let bounds = bounds(&adjacency, shards);
         let nodes = bounds.windows(2).map(|bounds| (bounds[1] - bounds[0]) as usize);
         let shards = nodes.map(|nodes| Shard::new(window, nodes, shards)).collect();
-        Links { adjacency, cuts: Vec::new(), queues, bounds, shards }
+        Links { adjacency, cuts: Vec::new(), queues, bounds, shards, pool }
     }
 
     /// Returns the nodes of each shard.
@@ -67,7 +73,7 @@ impl Links {
 
     /// Returns what each shard uses of the links.
     fn lanes(&mut self) -> impl Iterator<Item = Lane<'_>> + '_ {
-        let Links { adjacency, cuts, queues, bounds, shards } = self;
+        let Links { adjacency, cuts, queues, bounds, shards, pool: _ } = self;
         let (adjacency, cuts, bounds) = (&*adjacency, &cuts[..], &bounds[..]);
         let starts: Vec<u32> = bounds.iter().map(|node| adjacency.start(*node)).collect();
         let queues = queues.split(&starts[..shards.len()]);
@@ -87,7 +93,9 @@ impl Links {
         for from in 0..self.shards.len() {
             for to in 0..self.shards.len() {
                 let mut mail = core::mem::take(&mut self.shards[from].out[to]);
-                self.shards[to].flight.accept(&mut mail);
+                let (adjacency, first) = (&self.adjacency, self.bounds[to]);
+                let index = |link| adjacency.link(link).peer - first;
+                self.shards[to].flight.accept(&mut mail, index);
             }
         }
     }
@@ -118,21 +126,25 @@ impl<N: GraphNode> Medium<N> for Links {
         self.hand_over();
         let exchange = Exchange::new(self.shards.len());
         let budget = engines.first().map_or(0, |engine| engine.budget().events);
-        let run = |(engine, mut lane): (&mut Engine<N>, Lane<'_>)| {
+        let pool = self.pool.take();
+        let parts = engines.iter_mut().zip(self.lanes());
+        let parts: Vec<_> = parts.map(|part| Mutex::new(Some(part))).collect();
+        let run = |index: usize| -> Result<bool, Error> {
+            let part = parts
+                .get(index)
+                .map(|part| part.lock().unwrap_or_else(PoisonError::into_inner).take());
+            let Some(Some((engine, mut lane))) = part else { return Ok(true) };
             lane.run(engine, &exchange, end, budget)
         };
-        let mut parts = engines.iter_mut().zip(self.lanes());
-        let Some(first) = parts.next() else { return Ok(()) };
-        let is_within_budget = thread::scope(|scope| {
-            let others: Vec<_> = parts.map(|part| scope.spawn(|| run(part))).collect();
-            let mut result = run(first);
-            for other in others {
-                let other = other.join().unwrap_or_else(|panic| resume_unwind(panic));
-                result = result.and_then(|first| Ok(other? && first));
-            }
-            result
-        })?;
-        if !is_within_budget {
+        let results = match &pool {
+            // Each shard is always on the same thread.
+            Some(pool) => pool.broadcast(|context| run(context.index())),
+            None => vec![run(0)],
+        };
+        drop(parts);
+        self.pool = pool;
+        let are_within_budget: Vec<bool> = results.into_iter().collect::<Result<_, _>>()?;
+        if are_within_budget.contains(&false) {
             return Err(over_budget(engines));
         }
         engines.iter_mut().for_each(|engine| engine.set_now(engine.now.max(end)));

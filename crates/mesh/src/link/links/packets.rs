@@ -24,6 +24,10 @@ impl<C: Crypto> Links<C> {
         let (header, sealed) = bytes.split_at_mut(Control::HEADER);
         let items = C::open(&neighbour.keys, number, header, sealed).ok_or(Dropped::Forged)?;
         let range = Control::HEADER..Control::HEADER + items.len();
+        if neighbour.window.is_unused() {
+            self.handshakes.confirmed(receiver);
+            self.changed = true;
+        }
         neighbour.window.note(number);
         neighbour.liveness.hear(now, Sign::Sealed);
         Ok((slot, range))
@@ -104,7 +108,8 @@ impl<C: Crypto> Links<C> {
             let start = out.len();
             build(out);
             if let Ok(mut data) = DataView::parse(&mut out[start..]) {
-                self.changed |= neighbour.address_data(now, &mut data);
+                let [code, _] = C::codes(&neighbour.keys);
+                self.changed |= neighbour.address_data(now, code, &mut data);
             }
         });
     }
@@ -113,7 +118,8 @@ impl<C: Crypto> Links<C> {
     pub fn accept_data(&mut self, now: Time, data: &DataView<'_>) -> Option<Slot> {
         let slot = self.by_index.get(data.receiver())?;
         let neighbour = self.neighbours.get_mut(slot)?;
-        let (is_good, is_first) = neighbour.accept_data(now, data);
+        let [_, code] = C::codes(&neighbour.keys);
+        let (is_good, is_first) = neighbour.accept_data(now, code, data);
         self.changed |= is_first;
         is_good.then_some(slot)
     }
@@ -121,6 +127,7 @@ impl<C: Crypto> Links<C> {
     /// Returns whether a message of so many octets may be taken from a neighbour: each has a rate of its own, so that none can
     /// use up what another needs.
     pub fn allows(&mut self, now: Time, slot: Slot, octets: usize) -> bool {
-        self.neighbours.get_mut(slot).is_some_and(|neighbour| neighbour.allows(now, octets))
+        let rate = (self.limits.neighbour_rate, self.limits.neighbour_burst);
+        self.neighbours.get_mut(slot).is_some_and(|neighbour| neighbour.allows(now, rate, octets))
     }
 }

@@ -189,6 +189,6 @@ fn finish(identity: &Identity, opening: &Opening, third: &[u8]) -> Option<Link> 
         StandIn::read(&mut handshake, third, &mut out).ok()?;
     }
     let established = StandIn::finish(handshake).ok()?;
-    let [code, _] = established.codes;
+    let [code, _] = StandIn::codes(&established.keys);
     Some(Link { keys: established.keys, code, sent: 0, data_sent: 0 })
 }
