@@ -1,9 +1,11 @@
 //! A whole router between two honest ones and a hostile neighbour that has a link: items, messages, data, other packets
-//! and time, step by step. Nothing panics, its heap stays bounded, what it sends is bounded by what has come and by its
-//! budget, and at the end its honest neighbours are still there.
+//! and time, step by step. Behind the honest ones there is another honest router, and each of them is silent now and then,
+//! so that there are detours; one has links that carry long packets of hosts in pieces only. Nothing panics, the heap of the
+//! router stays bounded, what it sends is bounded by what has come and by its budget, no packet of a host comes twice or
+//! altered, and at the end its honest neighbours are still there.
 #![no_main]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use libfuzzer_sys::fuzz_target;
@@ -14,17 +16,20 @@ use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress, LinkEvent, Links};
 use ringway_mesh::output::{Destination, Output};
 use ringway_mesh::wire::bodies::{Connect, Seal};
-use ringway_mesh::wire::{
-    Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot,
-};
+use ringway_mesh::wire::{Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot};
 use ringway_mesh::{LocalRouter, NodeId, Ring, Router, metric::Space};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
 
-/// The router, its honest neighbours, and the hostile one.
+/// The router, its honest neighbours, the router behind these, and the hostile neighbour.
 const CENTRE: usize = 0;
 const HONEST: [usize; 2] = [1, 2];
-const HOSTILE: usize = 3;
+const FAR: usize = 3;
+const HOSTILE: usize = 4;
+/// The neighbours of each.
+const LINKS: [&[usize]; 5] = [&[1, 2, HOSTILE], &[CENTRE, FAR], &[CENTRE, FAR], &[1, 2], &[CENTRE]];
+/// Longest packet of each that is honest.
+const MTUS: [u16; 4] = [1_452, 700, 1_452, 1_452];
 /// Octets that the router's tables may have.
 const HEAP: usize = 512 * 1024;
 /// Octets of answers for each octet that has come.
@@ -47,13 +52,7 @@ fn local(seed: usize) -> LocalRouter {
 
 fn config() -> Config {
     let limits = Limits {
-        contacts: 16,
-        marks: 16,
-        sessions: 8,
-        half_sessions: 8,
-        pending: 8,
-        handshakes: 8,
-        neighbours: 8,
+        contacts: 16, marks: 16, sessions: 8, half_sessions: 8, pending: 8, handshakes: 8, neighbours: 8,
         ..Limits::default()
     };
     Config { limits, extension_bits: 0, control_burst: 4_096, ..Config::default() }
@@ -70,6 +69,10 @@ struct World {
     wire: VecDeque<(usize, usize, Vec<u8>)>,
     received: u64,
     sent: u64,
+    /// The honest router that nothing comes from or to.
+    silent: Option<usize>,
+    /// By its number, the packet of a host, and to whom it goes until it comes.
+    packets: BTreeMap<u32, (Vec<u8>, Option<usize>)>,
 }
 
 impl World {
@@ -77,28 +80,19 @@ impl World {
         let now = Time::from_secs(1_000);
         let mut random = SplitMix::new(9);
         let config = config();
-        let interface =
-            || InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu: 1_452 };
+        let interface = |mtu| InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu };
         let routers = (0..HOSTILE).map(|at| {
             let mut router = Router::new(&config, local(at), now, &mut random);
-            router.add_interface(now, interface(), &mut random);
+            router.add_interface(now, interface(MTUS[at]), &mut random);
             router
         });
         let routers = routers.collect();
         let mut hostile = Links::new(now, config.limits, &mut random);
-        hostile.add_interface(now, interface(), &mut random);
+        hostile.add_interface(now, interface(1_452), &mut random);
         let output = Output::new(4_096);
         let mut world = World {
-            now,
-            random,
-            routers,
-            hostile,
-            own: local(HOSTILE),
-            slot: None,
-            output,
-            wire: VecDeque::new(),
-            received: 0,
-            sent: 0,
+            now, random, routers, hostile, own: local(HOSTILE), slot: None, output,
+            wire: VecDeque::new(), received: 0, sent: 0, silent: None, packets: BTreeMap::new(),
         };
         world.pass(Duration::from_secs(8), 80);
         world
@@ -123,11 +117,15 @@ impl World {
         for _ in 0..4_000 {
             self.collect();
             let Some((from, to, mut bytes)) = self.wire.pop_front() else { return };
+            let is_lost = [from, to].map(Some).contains(&self.silent);
             if to == HOSTILE {
                 self.hear(&mut bytes);
-            } else if let Some(router) = self.routers.get_mut(to) {
+            } else if let Some(router) = self.routers.get_mut(to).filter(|_| !is_lost) {
                 self.received += if to == CENTRE { bytes.len() as u64 } else { 0 };
-                router.handle_packet(self.now, address(from), &mut bytes, &mut self.random);
+                let range = router.handle_packet(self.now, address(from), &mut bytes, &mut self.random);
+                if let Some(packet) = range.map(|range| bytes[range].to_vec()) {
+                    self.come(to, &packet);
+                }
             }
         }
         panic!("packets without end");
@@ -140,19 +138,22 @@ impl World {
         };
         for at in 0..self.routers.len() {
             let router = &mut self.routers[at];
-            while router.poll_event().is_some() || router.poll_local().is_some() {}
+            while router.poll_event().is_some() {}
+            let mut joined = Vec::new();
+            while let Some(packet) = router.poll_local() {
+                joined.push(packet);
+            }
             while let Some(packet) = router.poll_transmit() {
                 self.sent += if at == CENTRE { packet.bytes.len() as u64 } else { 0 };
-                // The centre is a star's.
                 match packet.to {
-                    Destination::All if at == CENTRE => (1..=HOSTILE)
-                        .for_each(|to| self.wire.push_back((at, to, packet.bytes.to_vec()))),
-                    Destination::All => self.wire.push_back((at, CENTRE, packet.bytes.to_vec())),
-                    Destination::One(to) => {
-                        self.wire.push_back((at, host(to), packet.bytes.to_vec()))
-                    }
+                    Destination::All => LINKS[at]
+                        .iter()
+                        .for_each(|&to| self.wire.push_back((at, to, packet.bytes.to_vec()))),
+                    Destination::One(to) => self.wire.push_back((at, host(to), packet.bytes.to_vec())),
                 }
             }
+            // ICMPv6 errors are of no host.
+            joined.iter().filter(|packet| packet[6] == 17).for_each(|packet| self.come(at, packet));
         }
         while let Some(packet) = self.output.pop() {
             self.wire.push_back((HOSTILE, CENTRE, packet.bytes.to_vec()));
@@ -166,13 +167,7 @@ impl World {
             Ok(kind) => {
                 let from = address(CENTRE);
                 let _ = self.hostile.handle(
-                    self.now,
-                    &self.own,
-                    from,
-                    kind,
-                    bytes,
-                    &mut self.random,
-                    &mut self.output,
+                    self.now, &self.own, from, kind, bytes, &mut self.random, &mut self.output,
                 );
             }
         }
@@ -197,9 +192,7 @@ impl World {
     fn target(&self, octet: u8) -> NodeId {
         match octet {
             0..64 => self.routers[usize::from(octet) % HOSTILE].id(),
-            64..128 => NodeId::new(
-                self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96),
-            ),
+            64..128 => NodeId::new(self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96)),
             other => NodeId::new(u64::from(other) << 56),
         }
     }
@@ -208,14 +201,8 @@ impl World {
     fn message(&mut self, bytes: &[u8]) {
         let octet = |at: usize| bytes.get(at).copied().unwrap_or_default();
         let all = [
-            Message::Connect,
-            Message::ConnectAck,
-            Message::Introduce,
-            Message::LookUp,
-            Message::LookUpAck,
-            Message::Confirm,
-            Message::Payload,
-            Message::NotResponsible,
+            Message::Connect, Message::ConnectAck, Message::Introduce, Message::LookUp, Message::LookUpAck,
+            Message::Confirm, Message::Payload, Message::NotResponsible,
         ];
         let kind = all[usize::from(octet(0)) % all.len()];
         let (target, own) = (self.target(octet(1)), self.own.id());
@@ -223,11 +210,9 @@ impl World {
         for at in 0..octet(2) & 7 {
             let _ = labels.push(Slot((octet(3) >> at & 3).into()), Slot(0));
         }
-        let id =
-            MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
+        let id = MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
         let origin = if octet(5) & 7 == 7 { self.target(octet(5)) } else { own };
-        let mut message =
-            Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
+        let mut message = Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
         (message.hop_limit, message.path_cost) = (octet(6), octet(7).into());
         message.flags.greedy = octet(8) & 1 != 0;
         message.flags.closest = octet(8) & 2 != 0;
@@ -248,19 +233,9 @@ impl World {
             let _ = onward.push(Slot((octet(10) >> (at & 7) & 3).into()), Slot(0));
             Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), onward }
         };
-        let (proof, sequence) = (
-            *self.own.identity.proof(),
-            Sequence { epoch: octet(13).into(), count: octet(14).into() },
-        );
+        let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
         let mut noise = bytes.get(15..).unwrap_or_default().to_vec();
-        noise.resize(
-            match kind {
-                Message::LookUp => 64,
-                Message::LookUpAck => 159,
-                _ => 127,
-            },
-            octet(14),
-        );
+        noise.resize(match kind { Message::LookUp => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
         let index = u32::from(octet(13));
         let body = match kind {
             Message::Connect | Message::ConnectAck => Body::Connect(Connect {
@@ -280,10 +255,7 @@ impl World {
         };
         let mut written = Vec::new();
         body.emit(&mut written);
-        if !matches!(
-            kind,
-            Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm
-        ) {
+        if !matches!(kind, Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
             let domain = if kind == Message::Payload { Domain::Payload } else { Domain::Message };
@@ -295,15 +267,50 @@ impl World {
         self.say(&item);
     }
 
-    /// A host at the first honest router sends to one at the second, or at the centre.
+    /// A host at an honest router sends to one at another.
     fn host(&mut self, octet: u8) {
-        let (from, to) = (&self.routers[1], &self.routers[if octet & 1 == 0 { 2 } else { 0 }]);
-        let mut packet = vec![0x60, 0, 0, 0, 0, 4, 17, 64];
-        packet.extend(from.id().prefix().router().octets());
-        packet.extend(to.id().prefix().router().octets());
-        packet.extend([1, 2, 3, 4]);
-        self.routers[1].handle_local(self.now, &packet, &mut self.random);
+        let (from, to) = (usize::from(octet & 3), usize::from(octet >> 2 & 3));
+        let (number, length) = (self.packets.len() as u32, 4 + 80 * u16::from(octet >> 4));
+        let mut packet = vec![0x60, 0, 0, 0];
+        packet.extend(length.to_be_bytes());
+        packet.extend([17, 64]);
+        packet.extend(self.routers[from].id().prefix().router().octets());
+        packet.extend(self.routers[to].id().prefix().router().octets());
+        packet.extend(number.to_be_bytes());
+        packet.resize(40 + usize::from(length), number as u8);
+        self.packets.insert(number, (packet.clone(), Some(to)));
+        self.routers[from].handle_local(self.now, &packet, &mut self.random);
         self.deliver();
+    }
+
+    /// A packet of a host has come: the hostile router can send none but of its own prefix, which are not of UDP here.
+    fn come(&mut self, to: usize, packet: &[u8]) {
+        let own = self.own.id().prefix().router().octets();
+        if packet.get(8..16) == Some(&own[..8]) {
+            return;
+        }
+        let number = packet[40..].first_chunk().map(|number| u32::from_be_bytes(*number)).expect("a number");
+        let (sent, waits) = self.packets.get_mut(&number).expect("a packet that was sent");
+        assert_eq!(sent, packet);
+        assert_eq!(waits.take(), Some(to), "it comes once, to whom it is for");
+    }
+
+    /// The hostile router sends an item about routes.
+    fn notice(&mut self, what: u8, bytes: &[u8]) {
+        let octet = |at: usize| bytes.get(at).copied().unwrap_or_default();
+        let (to, slot) = (self.target(octet(0)), Slot(octet(1).into()));
+        let mark = u32::from(octet(0));
+        let mut items = Vec::new();
+        let item = match what & 3 {
+            0 => Item::DetourRequest { to },
+            1 => Item::DetourReply { to, slot },
+            2 => Item::Detoured { mark },
+            _ => Item::Broken { mark },
+        };
+        for _ in 0..=octet(2) & 31 {
+            let _ = item.emit(&mut items);
+        }
+        self.say(&items);
     }
 }
 
@@ -332,9 +339,7 @@ fuzz_target!(|data: &[u8]| {
                 packet.resize(packet.len().max(60), 0);
                 packet[0] = 0x17;
                 if let Some(slot) = world.slot {
-                    world
-                        .hostile
-                        .send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
+                    world.hostile.send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
                 }
                 world.deliver();
             }
@@ -346,7 +351,13 @@ fuzz_target!(|data: &[u8]| {
                 world.wire.push_back((HOSTILE + usize::from(what >> 4), CENTRE, packet));
                 world.deliver();
             }
-            6 => world.host(*length),
+            // The octets are the numbers of packets, so that there can be many.
+            6 if what >> 4 < 8 => {
+                world.host(*length);
+                bytes.iter().for_each(|octet| world.host(*octet));
+            }
+            6 if what >> 4 < 12 => world.silent = Some(usize::from(length & 3)).filter(|&at| at != CENTRE),
+            6 => world.notice(what >> 4, bytes),
             _ => {
                 let time = Duration::from_millis(10 << (length & 15).min(12));
                 world.pass(time, 4 + (length >> 4) as u32);
@@ -358,12 +369,10 @@ fuzz_target!(|data: &[u8]| {
         let limit = ECHO * world.received + OWN * seconds + BURST;
         assert!(world.sent <= limit, "{} octets for {}", world.sent, world.received);
     }
+    world.silent = None;
     world.pass(Duration::from_secs(20), 200);
     let up = world.routers[CENTRE].links().up();
     for honest in HONEST {
-        assert!(
-            up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()),
-            "{honest} is lost"
-        );
+        assert!(up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()), "{honest} is lost");
     }
 });

@@ -14,7 +14,9 @@ use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, ResolveId, World};
-use ringway_sansio::{Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport};
+use ringway_sansio::{
+    Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport,
+};
 use ringway_sip::digest::{Algorithm, Ha1};
 use ringway_sip::{message, write};
 use std::net::SocketAddr;

@@ -139,7 +139,7 @@ fn reason(code: Code) -> &'static str {
         Code::NotHere => "the packet was for another router",
         Code::HopLimit => "too many hops",
         Code::BadRoute => "the route cannot be followed",
-        Code::Busy => "the router has no room",
+        Code::Refuted => "the statement was refuted",
     }
 }
 

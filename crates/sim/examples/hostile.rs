@@ -3,7 +3,8 @@
 //! a name of one), and the second from which they are hostile (disk, 1,000, 100, all and 0). Links have 1 ms.
 //!
 //! From second 20 on, 200 pairs of honest routers send a packet a second for 20 s. It prints the share that arrives, in
-//! all and of the last 10 s.
+//! all and of the last 10 s. For `false-detour` one in ten links between honest routers is cut after 10 s; `cuts` is that
+//! without hostile ones.
 
 use ringway_mesh::config::{Config, Limits};
 use ringway_sansio::{Duration, SplitMix, Time};
@@ -11,6 +12,9 @@ use ringway_sim::graph::hostile::{Attack, Siege};
 use ringway_sim::graph::{Adjacency, LinkModel, Topology};
 use std::error::Error;
 use std::io::Write;
+
+/// Links between honest routers, of 1,000, that are cut in the middle of the trial of false detours.
+const CUTS: u32 = 100;
 
 fn topology(kind: &str, nodes: u32) -> Result<Topology, String> {
     let mut random = SplitMix::new(1);
@@ -54,12 +58,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         out,
         "attack        hostile  delivered  late  B/s each  max heap  wrong  again      deeds"
     )?;
-    let none = [("none", Some(Attack::BlackHole))];
-    for (name, attack) in none.into_iter().chain(rows) {
+    let none = [("none", Some(Attack::BlackHole)), ("cuts", Some(Attack::FalseDetour))];
+    let has_cuts = rows.iter().any(|(name, _)| *name == Attack::FalseDetour.name());
+    let none = none.into_iter().take(if has_cuts { 2 } else { 1 });
+    for (name, attack) in none.chain(rows) {
         let mut siege = Siege { permille, from: Time::from_secs(from), ..Siege::new(attack, 1) };
-        if name == "none" {
+        if name == "none" || name == "cuts" {
             siege.permille = 0;
         }
+        // Nobody asks for a detour while all links are up.
+        siege.cuts = if attack == Some(Attack::FalseDetour) { CUTS } else { 0 };
         siege.victim = (name == "sybil").then_some(0);
         let toll = siege.run(adjacency(kind)?, &config)?;
         writeln!(

@@ -75,26 +75,34 @@ fn withstand(attack: Attack, delivery: f64, octets: u64) -> Toll {
 /// What is dropped on the way of a session is found out, and other ways are tried; not all in a few seconds.
 #[test]
 fn routers_that_drop() {
-    withstand(Attack::BlackHole, 0.52, 6_000);
-    withstand(Attack::Selective, 0.52, 6_000);
+    withstand(Attack::BlackHole, 0.72, 6_000);
+    withstand(Attack::Selective, 0.72, 6_000);
     withstand(Attack::Silence, 0.9, 6_000);
-    withstand(Attack::GreyHole, 0.8, 8_000);
+    withstand(Attack::GreyHole, 0.9, 8_000);
 }
 
 #[test]
 fn routers_that_lie_about_routes() {
     withstand(Attack::CheapRoutes, 0.99, 6_000);
-    withstand(Attack::Sinkhole, 0.52, 6_000);
-    withstand(Attack::SmallMtu, 0.47, 6_000);
+    withstand(Attack::Sinkhole, 0.72, 6_000);
+    withstand(Attack::SmallMtu, 0.95, 6_000);
     withstand(Attack::FalseHints, 0.95, 20_000);
     withstand(Attack::Mangler, 0.95, 8_000);
-    withstand(Attack::Returner, 0.62, 10_000);
+    withstand(Attack::Returner, 0.71, 10_000);
 }
 
 #[test]
 fn routers_that_answer_for_others() {
     withstand(Attack::Impostor, 0.95, 6_000);
-    withstand(Attack::Denier, 0.4, 6_000);
+    withstand(Attack::Denier, 0.53, 6_000);
+}
+
+/// The mean of six seeds is 0.68 without anybody who judges denials, and with them 0.79.
+#[test]
+fn false_denials_are_found_out() {
+    let late = |seed| watch(&Siege { seed, ..siege(Some(Attack::Denier)) }).0.late_delivery();
+    let mean = (11..17).map(late).sum::<f64>() / 6.0;
+    assert!(mean > 0.74, "{mean} of the last packets arrived");
 }
 
 #[test]
@@ -126,6 +134,18 @@ fn others_hellos() {
         toll.late_delivery() > 0.97 && toll.heap <= MAX_HEAP && toll.octets < 20_000,
         "{toll:?}"
     );
+}
+
+/// Neighbours that state that they lead packets round the links that are down, and do not, are found out by those whose
+/// packets do not arrive. Nobody does more for an answer that was not asked for.
+#[test]
+fn routers_that_lead_astray() {
+    let cut = Siege { cuts: 100, ..siege(Some(Attack::FalseDetour)) };
+    let (toll, graph) = watch(&cut);
+    assert!(toll.deeds > 1_000 && toll.duplicates == 0, "{toll:?}");
+    assert!(toll.heap <= MAX_HEAP && toll.octets <= 20_000, "{toll:?}");
+    assert_eq!(checks::routes_of_one_link_lead_to_neighbours(&graph), Ok(()));
+    assert!(toll.late_delivery() > 0.87, "{toll:?}");
 }
 
 /// Each hostile router does something else.

@@ -10,6 +10,7 @@
 //! On the ring all this is done on a line from the lowest id to the highest. Its first router and its last look for each
 //! other, so that each knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
+mod doubts;
 pub mod introduce;
 mod repair;
 mod upkeep;
@@ -27,7 +28,10 @@ use crate::metric::{Ids, Space};
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
 use crate::wire::{Hint, Hints, Route, Slot};
+use doubts::Doubts;
 use upkeep::Upkeep;
+
+pub use doubts::Judgement;
 
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -141,6 +145,7 @@ pub struct Overlay<S> {
     patience: Duration,
     /// When a router that somebody had offered was last looked for.
     searched: Option<Time>,
+    doubts: Doubts,
     /// How often something was left undone.
     pub counters: Counters,
 }
@@ -166,6 +171,7 @@ impl<S: Space> Overlay<S> {
             spread_at: None,
             patience: SPREAD_INTERVAL,
             searched: None,
+            doubts: Doubts::default(),
             counters: Counters::default(),
         }
     }
@@ -173,6 +179,7 @@ impl<S: Space> Overlay<S> {
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
         self.contacts.heap_bytes()
+            + self.doubts.heap_bytes()
             + self.connecting.capacity() * size_of::<(NodeId, Slot)>()
             + (self.lost.capacity() + self.unmet.capacity()) * size_of::<NodeId>()
     }
@@ -318,6 +325,7 @@ impl<S: Space> Overlay<S> {
     /// Does what is due.
     pub fn timeout(&mut self, now: Time, out: &mut Vec<Action>) {
         if self.upkeep.is_due(now) {
+            self.doubts.expire(now);
             let unmet = core::mem::take(&mut self.unmet);
             for id in unmet {
                 // Those whose link has gone are no neighbours any more.
@@ -518,13 +526,13 @@ impl<S: Space> Overlay<S> {
     /// Returns how a message to `key` begins here: the route to the next contact, its distance, and whether the message is
     /// wrapped. `None` if this router is responsible for the key.
     pub fn first_step(&self, key: NodeId) -> Option<(Route, u64, bool)> {
-        if let Some((route, distance)) = self.next(key, u64::MAX) {
+        if let Some((route, distance)) = self.next_trusted(key, u64::MAX) {
             return Some((route, distance, false));
         }
         if !S::CLOSES || key >= self.contacts.own() {
             return None;
         }
-        let (route, distance) = self.next(NodeId::new(u64::MAX), u64::MAX)?;
+        let (route, distance) = self.next_trusted(NodeId::new(u64::MAX), u64::MAX)?;
         Some((route, distance, true))
     }
 
@@ -545,7 +553,8 @@ impl<S: Space> Overlay<S> {
         out.push(Action::Connect { to, route });
     }
 
-    fn adopt(&mut self, contact: Contact, out: &mut Vec<Action>) {
+    fn adopt(&mut self, mut contact: Contact, out: &mut Vec<Action>) {
+        self.replace_doubted(&mut contact);
         if let Adopted::Added(evicted) = self.contacts.adopt(contact) {
             out.extend(evicted.iter().filter_map(|gone| introduce::delegate(&self.contacts, gone)));
         }

@@ -139,3 +139,196 @@ impl<C: Crypto> Road<'_, C> {
         self.links.is_up(slot) && self.detours.get(slot).is_none()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::{IpAddr, SocketAddr};
+
+    use super::*;
+    use crate::config::{Config, Limits};
+    use crate::crypto::{NetworkKey, StandIn};
+    use crate::identity::Search;
+    use crate::link::{Discovery, InterfaceConfig, LinkAddress};
+    use crate::local::LocalRouter;
+    use crate::metric::Ring;
+    use crate::output::Destination;
+    use ringway_sansio::SplitMix;
+    use ringway_sansio::time::Duration;
+
+    type Node = Router<StandIn, Ring>;
+
+    /// The sender of packets, the router beside the link that fails, their owner, and a liar beside the second.
+    const SENDER: usize = 0;
+    const BESIDE: usize = 1;
+    const OWNER: usize = 2;
+    const LIAR: usize = 3;
+    const ANOTHER: usize = 4;
+    const TICK: Duration = Duration::from_millis(5);
+
+    struct Net {
+        now: Time,
+        random: SplitMix,
+        nodes: Vec<Node>,
+        links: BTreeSet<(usize, usize)>,
+        wire: Vec<(usize, usize, Vec<u8>)>,
+        arrived: Vec<(Time, Vec<u8>)>,
+    }
+
+    impl Net {
+        fn new() -> Net {
+            let (now, mut random) = (Time::from_secs(1_000), SplitMix::new(5));
+            let limits =
+                Limits { neighbour_rate: 2_000, neighbour_burst: 20_000, ..Limits::default() };
+            let config = Config { extension_bits: 0, limits, ..Config::default() };
+            let nodes = (0..5).map(|at| {
+                let Some(identity) = Search::new(0, &mut random).step(1) else {
+                    panic!("no identity")
+                };
+                let local = LocalRouter::new(identity, NetworkKey::OPEN, 0, at, &mut random);
+                let mut node = Router::new(&config, local, now, &mut random);
+                let interface =
+                    InterfaceConfig { index: 1, discovery: Discovery::Multicast, mtu: 1_452 };
+                node.add_interface(now, interface, &mut random);
+                node
+            });
+            let nodes: Vec<Node> = nodes.collect();
+            let links = [
+                (SENDER, BESIDE),
+                (BESIDE, OWNER),
+                (BESIDE, LIAR),
+                (SENDER, ANOTHER),
+                (OWNER, ANOTHER),
+            ];
+            let (wire, arrived) = (Vec::new(), Vec::new());
+            let mut net = Net { now, random, nodes, links: links.into(), wire, arrived };
+            net.pass(Duration::from_secs(20), |_| {});
+            net
+        }
+
+        fn is_linked(&self, one: usize, other: usize) -> bool {
+            self.links.contains(&(one.min(other), one.max(other)))
+        }
+
+        fn pass(&mut self, time: Duration, mut act: impl FnMut(&mut Net)) {
+            let end = self.now + time;
+            while self.now < end {
+                self.now += TICK;
+                act(self);
+                for (from, to, mut bytes) in core::mem::take(&mut self.wire) {
+                    if self.is_linked(from, to) {
+                        let from = LinkAddress { interface: 1, remote: address(from) };
+                        let node = &mut self.nodes[to];
+                        let range =
+                            node.handle_packet(self.now, from, &mut bytes, &mut self.random);
+                        let packet =
+                            range.filter(|_| to == OWNER).map(|range| bytes[range].to_vec());
+                        self.arrived.extend(packet.map(|packet| (self.now, packet)));
+                    }
+                }
+                for at in 0..self.nodes.len() {
+                    let node = &mut self.nodes[at];
+                    if node.poll_timeout().is_some_and(|due| due <= self.now) {
+                        node.handle_timeout(self.now, &mut self.random);
+                    }
+                    while let Some(packet) = node.poll_transmit() {
+                        let to = match packet.to {
+                            Destination::All => 0..5,
+                            Destination::One(to) => host(to)..host(to) + 1,
+                        };
+                        let others = to.filter(|&to| to != at);
+                        self.wire.extend(others.map(|to| (at, to, packet.bytes.to_vec())));
+                    }
+                }
+            }
+        }
+
+        /// The liar sends items to the router beside the link.
+        fn lie(&mut self, items: &[Item<'_>]) {
+            let liar = &mut self.nodes[LIAR];
+            let slot = liar.links.up()[0].slot;
+            items.iter().for_each(|item| liar.outbox.push(slot, item));
+            liar.settle(self.now, &mut self.random);
+        }
+
+        fn send(&mut self, number: u32) {
+            let (from, to) = (self.nodes[SENDER].id(), self.nodes[OWNER].id());
+            let mut packet = vec![0x60, 0, 0, 0, 0, 4, 17, 64];
+            packet.extend(from.prefix().router().octets());
+            packet.extend(to.prefix().router().octets());
+            packet.extend(number.to_be_bytes());
+            self.nodes[SENDER].handle_local(self.now, &packet, &mut self.random);
+        }
+    }
+
+    fn address(host: usize) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, host as u8], 5267))
+    }
+
+    fn host(address: SocketAddr) -> usize {
+        match address.ip() {
+            IpAddr::V4(ip) => ip.octets()[3].into(),
+            IpAddr::V6(_) => usize::MAX,
+        }
+    }
+
+    #[test]
+    fn an_answer_that_nobody_has_asked_for_changes_nothing() {
+        let mut net = Net::new();
+        let ids: Vec<NodeId> = net.nodes.iter().map(Node::id).collect();
+        let replies: Vec<Item<'_>> =
+            ids.iter().map(|&to| Item::DetourReply { to, slot: Slot(0) }).collect();
+        net.pass(Duration::from_secs(2), |net| net.lie(&replies));
+        let beside = &net.nodes[BESIDE];
+        assert!(beside.detours.is_empty() && beside.detours.heap_bytes() == 0);
+        assert_eq!(beside.links.up().len(), 3);
+    }
+
+    /// It is answered no more often than its rate allows, and leaves nothing behind.
+    #[test]
+    fn requests_without_end_are_policed() {
+        let mut net = Net::new();
+        let (to, before) = (net.nodes[OWNER].id(), net.nodes[BESIDE].heap_bytes());
+        let requests = vec![Item::DetourRequest { to }; 50];
+        net.pass(Duration::from_secs(5), |net| net.lie(&requests));
+        let beside = &net.nodes[BESIDE];
+        // A burst of 20,000 octets and five seconds of 2,000, of 50,000 requests.
+        let allowed = (20_000 + 5 * 2_000) / NOTICE as u64;
+        assert!(beside.counters.policed >= 50_000 - allowed - 200, "{:?}", beside.counters);
+        assert!(beside.detours.is_empty() && beside.heap_bytes() < before + 10_000);
+        net.send(1);
+        net.pass(Duration::from_secs(1), |_| {});
+        assert_eq!(net.arrived.len(), 1);
+    }
+
+    /// A false answer has packets of others lost, as a router on their way can, until their ends look for another way.
+    #[test]
+    fn a_false_answer_costs_packets_until_another_way_is_found() {
+        for slot in [0, 1, 7] {
+            let mut net = Net::new();
+            let owner = net.nodes[OWNER].id();
+            // The session goes by the router beside the link that fails.
+            net.links.remove(&(OWNER, ANOTHER));
+            net.pass(Duration::from_secs(5), |_| {});
+            net.send(0);
+            net.pass(Duration::from_secs(3), |_| {});
+            net.links.insert((OWNER, ANOTHER));
+            net.pass(Duration::from_secs(5), |_| {});
+            net.links.remove(&(BESIDE, OWNER));
+            let (cut, mut number) = (net.now, 0);
+            net.pass(Duration::from_secs(10), |net| {
+                if net.now.since(cut).as_millis() as u32 / 100 > number {
+                    number += 1;
+                    net.send(number);
+                }
+                net.lie(&[Item::DetourReply { to: owner, slot: Slot(slot) }]);
+            });
+            let late = net.arrived.iter().filter(|(at, _)| at.since(cut) > Duration::from_secs(5));
+            let late = late.count();
+            assert!(late >= 45, "{late} of 50 packets arrive after 5 s");
+            let different: BTreeSet<&Vec<u8>> =
+                net.arrived.iter().map(|(_, packet)| packet).collect();
+            assert_eq!(different.len(), net.arrived.len(), "packets arrive again");
+        }
+    }
+}

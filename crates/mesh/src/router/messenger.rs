@@ -17,7 +17,7 @@ use crate::metric::Space;
 use crate::ring::{Action, Overlay};
 use crate::routes::pending::{Due, Pending};
 use crate::wire::bodies::{Connect, Seal};
-use crate::wire::{Body, Hint, Item, Message, MessageId, Route, Routed, SIGNATURE};
+use crate::wire::{Body, Hint, Item, Message, MessageId, Route, Routed, SIGNATURE, Slot};
 
 /// Octets of a packet around an item: Ethernet, IPv6, UDP, and the CONTROL packet with the head of the item.
 const OVERHEAD: u32 = 14 + 40 + 8 + 12 + 16 + 3;
@@ -279,8 +279,9 @@ impl<C: Crypto> Messenger<C> {
         Sent::Away
     }
 
-    /// Looks for the owner of a prefix, `by_another` way if the best has failed, and `via` a neighbour of it. Returns whether
-    /// it was sent; not if nobody is closer to it than this router.
+    /// Looks for the owner of a prefix, `by_another` way if the best has failed, and `via` a neighbour of it. Returns the
+    /// slot by which it was sent, its key and how far the contact is from that; `None` if nobody is closer to it than this
+    /// router.
     pub(super) fn look_up<S: Space>(
         &mut self,
         desk: &mut Desk<'_, S>,
@@ -288,7 +289,7 @@ impl<C: Crypto> Messenger<C> {
         id: MessageId,
         (index, noise): (u32, &[u8]),
         (by_another, via): (bool, Option<NodeId>),
-    ) -> bool {
+    ) -> Option<(Slot, (NodeId, u64))> {
         let own = desk.local.id();
         let mut step = |key| match by_another {
             true => desk.overlay.other_step(key, desk.random),
@@ -300,13 +301,14 @@ impl<C: Crypto> Messenger<C> {
             Some((via, onward, begun)) => (via, onward, Some(begun)),
             None => (prefix.key(), None, step(prefix.key())),
         };
-        let Some((route, best, wrapped)) = step else { return false };
+        let (route, best, wrapped) = step?;
         let mut message = Routed::new(Message::LookUp, id, own, key, &route, &[]);
         (message.flags.greedy, message.flags.closest) = (true, true);
         (message.flags.wrapped, message.best) = (wrapped, best);
         self.budget.charge(desk.now, cost(&route), 2 * route.hops());
+        let choice = (message.key(), best);
         self.send::<S>(desk, message, &Body::LookUp { index, noise, onward }, &route);
-        true
+        Some((route.first, choice))
     }
 
     /// Sends a message back along the way that a request has recorded.

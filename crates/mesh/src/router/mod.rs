@@ -35,6 +35,7 @@ mod carrier;
 mod detours;
 mod messenger;
 mod outbox;
+mod reports;
 
 use core::cell::Cell;
 use core::net::Ipv6Addr;
@@ -49,7 +50,7 @@ use crate::config::Config;
 use crate::crypto::{Crypto, Real};
 use crate::forward::message::{Here, Verdict, forward};
 use crate::forward::transit::transit;
-use crate::forward::{Step, step};
+
 use crate::icmp::IcmpError;
 use crate::id::Prefix;
 use crate::id::{NodeId, Sequence};
@@ -64,8 +65,7 @@ use crate::ring::{Action, Overlay};
 use crate::routes::{Contact, Detours, Marks};
 use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
 use crate::wire::bodies::MAX_PAYLOAD;
-use crate::wire::control::{Code, ErrorReport};
-use crate::wire::{Item, Items, Kind, Message, MessageId, Route, Routed, Slot};
+use crate::wire::{Item, Items, Kind, Message, Route, Routed, Slot};
 use carrier::{Carrier, Road};
 use messenger::{Desk, Messenger, Request, Sent, Way};
 use outbox::Outbox;
@@ -131,6 +131,8 @@ pub struct Counters {
     pub undelivered: u64,
     /// CONNECTs that say nothing new: late ones, or recorded ones.
     pub repeated: u64,
+    /// Statements of absence that were false.
+    pub refuted: u64,
     /// Events that found no room.
     pub events: u64,
 }
@@ -448,6 +450,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             Item::Routed(body) if !self.links.allows(now, slot, body.len()) => {
                 self.counters.policed += 1;
             }
+            Item::Routed(body) if self.refute(now, slot, body) => {}
             Item::Routed(body) if self.pass(now, slot, body) => return true,
             Item::Routed(body) => match Routed::parse(body) {
                 Ok(message) => self.route(now, slot, message, random),
@@ -508,8 +511,13 @@ impl<C: Crypto, S: Space> Router<C, S> {
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
         self.redirect(&mut message);
+        let before = message.best;
         match self.decide(entered, &mut message) {
             Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
+            Verdict::Out(out) if message.message == Message::LookUp && message.best != before => {
+                self.note_choice(now, &message, entered, out);
+                self.follow(now, entered, &message, Verdict::Out(out), random);
+            }
             verdict => self.follow(now, entered, &message, verdict, random),
         }
     }
@@ -524,7 +532,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
             distance: S::distance,
         };
         let overlay = &self.overlay;
-        let onward = |message: &Routed<'_>| overlay.next(message.key(), message.best);
+        let onward = |message: &Routed<'_>| match message.message {
+            Message::LookUp => overlay.next_trusted(message.key(), message.best),
+            _ => overlay.next(message.key(), message.best),
+        };
         forward(message, here, entered, onward)
     }
 
@@ -579,6 +590,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
             self.counters.undelivered += 1;
             return;
         }
+        if let Verdict::Out(out) = verdict {
+            self.note_choice(now, &message, entered, out);
+        }
         self.follow(now, entered, &message, verdict, random);
     }
 
@@ -588,9 +602,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
             SessionAction::LookUp { prefix, id, index, noise, by_another, via } => {
                 let mut desk = desk!(self, now, random);
                 let handshake = (index, &noise[..]);
-                if !self.messenger.look_up(&mut desk, prefix, id, handshake, (by_another, via)) {
-                    let (sessions, actions) = self.carrier.parts();
-                    sessions.absent(now, prefix, actions);
+                match self.messenger.look_up(&mut desk, prefix, id, handshake, (by_another, via)) {
+                    Some((first, choice)) if via.is_none() => {
+                        self.overlay.chose(now, id, choice, None, first);
+                    }
+                    Some(_) => {}
+                    None => {
+                        let (sessions, actions) = self.carrier.parts();
+                        sessions.absent(now, prefix, actions);
+                    }
                 }
             }
             SessionAction::Confirm { to, route, receiver, noise } => {
@@ -623,58 +643,6 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 let contents = Contents::Alive(number, received);
                 self.carrier.seal(&mut road!(self, now), prefix, &contents);
             }
-        }
-    }
-
-    /// Reports to the sender of a message what was wrong with it.
-    fn report(&mut self, entered: Slot, message: &Routed<'_>, code: Code) {
-        let report = ErrorReport {
-            reverse: !message.flags.reverse,
-            at: message.at,
-            code,
-            value: 0,
-            quoted: message.id.0,
-            by: self.local.id(),
-            labels: message.labels.clone(),
-        };
-        self.outbox.push(entered, &Item::Error(report));
-    }
-
-    /// Forwards a report, or believes it as far as it is about something that was sent here.
-    fn pass_error(&mut self, now: Time, entered: Slot, mut report: ErrorReport) {
-        let Ok(mut cursor) = report.labels.cursor(report.at, report.reverse) else {
-            return;
-        };
-        let (links, detours) = (&self.links, &self.detours);
-        let is_up = |slot| links.is_up(slot) && detours.get(slot).is_none();
-        // Labels only become fewer, so a report needs no hop limit.
-        match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
-            Step::Out(out) => {
-                report.at = cursor.at();
-                self.outbox.push(out, &Item::Error(report));
-            }
-            Step::End => {
-                let id = MessageId(report.quoted);
-                if let Some(request) = self.messenger.request(id).cloned()
-                    && matches!(request.way, Way::Route(_))
-                {
-                    self.messenger.answered(id);
-                    self.give_up(now, &request);
-                }
-                if self.carrier.reported(now, entered, &report) {
-                    return;
-                }
-                // What is said about a target makes the route no worse.
-                if matches!(report.code, Code::LinkDown | Code::HopLimit | Code::BadRoute) {
-                    // An answer has the labels of its route in reverse.
-                    let ErrorReport { labels, reverse, .. } = report;
-                    let labels = if reverse { labels } else { labels.reversed() };
-                    let route = Route { first: entered, labels };
-                    self.overlay.route_failed(&route, &mut self.actions);
-                }
-            }
-            Step::Widen | Step::Error(Code::LinkDown) => self.rewrite_error(entered, report),
-            Step::Error(_) => {}
         }
     }
 

@@ -219,6 +219,14 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_that_comes_late_is_none() {
+        let mut detours = Detours::default();
+        detours.ask(NOW, Slot(1), ID);
+        assert_eq!(detours.found(NOW + AGAIN + Duration::from_millis(1), ID, by(2)), None);
+        assert_eq!(detours.found(NOW + AGAIN, ID, by(2)), Some(Slot(1)));
+    }
+
+    #[test]
     fn a_detour_outlives_its_link_and_is_looked_for_again_without_its_neighbour() {
         let mut detours = Detours::default();
         detours.ask(NOW, Slot(1), ID);

@@ -152,16 +152,23 @@ impl Fragments {
             + self.partial.iter().map(|partial| pieces(partial) + octets(partial)).sum::<usize>()
     }
 
-    /// Makes room for another packet: the oldest of the session makes way if that has its share, the oldest by the
-    /// neighbour if that has, and the oldest of all if there is no room.
+    /// Makes room for another packet: the oldest of the session makes way if that has its share; if the neighbour has its own,
+    /// or if there is no room, the oldest of the session that has most there. So whoever sends pieces without the rest
+    /// displaces its own.
     fn make_room(&mut self, session: u32, entered: Slot) {
-        let oldest = |max: usize, is_of: &dyn Fn(&Partial) -> bool| {
-            let count = self.partial.iter().filter(|partial| is_of(partial)).count();
-            (count >= max).then(|| self.partial.iter().position(is_of)).flatten()
+        let largest = |max: usize, is_of: &dyn Fn(&Partial) -> bool| {
+            let all = || self.partial.iter().enumerate().filter(|(_, partial)| is_of(partial));
+            let count = |session| all().filter(|(_, other)| other.session == session).count();
+            let is_full = all().count() >= max;
+            // Of equals the one that has the oldest.
+            let (at, _) = all()
+                .filter(|_| is_full)
+                .min_by_key(|(at, partial)| (usize::MAX - count(partial.session), *at))?;
+            Some(at)
         };
-        let at = oldest(MAX_OF_SESSION, &|partial| partial.session == session)
-            .or_else(|| oldest(MAX_BY_NEIGHBOUR, &|partial| partial.entered == entered))
-            .or_else(|| oldest(MAX_PARTIAL, &|_| true));
+        let at = largest(MAX_OF_SESSION, &|partial| partial.session == session)
+            .or_else(|| largest(MAX_BY_NEIGHBOUR, &|partial| partial.entered == entered))
+            .or_else(|| largest(MAX_PARTIAL, &|_| true));
         if let Some(at) = at {
             self.drop(at..at + 1);
         }
@@ -256,6 +263,26 @@ mod tests {
         });
         assert!(fragments.partial.iter().any(|partial| partial.session == 99));
         assert_eq!(fragments.due(), Some(NOW + EXPIRY));
+    }
+
+    /// Sessions that send first pieces and nothing else, over the neighbour of an honest one and over others, displace what
+    /// they have sent themselves.
+    #[test]
+    fn a_flood_of_first_pieces_displaces_no_other_sessions() {
+        let piece = Piece { index: 0, count: 2, octets: &[1; 9] };
+        let last = Piece { index: 1, ..piece };
+        for (sessions, neighbours) in [(1, 1), (8, 1), (8, 2), (20, 3)] {
+            let mut fragments = Fragments::default();
+            fragments.join(NOW, (99, 0), SLOT, &piece);
+            for nonce in 0..500 {
+                for session in 0..sessions {
+                    let entered = Slot(SLOT.0 + session as u16 % neighbours);
+                    fragments.join(NOW, (session, 4 * nonce), entered, &piece);
+                }
+            }
+            let joined = fragments.join(NOW, (99, 1), SLOT, &last);
+            assert!(joined.is_some(), "{sessions} sessions by {neighbours} neighbours");
+        }
     }
 
     proptest! {

@@ -550,6 +550,7 @@ impl<C: Crypto> Sessions<C> {
         };
         let Some(search) = &mut peer.search else { return };
         if !is_closest(prefix.key()) {
+            search.hurry();
             return;
         }
         match search.denied {
@@ -557,9 +558,15 @@ impl<C: Crypto> Sessions<C> {
                 self.counters.absent += 1;
                 self.absent(now, prefix, out);
             }
-            Some((signer, at)) if signer == by => search.due = at + DENIED,
-            _ => (search.denied, search.due) = (Some((by, now)), now),
+            Some((signer, at)) if signer == by => search.wait_until(at + DENIED),
+            _ => search.note_denial(now, by),
         }
+    }
+
+    /// Somebody on the way has lied about a question, which another router there knows.
+    pub(crate) fn misled(&mut self, id: MessageId) {
+        let mut searches = self.peers.values_mut().filter_map(|peer| peer.search.as_mut());
+        searches.find(|search| search.id == id).into_iter().for_each(Search::hurry);
     }
 
     /// Nobody has the prefix: the search for its owner ends, and a session with a route that is broken.
@@ -596,6 +603,9 @@ impl<C: Crypto> Sessions<C> {
         self.counters.incomplete = self.fragments.dropped;
         let (mut renewed, mut failed) = (Vec::new(), Vec::new());
         for (&prefix, peer) in &mut self.peers {
+            if let Some(search) = &mut peer.search {
+                out.extend(search.ask_at_once::<C>(local, prefix));
+            }
             if let Some(search) = &mut peer.search
                 && search.due <= now
             {
@@ -636,7 +646,7 @@ impl<C: Crypto> Sessions<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let half = self.halves.iter().map(|half| half.since + HALF).min();
         let peers = self.peers.values().filter_map(|peer| {
-            let search = peer.search.as_ref().map(|search| search.due);
+            let search = peer.search.as_ref().map(Search::due);
             let session = peer.session.as_ref().and_then(|session| {
                 let is_owing = session.is_owing() && peer.search.is_none();
                 if is_owing { Some(session.since) } else { session.due() }

@@ -21,6 +21,8 @@ const NEIGHBOUR: usize = Proof::LENGTH + 6;
 const WINDOW: usize = 64;
 /// Octets of the type of the contents.
 const TYPE: usize = 1;
+/// Times that a question is asked before it is due.
+const MAX_HURRIED: u32 = 24;
 /// Times that a CONFIRM is sent.
 const CONFIRMS: u32 = 5;
 /// Least length in octets of the contents of a keep-alive or its answer, unless the route carries less.
@@ -414,6 +416,9 @@ pub(super) struct Search {
     pub(super) due: Time,
     /// Who has stated that it is not the owner, and when it first did.
     pub(super) denied: Option<(NodeId, Time)>,
+    /// Whether somebody has lied about it, so that it is asked again before it is due, and how often that was done.
+    pub(super) hurries: bool,
+    hurried: u32,
     seed: [u8; KEY],
 }
 
@@ -423,7 +428,17 @@ impl Search {
         let mut seed = [0; KEY];
         random.fill(&mut seed);
         let id = MessageId(random.next_u64());
-        Search { id, index, begun: now, tries: 0, due: now, denied: None, seed }
+        Search {
+            id,
+            index,
+            begun: now,
+            tries: 0,
+            due: now,
+            denied: None,
+            hurries: false,
+            hurried: 0,
+            seed,
+        }
     }
 
     /// Begins the handshake: it is the same each time, and any answer may be the first that is true. Returns the handshake
@@ -435,6 +450,43 @@ impl Search {
         let mut noise = Vec::new();
         C::write(&mut handshake, &[0; SESSION_FIRST_PAYLOAD], &mut noise).ok()?;
         Some((handshake, noise))
+    }
+
+    /// Somebody has stated that the prefix has no owner: the question goes another way at once.
+    pub(super) fn note_denial(&mut self, now: Time, by: NodeId) {
+        (self.denied, self.due) = (Some((by, now)), now);
+    }
+
+    /// The question is asked again at a time.
+    pub(super) fn wait_until(&mut self, at: Time) {
+        self.due = at;
+    }
+
+    /// Somebody on the way has lied: the question is asked again at once, and that does not count. Not too often.
+    pub(super) fn hurry(&mut self) {
+        self.hurries = self.hurried < MAX_HURRIED;
+    }
+
+    /// Returns when something is due.
+    pub(super) fn due(&self) -> Time {
+        if self.hurries { self.begun } else { self.due }
+    }
+
+    /// Returns the question before it is due, if somebody has lied about it.
+    pub(super) fn ask_at_once<C: Crypto>(
+        &mut self,
+        local: &LocalRouter,
+        prefix: Prefix,
+    ) -> Option<SessionAction> {
+        if !core::mem::take(&mut self.hurries) {
+            return None;
+        }
+        self.hurried += 1;
+        // Routers on the way have learnt from it; but a liar may be where nobody can.
+        let by_another = self.hurried.is_multiple_of(2);
+        let (_, noise) = self.begin::<C>(local)?;
+        let (id, index) = (self.id, self.index);
+        Some(SessionAction::LookUp { prefix, id, index, noise, by_another, via: None })
     }
 
     /// Returns the question, and notes when it is due again.

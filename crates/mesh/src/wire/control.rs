@@ -247,14 +247,14 @@ pub enum Code {
     HopLimit = 5,
     /// The labels cannot be read here.
     BadRoute = 6,
-    /// The router has no room.
-    Busy = 7,
+    /// The answer to a LOOKUP was a false statement.
+    Refuted = 7,
 }
 
 impl Code {
     fn from_octet(octet: u8) -> Option<Code> {
-        use Code::{BadRoute, Busy, HopLimit, LinkDown, NoRoute, NotHere, TooBig};
-        let all = [LinkDown, NoRoute, TooBig, NotHere, HopLimit, BadRoute, Busy];
+        use Code::{BadRoute, HopLimit, LinkDown, NoRoute, NotHere, Refuted, TooBig};
+        let all = [LinkDown, NoRoute, TooBig, NotHere, HopLimit, BadRoute, Refuted];
         all.into_iter().find(|&code| code as u8 == octet)
     }
 }

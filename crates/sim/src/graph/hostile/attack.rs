@@ -66,11 +66,14 @@ pub enum Attack {
     Breaker,
     /// Sends HELLOs in the name of its neighbours, with later numbers and stamps, which state that they hear nobody.
     FalseHello,
+    /// States that it can lead packets round any link, whether or not it was asked, by slots that lead elsewhere; drops
+    /// reports of what became of them; asks for detours and reports routes as longer without end.
+    FalseDetour,
 }
 
 impl Attack {
     /// All attacks.
-    pub const ALL: [Attack; 17] = [
+    pub const ALL: [Attack; 18] = [
         Attack::BlackHole,
         Attack::Silence,
         Attack::GreyHole,
@@ -88,6 +91,7 @@ impl Attack {
         Attack::Flood,
         Attack::Breaker,
         Attack::FalseHello,
+        Attack::FalseDetour,
     ];
 
     /// Returns the name by which it is chosen.
@@ -110,6 +114,7 @@ impl Attack {
             Attack::Flood => "flood",
             Attack::Breaker => "breaker",
             Attack::FalseHello => "false-hello",
+            Attack::FalseDetour => "false-detour",
         }
     }
 
@@ -198,8 +203,14 @@ impl Attacker {
         match Kind::of(bytes) {
             Ok(Kind::Control) => {
                 for item in opened(bytes).map_while(Result::ok) {
-                    if let Item::Routed(body) = item {
-                        self.read(from, body);
+                    match item {
+                        Item::Routed(body) => self.read(from, body),
+                        Item::DetourRequest { to } if self.attack == Attack::FalseDetour => {
+                            let slot = Slot(self.random.next_u64() as u16 & 7);
+                            let reply = written(&Item::DetourReply { to, slot });
+                            self.forge(Forged::Items(from, reply));
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -248,6 +259,9 @@ impl Attacker {
             }
             (Attack::Breaker, Message::ConnectAck | Message::LookUpAck) => {
                 Some(broken(message.id.mark()))
+            }
+            (Attack::FalseDetour, Message::ConnectAck | Message::LookUpAck) => {
+                Some(written(&Item::Detoured { mark: message.id.mark() }))
             }
             (Attack::Hijack, Message::Connect) => {
                 self.record(Destination::Neighbour(from), body);
@@ -322,10 +336,12 @@ impl Attacker {
         let body = match item {
             Item::Routed(body) => *body,
             Item::Error(_) | Item::Broken { .. } => {
-                let drops = matches!(self.attack, Attack::Silence | Attack::Hijack);
+                let drops =
+                    matches!(self.attack, Attack::Silence | Attack::Hijack | Attack::FalseDetour);
                 self.deeds += u64::from(drops);
                 return if drops { Fate::Drop } else { Fate::Keep };
             }
+            Item::DetourReply { .. } if self.attack == Attack::FalseDetour => return Fate::Drop,
             _ => return Fate::Keep,
         };
         let Ok(message) = Routed::parse(body) else { return Fate::Keep };
@@ -438,8 +454,24 @@ impl Attacker {
                 }
             }
             Attack::FalseHello => self.speak_for_others(now),
+            Attack::FalseDetour => self.mislead(),
             // Nothing is sent that nothing has caused.
             _ => self.due = NEVER,
+        }
+    }
+
+    /// States to all neighbours ways round links that nobody has asked for, and asks them for some.
+    fn mislead(&mut self) {
+        let known: Vec<NodeId> = self.keys.known.values().map(|known| known.id).collect();
+        for peer in self.keys.peers() {
+            let mut items = Vec::new();
+            for &to in &known {
+                let bits = self.random.next_u64();
+                items.extend(written(&Item::DetourReply { to, slot: Slot(bits as u16 & 7) }));
+                items.extend(written(&Item::DetourRequest { to }));
+                items.extend(written(&Item::Detoured { mark: (bits >> 16) as u32 }));
+            }
+            self.forge(Forged::Items(peer, items));
         }
     }
 
@@ -582,10 +614,14 @@ fn opened(bytes: &[u8]) -> Items<'_> {
     Items::new(bytes.get(Control::HEADER..end).unwrap_or_default())
 }
 
+fn written(item: &Item<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    forge::put(item, &mut out);
+    out
+}
+
 fn broken(mark: u32) -> Vec<u8> {
-    let mut item = Vec::new();
-    forge::put(&Item::Broken { mark }, &mut item);
-    item
+    written(&Item::Broken { mark })
 }
 
 fn rewritten(message: &Routed<'_>) -> Fate {

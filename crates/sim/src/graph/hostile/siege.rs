@@ -41,6 +41,8 @@ pub struct Siege {
     pub each: u32,
     /// If this is set, hostile routers have ids next to that of this node, and all flows lead to it.
     pub victim: Option<u32>,
+    /// Links between honest routers, of 1,000, that are cut when half of the time is over.
+    pub cuts: u32,
     /// The seed of everything.
     pub seed: u64,
 }
@@ -57,6 +59,7 @@ impl Siege {
             sources: 20,
             each: 10,
             victim: None,
+            cuts: 0,
             seed,
         }
     }
@@ -138,6 +141,9 @@ impl Siege {
         let mut is_delivered = vec![false; (count * self.seconds) as usize];
         let mut toll = Toll { routers: graph.len(), ..Toll::default() };
         for second in 0..self.seconds {
+            if second == self.seconds / 2 {
+                self.cut(&mut graph)?;
+            }
             for (at, pair) in (0..).zip(&pairs) {
                 let number = second * count + at;
                 graph.with_node(pair.from, |node, now| {
@@ -170,6 +176,21 @@ impl Siege {
         toll.octets = octets / seconds / u64::from(toll.routers - toll.hostile).max(1);
         toll.wrong = wrong(&graph);
         Ok((toll, graph))
+    }
+
+    /// Cuts links between honest routers.
+    fn cut(&self, graph: &mut Graph<Member>) -> Result<(), Error> {
+        let mut random = SplitMix::new(self.seed ^ 0xc07);
+        for node in 0..graph.len() {
+            let peers: Vec<u32> = graph.adjacency().neighbours(node).collect();
+            for peer in peers.into_iter().filter(|&peer| peer > node) {
+                let is_drawn = below(&mut random, 1_000) < self.cuts.into();
+                if is_drawn && !self.is_hostile(node) && !self.is_hostile(peer) {
+                    graph.cut(node, peer)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the octets that honest routers have sent, with all headers.
