@@ -1,7 +1,7 @@
 //! Forwarding of messages between routers: labels, then contacts, and the record of the way.
 
 use super::{Step, step};
-use crate::config::HOP_LIMIT;
+use crate::config::MAX_HOPS;
 use crate::id::NodeId;
 use crate::routes::Detours;
 use crate::wire::control::Code;
@@ -54,6 +54,11 @@ pub fn forward(
     entered: Slot,
     mut onward: impl FnMut(&Routed<'_>) -> Option<(Route, u64)>,
 ) -> Verdict {
+    if ends_here(message, here.id) {
+        let (id, record) = (message.id, message.record.as_mut());
+        let back = record.and_then(|way| way.finish(id, here.id, here.neighbours, entered));
+        return Verdict::Arrived { back };
+    }
     let reverse = message.flags.reverse;
     let Ok(mut cursor) = message.labels.cursor(message.at, reverse) else {
         return Verdict::Error(Code::BadRoute);
@@ -94,6 +99,16 @@ pub fn forward(
         return Verdict::Error(Code::BadRoute);
     }
     Verdict::Out(out)
+}
+
+/// Returns whether a request that passes is for this router, wherever its labels lead: joined routes may go past their end
+/// and back.
+fn ends_here(message: &Routed<'_>, own: NodeId) -> bool {
+    let is_for = match message.flags.closest {
+        true => message.target.prefix() == own.prefix(),
+        false => message.target == own,
+    };
+    is_for && message.record.is_some() && !message.flags.reverse
 }
 
 /// Takes the next step of a message by the detour round its link. Changes nothing if there is none.
@@ -149,7 +164,7 @@ fn go_on(
         return None;
     }
     message.best = distance;
-    message.hop_limit = HOP_LIMIT;
+    message.hop_limit = MAX_HOPS;
     message.go_on(&route);
     Some(route.first)
 }

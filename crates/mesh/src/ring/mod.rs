@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{HOP_LIMIT, Limits};
+use crate::config::{Limits, MAX_HOPS};
 use crate::id::NodeId;
 use crate::link::{PATH_COST, UNIT};
 use crate::metric::{Ids, Space};
@@ -415,7 +415,7 @@ impl<S: Space> Overlay<S> {
             }
         }
         // Whoever is introduced must be within reach of those behind the route.
-        let is_near = |hops: u16| hops + route.hops() <= HOP_LIMIT.into();
+        let is_near = |hops: u16| hops + route.hops() <= MAX_HOPS;
         for contact in best.into_values().filter(|contact| is_near(contact.route.hops())) {
             if let Ok(onward) = contact.route.onward(route.first) {
                 let hint = Hint { id: contact.id, cost: contact.cost, onward };
@@ -532,7 +532,7 @@ impl<S: Space> Overlay<S> {
 
 /// Returns the route by way of the sender of a hint, at the end of `route`. `None` if it would have too many links.
 fn joined(route: &Route, hint: &Hint) -> Option<Route> {
-    route.join(&hint.onward).ok().filter(|route| route.hops() <= HOP_LIMIT.into())
+    route.join(&hint.onward).ok().filter(|route| route.hops() <= MAX_HOPS)
 }
 
 #[cfg(test)]
@@ -668,14 +668,14 @@ mod tests {
             Route { first: Slot(first), labels }
         };
         let start = NOW + Duration::from_secs(60);
-        // Whoever is 200 links away says all the time that there is one nearer to 50 than 40, so many links further.
+        // Whoever is 800 links away says all the time that there is one nearer to 50 than 40, so many links further.
         let spreads = |further: u16| {
             let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
             for (id, slot) in [(40, 1), (60, 2), (10, 3), (90, 4)] {
                 one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
             }
             one.review(NOW);
-            let peer = Contact { route: long(5, 200), ..contact(20, 5) };
+            let peer = Contact { route: long(5, 800), ..contact(20, 5) };
             let onward = long(6, further).onward(Slot(4)).unwrap();
             let connect = hints(&[Hint { id: NodeId::new(45), cost: 9, onward }]);
             let connect = Connect { settled: true, ..connect };
@@ -689,8 +689,8 @@ mod tests {
             }
             seconds
         };
-        assert_eq!(spreads(100), [0, 80, 720]);
-        assert_eq!(spreads(50).len(), 100);
+        assert_eq!(spreads(300), [0, 80, 720]);
+        assert_eq!(spreads(150).len(), 100);
     }
 
     /// After faults of messages two rings may be left that no router of either asks about, except over a link between.

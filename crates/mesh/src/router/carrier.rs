@@ -338,7 +338,7 @@ impl<C: Crypto> Carrier<C> {
         let reverse = data.reverse();
         let (cursor, mut hop_limit) = data.cursor().ok()?;
         let (_, slot) = cursor.peek().ok()?;
-        let (mut labels, mut at) = (data.labels().ok()?, data.position().into());
+        let (mut labels, mut at) = (data.labels().ok()?, data.position());
         if slot == entered {
             return None;
         }
@@ -406,7 +406,7 @@ impl<C: Crypto> Carrier<C> {
     ) -> Result<(), Malformed> {
         self.counters.dropped += 1;
         self.counters.undeliverable += 1;
-        let (reverse, at, quoted) = (!data.reverse(), data.position().into(), data.quote());
+        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
         let (by, labels) = (road.local.id(), data.labels()?);
         let report = ErrorReport { reverse, at, code, value, quoted, by, labels };
         road.outbox.push(entered, &Item::Error(report));

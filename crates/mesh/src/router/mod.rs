@@ -483,7 +483,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let passed = self.links.seal_item(now, &mut self.output, |links, out| {
             let (neighbours, closes, distance) = (links.up(), S::CLOSES, S::distance);
             let here = Here { id, neighbours, detours, closes, distance };
-            transit(body, here, entered, (cost, mtu), out)
+            let start = out.len();
+            let slot = transit(body, here, entered, (cost, mtu), out)?;
+            // What is too long has tags that can be removed.
+            let room = links.neighbour(slot).map_or(0, |link| usize::from(link.mtu));
+            (out.len() - start + Items::OVERHEAD <= room).then_some(slot)
         });
         let Some(out) = passed else { return false };
         self.counters.forwarded += 1;
@@ -510,7 +514,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         self.redirect(&mut message);
         match self.decide(entered, &mut message) {
             Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
-            verdict => self.follow(now, entered, &message, verdict, random),
+            verdict => self.follow(now, entered, &mut message, verdict, random),
         }
     }
 
@@ -533,7 +537,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         &mut self,
         now: Time,
         entered: Slot,
-        message: &Routed<'_>,
+        message: &mut Routed<'_>,
         verdict: Verdict,
         random: &mut dyn Random,
     ) {
@@ -543,6 +547,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 if matches!(message.message, Message::ConnectAck | Message::LookUpAck) {
                     self.marks.note(message.id.mark(), entered, out);
                 }
+                let mtu = self.links.neighbour(out).map_or(0, |neighbour| neighbour.mtu);
+                message.fit(usize::from(mtu).saturating_sub(Items::OVERHEAD));
                 let mut body = Vec::new();
                 message.emit(&mut body);
                 self.outbox.push(out, &Item::Routed(&body));
@@ -579,7 +585,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             self.counters.undelivered += 1;
             return;
         }
-        self.follow(now, entered, &message, verdict, random);
+        self.follow(now, entered, &mut message, verdict, random);
     }
 
     /// Carries out what a session has asked for.
@@ -648,7 +654,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let (links, detours) = (&self.links, &self.detours);
         let is_up = |slot| links.is_up(slot) && detours.get(slot).is_none();
         // Labels only become fewer, so a report needs no hop limit.
-        match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
+        match step(&mut cursor, &mut u16::MAX.clone(), entered, is_up) {
             Step::Out(out) => {
                 report.at = cursor.at();
                 self.outbox.push(out, &Item::Error(report));

@@ -20,7 +20,7 @@ use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
-use crate::config::{Limits, MAX_DATA_NIBBLES};
+use crate::config::Limits;
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::id::{NodeId, Prefix};
 use crate::identity::KEY;
@@ -405,13 +405,14 @@ impl<C: Crypto> Sessions<C> {
         neighbour: Option<NodeId>,
         random: &mut dyn Random,
     ) -> Option<(u32, Vec<u8>)> {
-        if usize::from(back.labels.nibbles()) > MAX_DATA_NIBBLES {
+        let path = Path { route: back.clone(), mtu, mark: id.mark() };
+        if !path.is_wide() {
             self.counters.too_long += 1;
             return None;
         }
         // It has come again, because the answer was lost, or by another way.
         if let Some(half) = self.halves.iter_mut().find(|half| half.id == id) {
-            half.path = Path { route: back.clone(), mtu, mark: id.mark() };
+            half.path = path;
             return Some((half.index, half.second.clone()));
         }
         self.make_room_for_half(back.first);
@@ -421,7 +422,6 @@ impl<C: Crypto> Sessions<C> {
             return None;
         };
         let index = self.new_index(random);
-        let path = Path { route: back.clone(), mtu, mark: id.mark() };
         self.halves.push(Half {
             index,
             remote,
@@ -467,7 +467,8 @@ impl<C: Crypto> Sessions<C> {
         };
         let Some(search) = &mut peer.search else { return };
         let Way { route, mtu } = way;
-        if usize::from(route.labels.nibbles()) > MAX_DATA_NIBBLES {
+        let path = Path { route: route.clone(), mtu, mark: id.mark() };
+        if !path.is_wide() {
             self.counters.too_long += 1;
             return;
         }
@@ -485,7 +486,6 @@ impl<C: Crypto> Sessions<C> {
         self.counters.found += 1;
         self.counters.finding += now.since(begun);
         peer.search = None;
-        let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
         let session = session.confirmed_by(now, third.clone(), now.since(begun), peer.failures);
         self.install(local.id(), prefix, (begun, Duration::ZERO), session);

@@ -3,7 +3,7 @@
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
-use super::fragments::{PIECE_HEADER, Piece};
+use super::fragments::{LEAST_ROOM, PIECE_HEADER, Piece};
 use super::{FIRST_WAIT, MAX_WAIT, SILENT, SessionAction, UNANSWERED};
 use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
@@ -122,6 +122,21 @@ pub(super) struct Path {
     pub(super) mark: u32,
 }
 
+impl Path {
+    /// Returns whether pieces of a packet are long enough for the least MTU of IPv6, which a route of many labels over narrow
+    /// links does not allow.
+    pub(super) fn is_wide(&self) -> bool {
+        let overhead = DataView::overhead(self.route.labels.nibbles());
+        usize::from(self.mtu.max(LEAST_MTU)) >= overhead + LEAST_ROOM
+    }
+
+    /// Returns the length in octets of the longest contents of a packet.
+    fn room(&self) -> usize {
+        let overhead = DataView::overhead(self.route.labels.nibbles());
+        usize::from(self.mtu.max(LEAST_MTU)).saturating_sub(overhead).max(LEAST_ROOM)
+    }
+}
+
 impl<K> Session<K> {
     /// A session with `owner`, whose number for it is `remote`.
     pub(super) fn new(
@@ -189,8 +204,7 @@ impl<K> Session<K> {
 
     /// Returns how many octets of a packet pass behind a header in the contents.
     fn room(&self, header: usize) -> usize {
-        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + header;
-        usize::from(self.path.mtu.max(LEAST_MTU)) - overhead
+        self.path.room() - header
     }
 
     /// Goes by another route from now on.
@@ -211,6 +225,7 @@ impl<K> Session<K> {
     /// A link on the way takes packets of at most `mtu` octets.
     pub(super) fn lower_mtu(&mut self, mtu: u16) {
         self.path.mtu = self.path.mtu.min(mtu);
+        self.broken |= !self.path.is_wide();
     }
 
     pub(super) fn has_sent(&self, low: u32) -> bool {

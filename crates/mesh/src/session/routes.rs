@@ -2,7 +2,6 @@
 
 use super::Sessions;
 use super::peer::{Path, Session};
-use crate::config::MAX_DATA_NIBBLES;
 use crate::crypto::Crypto;
 use crate::routes::Detour;
 use crate::wire::Slot;
@@ -42,10 +41,13 @@ impl<C: Crypto> Sessions<C> {
         let sessions = self.peers.values_mut().filter_map(|peer| peer.session.as_mut());
         for session in sessions.filter(|session| session.path.route.first == slot) {
             let route = detour.redirect(&session.path.route);
-            match route.filter(|route| usize::from(route.labels.nibbles()) <= MAX_DATA_NIBBLES) {
-                Some(route) => {
-                    session.follow(Path { route, ..session.path.clone() });
-                    session.lower_mtu(mtu);
+            let path = route.map(|route| {
+                let path = session.path.clone();
+                Path { route, mtu: path.mtu.min(mtu), ..path }
+            });
+            match path.filter(Path::is_wide) {
+                Some(path) => {
+                    session.follow(path);
                     session.renew();
                 }
                 None => session.break_route(),

@@ -394,7 +394,7 @@ impl Attacker {
             message.best = u64::MAX;
         }
         if bits & 4 != 0 {
-            (message.hop_limit, message.flags.wrapped) = (u8::MAX, false);
+            (message.hop_limit, message.flags.wrapped) = (u16::MAX, false);
         }
         if bits & 8 != 0 {
             message.path_cost = (bits >> 40) as u16;
