@@ -621,13 +621,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
-            SessionAction::KeepAlive(prefix) => {
-                self.carrier.seal(&mut road!(self, now), prefix, &Contents::KeepAlive(0));
+            SessionAction::KeepAlive(prefix, which) => {
+                let contents = Contents::KeepAlive(0);
+                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
             }
-            SessionAction::Alive(prefix, number) => {
-                let received = self.carrier.sessions.received(prefix);
+            SessionAction::Alive(prefix, which, number) => {
+                let received = self.carrier.sessions.received(prefix, which);
                 let contents = Contents::Alive(number, received);
-                self.carrier.seal(&mut road!(self, now), prefix, &contents);
+                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
             }
         }
     }
