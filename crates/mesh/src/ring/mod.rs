@@ -11,10 +11,11 @@
 //! that each end knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
 pub mod introduce;
+mod missed;
 mod repair;
 mod upkeep;
 
-use ringway_sansio::time::Duration;
+use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::metric::{Ids, Space};
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
 use crate::wire::{Hint, Hints, Route, Slot};
+use missed::MissedContacts;
 use upkeep::Upkeep;
 
 /// Time in which contacts are introduced into another network once.
@@ -119,6 +121,8 @@ pub struct Overlay<S> {
     connecting: SmallVec<[(NodeId, Slot); 8]>,
     /// Contacts whose route was lost. Some may be neighbours by another link.
     lost: SmallVec<[NodeId; 4]>,
+    /// Near contacts that were lost, and are tried again.
+    missed: MissedContacts,
     /// Neighbours that have not answered since their link came up.
     unmet: SmallVec<[NodeId; 4]>,
     /// The neighbour that was asked last in turn.
@@ -153,6 +157,7 @@ impl<S: Space> Overlay<S> {
             limits,
             connecting: SmallVec::new(),
             lost: SmallVec::new(),
+            missed: MissedContacts::default(),
             unmet: SmallVec::new(),
             asked: NodeId::default(),
             near: Ids::new(),
@@ -170,7 +175,7 @@ impl<S: Space> Overlay<S> {
 
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
-        self.contacts.heap_bytes()
+        self.contacts.heap_bytes() + self.missed.heap_bytes()
     }
 
     /// Returns the contacts.
@@ -279,6 +284,7 @@ impl<S: Space> Overlay<S> {
             return None;
         }
         self.reviewed = self.contacts.changes();
+        self.missed.review(now);
         let own = self.contacts.own();
         let has = |side: &dyn Fn(&NodeId) -> bool| self.contacts.ids().iter().any(side);
         if has(&|&id| id < own) && has(&|&id| id > own) {
@@ -298,6 +304,7 @@ impl<S: Space> Overlay<S> {
 
     /// Does what is due.
     pub fn timeout(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.try_missed(now, out);
         if self.upkeep.is_due(now) {
             let unmet = core::mem::take(&mut self.unmet);
             for id in unmet {
@@ -318,7 +325,7 @@ impl<S: Space> Overlay<S> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.upkeep.due()
+        sooner(self.upkeep.due(), self.missed.due())
     }
 
     /// Returns the other end of the line, at an end of it.

@@ -8,7 +8,7 @@ use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
 use crate::budget::{ByteHops, TokenBucket};
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, MAX_TAGS};
 use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
@@ -476,8 +476,9 @@ fn hops(action: &Action) -> u16 {
 /// Returns what a CONNECT over a route costs, in octets at each hop.
 fn cost(route: &Route) -> u32 {
     let labels = u32::from(route.labels.nibbles()).div_ceil(2);
-    // The record grows on the way: half of its end length in the mean.
-    let record = 5 * u32::from(route.hops()) / 2;
+    // The record grows on the way: half of its end length in the mean. Of a long one that is more of the tags.
+    let hops = u32::from(route.hops());
+    let record = (2 * hops).min(3 * MAX_TAGS as u32) + hops / 4;
     OVERHEAD + Routed::HEADER as u32 + labels + record + 126
 }
 

@@ -24,6 +24,8 @@ const WINDOW: usize = 64;
 const TYPE: usize = 1;
 /// Times that a CONFIRM is sent.
 const CONFIRMS: u32 = 6;
+/// Time for each link of a route in which an answer comes, if that is more than [`UNANSWERED`].
+const LINK_PATIENCE: Duration = Duration::from_millis(20);
 /// Least time until it is sent again.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 /// Least length in octets of the contents of a keep-alive or its answer, unless the route carries less.
@@ -225,16 +227,21 @@ impl<K> Session<K> {
             1..MANY_FAILURES => NEXT_PROOF,
             MANY_FAILURES.. => UNANSWERED,
         };
-        self.prove_by = Some(now + proof.max(search_time * 4).min(UNANSWERED));
+        self.prove_by = Some(now + proof.max(search_time * 4).min(self.patience()));
         let wait = (round_trip * 2).clamp(SHORTEST_WAIT, FIRST_WAIT);
         self.confirm = Some(Confirm { noise: third, due: now + wait, wait, sent: 1 });
         self
     }
 
-    /// Must show until `by` that its route works. Packets that show it are as long as those of the session before.
-    pub(super) fn on_trial(mut self, by: Time, longest: usize) -> Self {
-        (self.prove_by, self.longest) = (Some(by), longest);
+    /// Must show in its time that its route works. Packets that show it are as long as those of the session before.
+    pub(super) fn on_trial(mut self, now: Time, longest: usize) -> Self {
+        (self.prove_by, self.longest) = (Some(now + self.patience()), longest);
         self
+    }
+
+    /// Returns the time of sending without an answer after which the route counts as broken.
+    fn patience(&self) -> Duration {
+        UNANSWERED.max(LINK_PATIENCE * self.path.route.hops().into())
     }
 
     /// Returns whether it has not shown in its time that its route works.
@@ -480,7 +487,8 @@ impl<K> Session<K> {
 
     /// Returns whether there was no answer, and remembers that the route is broken.
     pub(super) fn is_unanswered(&mut self, now: Time) -> bool {
-        let unanswered = self.waiting_since.is_some_and(|since| now.since(since) >= UNANSWERED);
+        let patience = self.patience();
+        let unanswered = self.waiting_since.is_some_and(|since| now.since(since) >= patience);
         let unproved = !self.is_proved() && self.prove_by.is_some_and(|by| by <= now);
         (unanswered || unproved) && !core::mem::replace(&mut self.broken, true)
     }
@@ -503,7 +511,7 @@ impl<K> Session<K> {
     /// Returns when something is due.
     pub(super) fn due(&self) -> Option<Time> {
         let confirm = self.confirm.as_ref().map(|confirm| confirm.due);
-        let unanswered = self.waiting_since.map(|since| since + UNANSWERED);
+        let unanswered = self.waiting_since.map(|since| since + self.patience());
         let waiting = sooner(self.asks_at(), unanswered).filter(|_| !self.broken);
         let prove_by = self.prove_by.filter(|_| !self.broken && !self.is_proved());
         sooner(sooner(confirm, prove_by), waiting)

@@ -5,7 +5,7 @@ use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
 use super::peer::Session;
-use super::{Contents, Departure, Peer, SessionAction, Sessions, UNANSWERED};
+use super::{Contents, Departure, Peer, SessionAction, Sessions};
 use crate::crypto::Crypto;
 use crate::id::Prefix;
 use crate::wire::Slot;
@@ -54,7 +54,7 @@ impl<C: Crypto> Sessions<C> {
     pub(super) fn install_next(&mut self, now: Time, prefix: Prefix, next: Session<C::Keys>) {
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
         let longest = peer.session.as_ref().map_or(0, Session::longest);
-        if let Some(gone) = peer.next.replace(next.on_trial(now + UNANSWERED, longest)) {
+        if let Some(gone) = peer.next.replace(next.on_trial(now, longest)) {
             self.by_index.remove(&gone.index);
         }
     }
