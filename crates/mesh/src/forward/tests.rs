@@ -5,7 +5,7 @@ use crate::id::NodeId;
 use crate::routes::Detours;
 use crate::wire::labels::tests::slot;
 use crate::wire::routed::tests::routed;
-use crate::wire::{Labels, Message, MessageId, Neighbour, Record, Route, Routed};
+use crate::wire::{DataView, Labels, Message, MessageId, Neighbour, Record, Route, Routed};
 use proptest::prelude::*;
 
 /// Routers and links for label walks. Router n has id n, and what slots its neighbours have.
@@ -252,6 +252,39 @@ fn a_route_that_loops_ends() {
     message.record = None;
     let (path, _, verdict) = net.send(&mut message, 1, Slot(7), |_| None);
     assert_eq!((path.len(), verdict), (42, Verdict::Error(Code::HopLimit)));
+}
+
+/// A hostile source has a data packet go round a ring of four for as long as there are labels. It ends at the last one, and
+/// no router sends it back to where it came from.
+#[test]
+fn a_data_packet_goes_round_no_more_often_than_it_has_labels() {
+    let link = |to: usize, slot: u16| (to, Slot(slot));
+    let ring = |at: usize| vec![link((at + 1) % 4, 0), link((at + 3) % 4, 1)];
+    let net = Net((0..4).map(ring).collect());
+    let travel = |out: u16| {
+        let mut labels = Labels::default();
+        while labels.push(Slot(out), Slot(0)).is_ok() {}
+        let mut bytes = Vec::new();
+        DataView::begin(&labels, u8::MAX, (9, 7), &mut bytes);
+        bytes.extend([0; 16]);
+        let (mut at, mut slot, mut hops) = (0, Slot(0), 0);
+        loop {
+            let next = net.peer(at, slot).unwrap();
+            let entered = net.slot(next, at);
+            hops += 1;
+            let mut data = DataView::parse(&mut bytes).unwrap();
+            let (mut cursor, mut hop_limit) = data.cursor().unwrap();
+            let taken = step(&mut cursor, &mut hop_limit, entered, |slot| slot != entered);
+            let position = cursor.at();
+            data.set_position(position, hop_limit);
+            match taken {
+                Step::Out(out) => (at, slot) = (next, out),
+                end => return (hops, end),
+            }
+        }
+    };
+    assert_eq!(travel(0), (MAX_HOPS, Step::End));
+    assert_eq!(travel(1), (1, Step::Error(Code::LinkDown)));
 }
 
 proptest! {

@@ -129,6 +129,13 @@ impl<'a> DataView<'a> {
         Ok((Cursor::new(labels, nibbles, at, reverse)?, hop_limit))
     }
 
+    /// Returns the number of links over which the packet has come, if it began with the hop limit of its length.
+    pub fn hops(&self) -> u16 {
+        let is_long = usize::from(self.nibbles()) > MAX_ORDINARY_NIBBLES;
+        let begun = if is_long { MAX_HOPS } else { HOP_LIMIT.into() };
+        begun.saturating_sub(wide(self.bytes, 2, HOP_LIMIT_BITS)) + 1
+    }
+
     /// Writes the position and the hop limit.
     pub fn set_position(&mut self, at: u16, hop_limit: u16) {
         set_wide(self.bytes, POSITION, POSITION_BITS, at);
@@ -248,6 +255,7 @@ mod tests {
         let mut data = DataView::parse(&mut bytes).unwrap();
         assert_eq!(data.labels().unwrap().count(), hops);
         for taken in 0..hops {
+            assert_eq!(data.hops(), taken + 1);
             let (mut cursor, hop_limit) = data.cursor().unwrap();
             assert_eq!((cursor.at(), hop_limit), (taken, MAX_HOPS - taken));
             assert_eq!(cursor.swap(Slot(7)), Ok(Slot(taken % 15)));
