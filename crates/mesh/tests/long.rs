@@ -89,7 +89,8 @@ fn a_long_packet_that_was_changed_is_not_forwarded() {
     net.run(SECOND / 2);
     let tap = net.tap.take().unwrap();
     let is_long = |bytes: &&Vec<u8>| {
-        let nibbles = DataView::parse(&mut bytes.to_vec()).map(|data| data.labels().unwrap().nibbles());
+        let nibbles =
+            DataView::parse(&mut bytes.to_vec()).map(|data| data.labels().unwrap().nibbles());
         Kind::of(bytes) == Ok(Kind::Data) && nibbles.is_ok_and(|nibbles| nibbles == 254)
     };
     let packets: Vec<&Vec<u8>> = tap.iter().filter(is_long).take(20).collect();

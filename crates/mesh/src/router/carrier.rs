@@ -18,8 +18,8 @@ use crate::local::LocalRouter;
 use crate::output::Output;
 use crate::routes::Detours;
 use crate::session::{
-    Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction, Sessions,
-    Which,
+    Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction,
+    Sessions, Which,
 };
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{DataView, Item, Slot};

@@ -7,7 +7,7 @@
 //!
 //! A session is renewed by the same question: when it is old, when its route is broken, or when what is sent is not
 //! answered. Until the new one has carried something the old one is used, unless its route is known to be broken
-//! ([`renewal`]).
+//! (`session/renewal.rs`).
 
 mod fragments;
 mod peer;
@@ -569,13 +569,9 @@ impl<C: Crypto> Sessions<C> {
         if !is_closest(prefix.key()) {
             return;
         }
-        match search.denied {
-            Some((signer, at)) if signer == by && now.since(at) >= DENIED => {
-                self.counters.absent += 1;
-                self.absent(now, prefix, out);
-            }
-            Some((signer, at)) if signer == by => search.due = at + DENIED,
-            _ => (search.denied, search.due) = (Some((by, now)), now),
+        if search.is_denied(now, by) {
+            self.counters.absent += 1;
+            self.absent(now, prefix, out);
         }
     }
 
@@ -720,7 +716,9 @@ impl<C: Crypto> Sessions<C> {
         let crossed = |current: &Session<C::Keys>| begun <= current.since + slack;
         let current = peer.session.as_ref().filter(|current| !current.broken);
         let oldest = match current {
-            Some(current) if crossed(current) && is_preferred(current) && !is_preferred(&session) => {
+            Some(current)
+                if crossed(current) && is_preferred(current) && !is_preferred(&session) =>
+            {
                 peer.previous.replace(session).map(|oldest| oldest.index)
             }
             Some(current) if !crossed(current) && current.is_proved() => {

@@ -5,7 +5,7 @@ use ringway_sansio::{Random, Time};
 
 use super::fragments::{LEAST_ROOM, PIECE_HEADER, Piece};
 use super::renewal::{FIRST_PAUSE, MAX_PAUSE};
-use super::{ASK_AGAIN, FIRST_WAIT, MAX_WAIT, RENEW, SILENT, SessionAction, UNANSWERED};
+use super::{ASK_AGAIN, DENIED, FIRST_WAIT, MAX_WAIT, RENEW, SILENT, SessionAction, UNANSWERED};
 use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::icmp::MIN_MTU;
@@ -538,7 +538,7 @@ pub(super) struct Search {
     pub(super) tries: u32,
     pub(super) due: Time,
     /// Who has stated that it is not the owner, and when it first did.
-    pub(super) denied: Option<(NodeId, Time)>,
+    denied: Option<(NodeId, Time)>,
     seed: [u8; KEY],
 }
 
@@ -549,6 +549,16 @@ impl Search {
         random.fill(&mut seed);
         let id = MessageId(random.next_u64());
         Search { id, index, begun: now, asked: now, tries: 0, due: now, denied: None, seed }
+    }
+
+    /// A router has stated that it is not the owner. Returns whether that is believed: it did so some time ago, too.
+    pub(super) fn is_denied(&mut self, now: Time, by: NodeId) -> bool {
+        match self.denied {
+            Some((signer, at)) if signer == by && now.since(at) >= DENIED => return true,
+            Some((signer, at)) if signer == by => self.due = at + DENIED,
+            _ => (self.denied, self.due) = (Some((by, now)), now),
+        }
+        false
     }
 
     /// Begins the handshake: it is the same each time, and any answer may be the first that is true. Returns the handshake

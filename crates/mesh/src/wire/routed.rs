@@ -541,7 +541,10 @@ pub(crate) mod tests {
         let mut message = routed(labels, Some(record), &[0; 68]);
         let mut out = Vec::new();
         message.emit(&mut out);
-        assert_eq!((out.len(), Routed::parse(&out).as_ref()), (49 + 511 + 256 + 511 + 68, Ok(&message)));
+        assert_eq!(
+            (out.len(), Routed::parse(&out).as_ref()),
+            (49 + 511 + 256 + 511 + 68, Ok(&message))
+        );
         message.fit(1_300);
         let record = message.record.as_ref().unwrap();
         assert_eq!((record.tags.len(), record.spacing), (32, 5));
@@ -549,7 +552,10 @@ pub(crate) mod tests {
         message.fit(1);
         out.clear();
         message.emit(&mut out);
-        assert_eq!((out.len(), Routed::parse(&out).as_ref()), (49 + 511 + 4 + 511 + 68, Ok(&message)));
+        assert_eq!(
+            (out.len(), Routed::parse(&out).as_ref()),
+            (49 + 511 + 4 + 511 + 68, Ok(&message))
+        );
         assert_eq!(message.record.unwrap().finish(ID, NodeId::new(0), &[], Slot(9)), None);
     }
 
