@@ -26,6 +26,7 @@ mod at {
 
 const REVERSE: u8 = 1;
 const RECORD: u8 = 8;
+const TURNED: u8 = 0x80;
 
 /// Appends the message `body`, which came by `entered`, as it leaves this router, and returns by which slot. Returns `None`
 /// and appends nothing if it does not only follow its labels, or if they cannot be followed.
@@ -81,6 +82,10 @@ fn pass(
         let id = long(at::ID);
         // It may be for this router.
         if NodeId::new(long(at::TARGET)).prefix() == here.id.prefix() {
+            return None;
+        }
+        // What turns, or has turned, is recorded otherwise.
+        if slot == entered || flags & TURNED != 0 {
             return None;
         }
         let own = here.id.tag(id).0;

@@ -589,8 +589,11 @@ impl<C: Crypto> Sessions<C> {
         }
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
         if let Some(mut session) = peer.session.take() {
-            self.by_index.remove(&session.index);
             peer.queue.splice(0..0, session.take_unsure());
+            // The peer may not know of it, and send by it when the routes are good again.
+            if let Some(oldest) = peer.previous.replace(session) {
+                self.by_index.remove(&oldest.index);
+            }
         }
         peer.absent_until = now + NEGATIVE;
         out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));

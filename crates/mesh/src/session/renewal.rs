@@ -40,7 +40,8 @@ impl<C: Crypto> Peer<C> {
         if let Some(broken) = current.as_mut().filter(|current| current.broken) {
             broken.follow(path);
         }
-        core::mem::replace(&mut self.previous, current).map(|oldest| oldest.index)
+        let oldest = current.and_then(|current| self.previous.replace(current));
+        oldest.map(|oldest| oldest.index)
     }
 
     /// Returns when something of the next session is due.

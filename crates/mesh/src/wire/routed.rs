@@ -5,7 +5,7 @@
 //! needs no route to be sent.
 //!
 //! ```text
-//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 returned, 40 wrapped
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 returned, 40 wrapped, 80 turned
 //!  1 type  2 hop limit (2)  4 nibbles (2)  6 position (2)  8 target (8)  16 origin (8)  24 best distance so far (8)
 //! 32 message id (8)  40 path MTU (2)  42 path cost (2)  44 spacing of tags (1)  45 recorded labels (2)
 //! 47 recorded nibbles (2)  49 labels, tags of 4 octets, recorded labels, body
@@ -19,6 +19,9 @@
 //! There are at most [`MAX_TAGS`] tags, so that a record of a thousand hops fits a packet: of a longer record, or when a
 //! message is too long for its next link, every second tag is removed, and from then on every second router leaves one.
 //! Such a detour is cut to the nearest router with a tag.
+//!
+//! Where a request leaves by the link by which it came, the router is not recorded, and the record is marked as *turned*: its
+//! last label is that of the next router, which removes it. So the way back never goes to and fro, with tags or without.
 
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
@@ -88,6 +91,7 @@ pub struct RoutedFlags {
 }
 
 const RECORD: u8 = 8;
+const TURNED: u8 = 0x80;
 /// Maximum of the spacing of tags: then one is left of the longest record.
 const MAX_SPACING: u8 = 10;
 const _: () = assert!(MAX_CONTROL_NIBBLES < 1 << MAX_SPACING);
@@ -197,7 +201,10 @@ impl<'a> Routed<'a> {
         let (spacing, count, recorded) = (reader.u8()?, reader.u16()?, reader.u16()?);
         let labels = reader.labels(nibbles)?;
         let record = match (flags & RECORD != 0, spacing, count, recorded) {
-            (true, ..) => Some(Record::parse(&mut reader, (spacing, count), recorded)?),
+            (true, ..) => {
+                let record = Record::parse(&mut reader, (spacing, count), recorded)?;
+                Some(Record { turned: flags & TURNED != 0, ..record })
+            }
             (false, 0, 0, 0) => None,
             (false, ..) => {
                 let got = Got::Number(spacing.into());
@@ -233,6 +240,7 @@ impl<'a> Routed<'a> {
         let none = Record::default();
         let record = self.record.as_ref().unwrap_or(&none);
         let flag = if self.record.is_some() { RECORD } else { 0 };
+        let flag = if record.turned { flag | TURNED } else { flag };
         out.extend([self.flags.to_octet() | flag, self.message as u8]);
         out.extend(self.hop_limit.to_be_bytes());
         out.extend(self.labels.nibbles().to_be_bytes());
@@ -323,12 +331,15 @@ pub struct Record {
     spacing: u8,
     /// Labels of the routers on the way: the slots by which the request came to them.
     labels: Labels,
+    /// Whether the last label is that of the router that the request goes to.
+    turned: bool,
 }
 
 impl Record {
     /// The record of a request that is at its origin.
     pub fn new(origin: Tag) -> Record {
-        Record { tags: SmallVec::from_slice(&[origin]), spacing: 0, labels: Labels::default() }
+        let (tags, labels) = (SmallVec::from_slice(&[origin]), Labels::default());
+        Record { tags, spacing: 0, labels, turned: false }
     }
 
     fn parse(
@@ -351,7 +362,7 @@ impl Record {
             let got = Got::Number(labels.count().into());
             return Err(Malformed::bad("expected as many labels as the record has", got, 45));
         }
-        Ok(Record { tags, spacing, labels })
+        Ok(Record { tags, spacing, labels, turned: false })
     }
 
     /// Returns how many tags a record of so many labels has, if that is allowed.
@@ -391,9 +402,13 @@ impl Record {
         entered: Slot,
         out: Slot,
     ) -> Result<(), RouteTooLong> {
-        let Some(entered) = self.cut(id, own, neighbours, entered) else {
+        let Some(entered) = self.enter(id, own, neighbours, entered) else {
             return Ok(());
         };
+        if entered == out {
+            self.turned = true;
+            return Ok(());
+        }
         self.labels.push(entered, out)?;
         if usize::from(self.labels.count()) % (1 << self.spacing) == 0 {
             self.tags.push(own.tag(id.0));
@@ -412,8 +427,28 @@ impl Record {
         neighbours: &[Neighbour],
         entered: Slot,
     ) -> Option<Route> {
-        let first = self.cut(id, own, neighbours, entered)?;
+        let first = self.enter(id, own, neighbours, entered)?;
         Some(Route { first, labels: self.labels.reversed() })
+    }
+
+    /// Removes what is not on the way to this router. Returns the slot by which the request has come then, or `None` at the
+    /// origin.
+    fn enter(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        neighbours: &[Neighbour],
+        entered: Slot,
+    ) -> Option<Slot> {
+        let entered = match core::mem::take(&mut self.turned) {
+            false => entered,
+            true => {
+                let first = self.labels.pop()?;
+                self.truncate(usize::from(self.labels.count()) + 1);
+                first
+            }
+        };
+        self.cut(id, own, neighbours, entered)
     }
 
     /// Removes the detour between this router and the earliest one in the record that is itself or its neighbour.
@@ -578,6 +613,34 @@ pub(crate) mod tests {
         assert_eq!((record.tags.len(), record.hops()), (26, 101));
     }
 
+    /// A walk of 300 routers turns, and ends at the 150th, which has left no tag, or goes on from there by another link.
+    #[test]
+    fn a_walk_that_turns_is_recorded_without_what_lies_behind() {
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        let pass = |record: &mut Record, id: u64, entered, out| {
+            record.pass(ID, NodeId::new(id), &[], Slot(entered), Slot(out)).unwrap();
+        };
+        (1..=300).for_each(|id| pass(&mut record, id, 1, 2));
+        assert_eq!((record.spacing, record.hops()), (3, 301));
+        pass(&mut record, 301, 1, 1);
+        (158..=300).rev().for_each(|id| pass(&mut record, id, 2, 1));
+        assert_eq!((record.hops(), record.turned), (158, true));
+        let message = routed(Labels::default(), Some(record.clone()), &[]);
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        assert_eq!(Routed::parse(&out), Ok(message));
+        let back = record.clone().finish(ID, NodeId::new(157), &[], Slot(2)).unwrap();
+        assert_eq!((back.first, back.hops()), (Slot(1), 157));
+        pass(&mut record, 157, 2, 3);
+        assert_eq!((record.hops(), record.turned), (158, false));
+        // And back to the origin.
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        pass(&mut record, 1, 1, 1);
+        assert_eq!(record.clone().finish(ID, NodeId::new(0), &[], Slot(4)), None);
+        pass(&mut record, 0, 4, 5);
+        assert_eq!((record.hops(), record.turned), (1, false));
+    }
+
     #[test]
     fn a_faulty_message_is_refused() {
         let mut out = Vec::new();
@@ -602,13 +665,14 @@ pub(crate) mod tests {
         fn messages_are_parsed_back(
             labels in labels(),
             hops in proptest::collection::vec((any::<u64>(), slot(), slot()), 0..30),
-            flags in 0u8..128,
+            flags: u8,
             body: Vec<u8>,
         ) {
             let mut record = Record::new(Tag(1));
             for (own, entered, out) in hops {
                 record.pass(ID, NodeId::new(own), &[], entered, out).unwrap();
             }
+            record.turned = flags & TURNED != 0;
             let record = (flags & RECORD != 0).then_some(record);
             let mut message = routed(labels, record, &body);
             message.flags = RoutedFlags::from_octet(flags);
