@@ -70,18 +70,18 @@ pub fn forward(
         Step::End if message.flags.returned => return Verdict::Returned,
         Step::Widen => {
             let Ok((out, at)) = message.labels.rewrite(message.at, reverse, entered, None) else {
-                return turn_back(message, entered, Code::BadRoute);
+                return turn_back(message, here, entered, Code::BadRoute);
             };
             message.at = at;
             out
         }
         Step::Error(Code::LinkDown) => match detour(message, here.detours, entered) {
             Some(out) => out,
-            None => return turn_back(message, entered, Code::LinkDown),
+            None => return turn_back(message, here, entered, Code::LinkDown),
         },
-        Step::Error(code) => return turn_back(message, entered, code),
+        Step::Error(code) => return turn_back(message, here, entered, code),
         Step::End if is_misled(message, here) => {
-            return turn_back(message, entered, Code::BadRoute);
+            return turn_back(message, here, entered, Code::BadRoute);
         }
         Step::End => match go_on(message, here, &mut onward) {
             Some(out) => out,
@@ -125,11 +125,17 @@ fn detour(message: &mut Routed<'_>, detours: &Detours, entered: Slot) -> Option<
 
 /// Returns a greedy message to the router that it goes on from, which has others to try; what only follows a route has
 /// failed.
-fn turn_back(message: &mut Routed<'_>, entered: Slot, code: Code) -> Verdict {
+fn turn_back(message: &mut Routed<'_>, here: Here<'_>, entered: Slot, code: Code) -> Verdict {
     if !message.flags.greedy || message.flags.reverse {
         return Verdict::Error(code);
     }
     message.turn_back();
+    let id = message.id;
+    if let Some(record) = &mut message.record
+        && record.pass(id, here.id, here.neighbours, entered, entered).is_err()
+    {
+        return Verdict::Error(Code::BadRoute);
+    }
     Verdict::Out(entered)
 }
 

@@ -190,6 +190,8 @@ fn a_misled_message_returns_and_goes_another_way() {
     assert_eq!((path, verdict), (vec![0, 1, 2, 1, 0], Verdict::Returned));
     assert_eq!(Route { first: entered, labels: message.begin_anew() }, route);
     let direct = net.route(&[0, 4]);
+    let record = message.record.as_mut().unwrap();
+    record.pass(ID, NodeId::new(0), &net.neighbours(0), entered, direct.first).unwrap();
     message.go_on(&direct);
     let (path, _, verdict) = net.send(&mut message, 0, direct.first, |_| None);
     assert_eq!(path, [0, 4]);

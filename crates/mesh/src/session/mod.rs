@@ -591,9 +591,8 @@ impl<C: Crypto> Sessions<C> {
         if let Some(mut session) = peer.session.take() {
             peer.queue.splice(0..0, session.take_unsure());
             // The peer may not know of it, and send by it when the routes are good again.
-            if let Some(oldest) = peer.previous.replace(session) {
-                self.by_index.remove(&oldest.index);
-            }
+            let oldest = peer.previous.replace(session);
+            oldest.iter().for_each(|oldest| _ = self.by_index.remove(&oldest.index));
         }
         peer.absent_until = now + NEGATIVE;
         out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));
