@@ -208,7 +208,7 @@ impl Attacker {
                 if let Ok(data) = DataView::parse(&mut copy)
                     && let Ok(labels) = data.labels()
                 {
-                    let at = data.position().into();
+                    let at = data.position();
                     let report = forge::report(data.reverse(), at, data.quote(), &labels);
                     self.forge(Forged::Items(from, report));
                 }
