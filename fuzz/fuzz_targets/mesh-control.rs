@@ -52,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     // What changes on the way is not signed; the rest is.
     let mut passed = message.clone();
     (passed.path_cost, passed.path_mtu, passed.best) = (value.into(), at.into(), u64::from(value));
-    (passed.hop_limit, passed.at) = (value, 0);
+    (passed.hop_limit, passed.at) = (value.into(), 0);
     let mut out = Vec::new();
     Routed { body: &written, ..passed }.emit(&mut out);
     assert_eq!(is_signed(&out, key, domain), Some(true));

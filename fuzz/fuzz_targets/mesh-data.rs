@@ -63,7 +63,7 @@ fn report(data: &DataView<'_>, mut at: usize, out: Slot, hops: u32) {
     let mut back = 1;
     loop {
         let Ok(mut cursor) = labels.cursor(position, reverse) else { return };
-        match step(&mut cursor, &mut u8::MAX.clone(), entered, |slot| across(at, slot).is_some()) {
+        match step(&mut cursor, &mut u16::MAX.clone(), entered, |slot| across(at, slot).is_some()) {
             Step::Out(out) => {
                 position = cursor.at();
                 let Some((next, slot)) = across(at, out) else { panic!("a link that is up") };

@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringway_mesh::NodeId;
-use ringway_mesh::config::{HOP_LIMIT, MAX_CONTROL_NIBBLES};
+use ringway_mesh::config::{MAX_CONTROL_NIBBLES, MAX_HOPS};
 use ringway_mesh::forward::message::{Here, Verdict, forward};
 use ringway_mesh::routes::Detours;
 use ringway_mesh::wire::{Neighbour, Route, Routed, Slot};
@@ -40,7 +40,7 @@ fuzz_target!(|data: &[u8]| {
         let next = around.iter().find(|neighbour| neighbour.slot == slot).expect("a link that is up");
         (at, entered) = (next.id.raw() as usize, next.back.unwrap());
         hops += 1;
-        assert!(hops <= (GREEDY + 2) * u64::from(HOP_LIMIT));
+        assert!(hops <= (GREEDY + 2) * u64::from(MAX_HOPS));
     }
     let mut out = Vec::new();
     message.emit(&mut out);

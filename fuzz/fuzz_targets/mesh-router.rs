@@ -213,7 +213,7 @@ impl World {
         let id = MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
         let origin = if octet(5) & 7 == 7 { self.target(octet(5)) } else { own };
         let mut message = Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
-        (message.hop_limit, message.path_cost) = (octet(6), octet(7).into());
+        (message.hop_limit, message.path_cost) = (octet(6).into(), octet(7).into());
         message.flags.greedy = octet(8) & 1 != 0;
         message.flags.closest = octet(8) & 2 != 0;
         message.flags.linear = octet(8) & 4 != 0;

@@ -108,7 +108,7 @@ pub struct ByteHops {
 
 /// Mean hops between which the capacity grows with the mean route.
 const MIN_HOPS: u32 = 4;
-const MAX_HOPS: u32 = 64;
+const MAX_HOPS: u32 = 256;
 
 impl ByteHops {
     /// A full budget of `rate` octet hops a second. When a network forms or changes, `per_hop` octet hops can be spent at
@@ -188,14 +188,14 @@ mod tests {
     fn longer_routes_make_the_capacity_larger_at_once() {
         let mut budget = ByteHops::new(1, 100, START);
         let spent =
-            |budget: &mut ByteHops| (0..9_999).filter(|_| budget.spend(START, 1, 1)).count();
+            |budget: &mut ByteHops| (0..29_999).filter(|_| budget.spend(START, 1, 1)).count();
         assert_eq!(spent(&mut budget), 400);
         budget.set_mean_hops(10);
         assert_eq!(spent(&mut budget), 600);
         // Shorter ones do not, no length without end does, and what was there once is not there again.
         budget.set_mean_hops(5);
         budget.set_mean_hops(500);
-        assert_eq!((spent(&mut budget), budget.refused), (5_400, 9_999 * 3 - 6_400));
+        assert_eq!((spent(&mut budget), budget.refused), (24_600, 29_999 * 3 - 25_600));
     }
 
     proptest! {

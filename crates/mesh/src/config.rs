@@ -2,17 +2,22 @@
 
 use ringway_sansio::time::Duration;
 
-/// Maximum number of nibbles in the route of a data packet: 241 links between routers with up to 15 neighbours.
-pub const MAX_DATA_NIBBLES: usize = 240;
+/// Maximum number of nibbles in the route of an ordinary data packet: 241 links between routers with up to 15 neighbours.
+/// A packet with a longer one is a *long* one.
+pub const MAX_ORDINARY_NIBBLES: usize = 240;
+/// Maximum number of nibbles in the route of any data packet.
+pub const MAX_DATA_NIBBLES: usize = MAX_CONTROL_NIBBLES;
 /// Least MTU in octets of a link: what every IPv4 host accepts (576), less headers of IPv4 and UDP. A way of which a router
 /// claims less counts as one of this.
 pub const LEAST_MTU: u16 = 548;
 /// Maximum number of nibbles in the route or record of a control message.
 pub const MAX_CONTROL_NIBBLES: usize = 1_022;
-/// Maximum number of tags in the record of a request; hops behind them are recorded by their label alone.
-pub const MAX_TAGS: usize = 208;
-/// Hops that a packet may take.
+/// Maximum number of tags in the record of a request. A longer record has a tag for every second, fourth, eighth... router.
+pub const MAX_TAGS: usize = 64;
+/// Hops that an ordinary data packet may take.
 pub const HOP_LIMIT: u8 = 255;
+/// Hops that a message or a long data packet may take, and maximum number of links of a route.
+pub const MAX_HOPS: u16 = 1_023;
 
 /// Octets a second that the control messages of a router may cost while the network changes, counted at every hop they
 /// take.

@@ -276,6 +276,10 @@ proptest! {
     fn lost_pieces_spoil_their_own_packet_only(seed in 0u64..1_000) {
         let mut net: Wired = Wired::narrow(topology::grid(4), seed, |_| 600);
         net.run(SECOND * 20);
+        // What waits for a session is not the matter here.
+        net.send(0, 15, b"first");
+        net.run(SECOND);
+        assert_eq!(net.received(15), [b"first"]);
         (net.loss, net.jitter) = (20, DELAY * 5);
         for number in 0..100u8 {
             let length = 1_240 - 9 * usize::from(number);
@@ -289,7 +293,8 @@ proptest! {
             prop_assert_eq!(packet, &vec![number; 1_240 - 9 * usize::from(number)]);
         }
         numbers.sort();
-        prop_assert!(numbers.len() >= 20, "{} of 100", numbers.len());
+        // The thousand seeds have 81 on average, and at least 68.
+        prop_assert!(numbers.len() >= 64, "{} of 100", numbers.len());
         prop_assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
         prop_assert!(net.too_long.is_empty(), "{:?}", net.too_long);
     }
@@ -314,4 +319,35 @@ proptest! {
             prop_assert!(all == arrived.len(), "{} came again", all - arrived.len());
         }
     }
+}
+
+/// A session is renewed after 120 s by the best way, which drops what hosts send by now. The session before works, by
+/// another way, and serves until the new one has carried something.
+#[test]
+fn a_renewal_by_a_way_that_carries_nothing_cuts_no_session() {
+    // 0 - 1 - 3, 0 - 2 - 3
+    let mut net = settled::<StandIn>(topology::grid(2), 4);
+    let contact = net.nodes[0].router.overlay().contacts().get(net.id(3)).cloned().unwrap();
+    let best = (1..3).find(|&at| {
+        let link = net.nodes[0].router.links().neighbour(contact.route.first);
+        link.is_some_and(|link| link.id == net.id(at))
+    });
+    // The first session goes by the other one, because the best drops packets, as it does later again.
+    net.black_holes = best.into_iter().collect();
+    net.send(0, 3, b"first");
+    net.run(SECOND * 5);
+    assert_eq!((net.received(3), best.is_some()), (vec![b"first".to_vec()], true));
+    let found = net.nodes[0].router.session_counters().found;
+    for second in 0..200 {
+        for _ in 0..50 {
+            net.send(0, 3, b"more");
+            net.send(3, 0, b"back");
+            net.run(SECOND / 50);
+        }
+        let counts = (net.received(3).len(), net.received(0).len());
+        assert_eq!(counts, (50, 50), "in second {second}");
+    }
+    // It was renewed nevertheless, and not over and over.
+    let more = net.nodes[0].router.session_counters().found - found;
+    assert!((2..=6).contains(&more), "{more} handshakes");
 }

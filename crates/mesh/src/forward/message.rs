@@ -1,7 +1,7 @@
 //! Forwarding of messages between routers: labels, then contacts, and the record of the way.
 
 use super::{Step, step};
-use crate::config::HOP_LIMIT;
+use crate::config::MAX_HOPS;
 use crate::id::NodeId;
 use crate::routes::Detours;
 use crate::wire::control::Code;
@@ -54,6 +54,11 @@ pub fn forward(
     entered: Slot,
     mut onward: impl FnMut(&Routed<'_>) -> Option<(Route, u64)>,
 ) -> Verdict {
+    if ends_here(message, here.id) {
+        let (id, record) = (message.id, message.record.as_mut());
+        let back = record.and_then(|way| way.finish(id, here.id, here.neighbours, entered));
+        return Verdict::Arrived { back };
+    }
     let reverse = message.flags.reverse;
     let Ok(mut cursor) = message.labels.cursor(message.at, reverse) else {
         return Verdict::Error(Code::BadRoute);
@@ -65,18 +70,18 @@ pub fn forward(
         Step::End if message.flags.returned => return Verdict::Returned,
         Step::Widen => {
             let Ok((out, at)) = message.labels.rewrite(message.at, reverse, entered, None) else {
-                return turn_back(message, entered, Code::BadRoute);
+                return turn_back(message, here, entered, Code::BadRoute);
             };
             message.at = at;
             out
         }
         Step::Error(Code::LinkDown) => match detour(message, here.detours, entered) {
             Some(out) => out,
-            None => return turn_back(message, entered, Code::LinkDown),
+            None => return turn_back(message, here, entered, Code::LinkDown),
         },
-        Step::Error(code) => return turn_back(message, entered, code),
+        Step::Error(code) => return turn_back(message, here, entered, code),
         Step::End if is_misled(message, here) => {
-            return turn_back(message, entered, Code::BadRoute);
+            return turn_back(message, here, entered, Code::BadRoute);
         }
         Step::End => match go_on(message, here, &mut onward) {
             Some(out) => out,
@@ -96,6 +101,16 @@ pub fn forward(
     Verdict::Out(out)
 }
 
+/// Returns whether a request that passes is for this router, wherever its labels lead: joined routes may go past their end
+/// and back.
+fn ends_here(message: &Routed<'_>, own: NodeId) -> bool {
+    let is_for = match message.flags.closest {
+        true => message.target.prefix() == own.prefix(),
+        false => message.target == own,
+    };
+    is_for && message.record.is_some() && !message.flags.reverse
+}
+
 /// Takes the next step of a message by the detour round its link. Changes nothing if there is none.
 fn detour(message: &mut Routed<'_>, detours: &Detours, entered: Slot) -> Option<Slot> {
     let reverse = message.flags.reverse;
@@ -110,11 +125,17 @@ fn detour(message: &mut Routed<'_>, detours: &Detours, entered: Slot) -> Option<
 
 /// Returns a greedy message to the router that it goes on from, which has others to try; what only follows a route has
 /// failed.
-fn turn_back(message: &mut Routed<'_>, entered: Slot, code: Code) -> Verdict {
+fn turn_back(message: &mut Routed<'_>, here: Here<'_>, entered: Slot, code: Code) -> Verdict {
     if !message.flags.greedy || message.flags.reverse {
         return Verdict::Error(code);
     }
     message.turn_back();
+    let id = message.id;
+    if let Some(record) = &mut message.record
+        && record.pass(id, here.id, here.neighbours, entered, entered).is_err()
+    {
+        return Verdict::Error(Code::BadRoute);
+    }
     Verdict::Out(entered)
 }
 
@@ -149,7 +170,7 @@ fn go_on(
         return None;
     }
     message.best = distance;
-    message.hop_limit = HOP_LIMIT;
+    message.hop_limit = MAX_HOPS;
     message.go_on(&route);
     Some(route.first)
 }

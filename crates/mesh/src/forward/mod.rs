@@ -30,7 +30,7 @@ pub enum Step {
 /// Takes one step with a packet that came by `entered`.
 pub fn step(
     cursor: &mut Cursor<'_>,
-    hop_limit: &mut u8,
+    hop_limit: &mut u16,
     entered: Slot,
     is_up: impl FnOnce(Slot) -> bool,
 ) -> Step {

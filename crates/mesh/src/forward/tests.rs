@@ -1,11 +1,11 @@
 use super::message::{Here, Verdict, forward};
 use super::*;
-use crate::config::HOP_LIMIT;
+use crate::config::MAX_HOPS;
 use crate::id::NodeId;
 use crate::routes::Detours;
 use crate::wire::labels::tests::slot;
 use crate::wire::routed::tests::routed;
-use crate::wire::{Labels, Message, MessageId, Neighbour, Record, Route, Routed};
+use crate::wire::{DataView, Labels, Message, MessageId, Neighbour, Record, Route, Routed};
 use proptest::prelude::*;
 
 /// Routers and links for label walks. Router n has id n, and what slots its neighbours have.
@@ -96,7 +96,7 @@ fn a_label_walk_over_five_routers_turns_around() {
     let mut message = request(0, 4, &route);
     let (path, entered, verdict) = net.send(&mut message, 0, route.first, |_| None);
     assert_eq!(path, [0, 1, 2, 3, 4]);
-    assert_eq!(message.hop_limit, HOP_LIMIT - 3);
+    assert_eq!(message.hop_limit, MAX_HOPS - 3);
 
     // What was consumed is the way back as well as the record.
     let Verdict::Arrived { back: Some(back) } = verdict else { panic!("{verdict:?}") };
@@ -156,7 +156,7 @@ fn a_greedy_message_goes_on_from_the_end_of_its_labels() {
     assert_eq!(verdict, Verdict::Arrived { back: Some(net.route(&[4, 3, 2, 1, 0])) });
     // An error from there would end at 2, whose contact it is about.
     assert_eq!(message.labels.reversed(), net.route(&[4, 3, 2]).labels);
-    assert_eq!((message.best, message.hop_limit), (5, HOP_LIMIT - 1));
+    assert_eq!((message.best, message.hop_limit), (5, MAX_HOPS - 1));
 
     // No progress, no step.
     let no_nearer = |at: usize| (at == 2).then(|| (net.route(&[2, 3, 4]), 6));
@@ -190,6 +190,8 @@ fn a_misled_message_returns_and_goes_another_way() {
     assert_eq!((path, verdict), (vec![0, 1, 2, 1, 0], Verdict::Returned));
     assert_eq!(Route { first: entered, labels: message.begin_anew() }, route);
     let direct = net.route(&[0, 4]);
+    let record = message.record.as_mut().unwrap();
+    record.pass(ID, NodeId::new(0), &net.neighbours(0), entered, direct.first).unwrap();
     message.go_on(&direct);
     let (path, _, verdict) = net.send(&mut message, 0, direct.first, |_| None);
     assert_eq!(path, [0, 4]);
@@ -222,6 +224,22 @@ fn the_answer_takes_the_short_cut() {
     assert_eq!(verdict, Verdict::Arrived { back: Some(net.route(&[4, 3, 1, 0])) });
 }
 
+/// Two routes that are joined go past router 2 and back. The request ends there the first time.
+#[test]
+fn a_request_ends_where_it_first_comes_to_its_target() {
+    let net = Net::line(5);
+    let joined = net.route(&[0, 1, 2, 3, 4, 3, 2]);
+    let mut message = request(0, 2, &joined);
+    let (path, _, verdict) = net.send(&mut message, 0, joined.first, |_| None);
+    assert_eq!(path, [0, 1, 2]);
+    assert_eq!(verdict, Verdict::Arrived { back: Some(net.route(&[2, 1, 0])) });
+    // What is not recorded has no other way back than its labels.
+    let mut answer = request(0, 2, &joined);
+    answer.record = None;
+    let (path, ..) = net.send(&mut answer, 0, joined.first, |_| None);
+    assert_eq!(path, [0, 1, 2, 3, 4, 3, 2]);
+}
+
 /// The loop checker: whatever labels a hostile router writes, a packet is dropped within its hop limit.
 #[test]
 fn a_route_that_loops_ends() {
@@ -236,6 +254,39 @@ fn a_route_that_loops_ends() {
     message.record = None;
     let (path, _, verdict) = net.send(&mut message, 1, Slot(7), |_| None);
     assert_eq!((path.len(), verdict), (42, Verdict::Error(Code::HopLimit)));
+}
+
+/// A hostile source has a data packet go round a ring of four for as long as there are labels. It ends at the last one, and
+/// no router sends it back to where it came from.
+#[test]
+fn a_data_packet_goes_round_no_more_often_than_it_has_labels() {
+    let link = |to: usize, slot: u16| (to, Slot(slot));
+    let ring = |at: usize| vec![link((at + 1) % 4, 0), link((at + 3) % 4, 1)];
+    let net = Net((0..4).map(ring).collect());
+    let travel = |out: u16| {
+        let mut labels = Labels::default();
+        while labels.push(Slot(out), Slot(0)).is_ok() {}
+        let mut bytes = Vec::new();
+        DataView::begin(&labels, u8::MAX, (9, 7), &mut bytes);
+        bytes.extend([0; 16]);
+        let (mut at, mut slot, mut hops) = (0, Slot(0), 0);
+        loop {
+            let next = net.peer(at, slot).unwrap();
+            let entered = net.slot(next, at);
+            hops += 1;
+            let mut data = DataView::parse(&mut bytes).unwrap();
+            let (mut cursor, mut hop_limit) = data.cursor().unwrap();
+            let taken = step(&mut cursor, &mut hop_limit, entered, |slot| slot != entered);
+            let position = cursor.at();
+            data.set_position(position, hop_limit);
+            match taken {
+                Step::Out(out) => (at, slot) = (next, out),
+                end => return (hops, end),
+            }
+        }
+    };
+    assert_eq!(travel(0), (MAX_HOPS, Step::End));
+    assert_eq!(travel(1), (1, Step::Error(Code::LinkDown)));
 }
 
 proptest! {
@@ -264,7 +315,8 @@ proptest! {
         }
         let route = net.route(&walk);
         let (first, last) = (walk[0], walk[walk.len() - 1]);
-        let mut message = request(first as u64, last as u64, &route);
+        // For nobody, so that it does not end where the walk comes to its last router for the first time.
+        let mut message = request(first as u64, 99, &route);
         let (path, _, verdict) = net.send(&mut message, first, route.first, |_| None);
         prop_assert_eq!(&path, &walk);
         let Verdict::Arrived { back } = verdict else { panic!("{verdict:?}") };
@@ -300,7 +352,7 @@ proptest! {
             best = u64::checked_sub(best, 1)?;
             Some((Route::direct(net.0[router][0].1), best))
         });
-        prop_assert!(path.len() <= 2 + 21 * usize::from(HOP_LIMIT));
+        prop_assert!(path.len() <= 2 + 21 * usize::from(MAX_HOPS));
         prop_assert!(message.labels.nibbles() <= 1_022);
     }
 }

@@ -4,25 +4,29 @@
 //! handles; where this returns a slot, both do the same, which a property test holds.
 
 use super::message::Here;
-use crate::config::{MAX_CONTROL_NIBBLES, MAX_TAGS};
+use crate::config::{MAX_CONTROL_NIBBLES, MAX_HOPS, MAX_TAGS};
+use crate::id::NodeId;
 use crate::wire::labels::append_label;
-use crate::wire::{Cursor, Routed, Slot};
+use crate::wire::{Cursor, Record, Routed, Slot};
 
 /// Positions in the header of a message ([`routed`](crate::wire::routed)).
 mod at {
     pub(super) const FLAGS: usize = 0;
-    pub(super) const HOP_LIMIT: usize = 1;
-    pub(super) const NIBBLES: usize = 3;
-    pub(super) const POSITION: usize = 5;
-    pub(super) const ID: usize = 31;
-    pub(super) const MTU: usize = 39;
-    pub(super) const COST: usize = 41;
-    pub(super) const TAGS: usize = 43;
-    pub(super) const RECORDED: usize = 44;
+    pub(super) const HOP_LIMIT: usize = 2;
+    pub(super) const NIBBLES: usize = 4;
+    pub(super) const POSITION: usize = 6;
+    pub(super) const TARGET: usize = 8;
+    pub(super) const ID: usize = 32;
+    pub(super) const MTU: usize = 40;
+    pub(super) const COST: usize = 42;
+    pub(super) const SPACING: usize = 44;
+    pub(super) const COUNT: usize = 45;
+    pub(super) const RECORDED: usize = 47;
 }
 
 const REVERSE: u8 = 1;
 const RECORD: u8 = 8;
+const TURNED: u8 = 0x80;
 
 /// Appends the message `body`, which came by `entered`, as it leaves this router, and returns by which slot. Returns `None`
 /// and appends nothing if it does not only follow its labels, or if they cannot be followed.
@@ -51,11 +55,12 @@ fn pass(
     let header: &[u8; Routed::HEADER] = body.first_chunk()?;
     let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
     let (flags, nibbles, recorded) = (header[at::FLAGS], number(at::NIBBLES), number(at::RECORDED));
-    let tags = usize::from(header[at::TAGS]);
+    let (records, spacing, count) = (flags & RECORD != 0, header[at::SPACING], number(at::COUNT));
+    let tags = if records { Record::tags(spacing, count)? } else { 0 };
     let labels_end = Routed::HEADER + usize::from(nibbles).div_ceil(2);
     let tags_end = labels_end + 4 * tags;
     let record_end = tags_end + usize::from(recorded).div_ceil(2);
-    let hop_limit = header[at::HOP_LIMIT].checked_sub(1)?;
+    let hop_limit = number(at::HOP_LIMIT).min(MAX_HOPS).checked_sub(1)?;
     if usize::from(nibbles) > MAX_CONTROL_NIBBLES || record_end > body.len() {
         return None;
     }
@@ -72,23 +77,42 @@ fn pass(
     if !here.is_up(slot) {
         return None;
     }
-    if flags & RECORD != 0 {
-        let id = u64::from_be_bytes(core::array::from_fn(|n| header[at::ID + n]));
-        let own = here.id.tag(id).0;
-        if tags >= MAX_TAGS || meets(&body[labels_end..tags_end], here, id) {
+    if records {
+        let long = |at: usize| u64::from_be_bytes(core::array::from_fn(|n| header[at + n]));
+        let id = long(at::ID);
+        // It may be for this router.
+        if NodeId::new(long(at::TARGET)).prefix() == here.id.prefix() {
             return None;
         }
-        out.extend(own.to_be_bytes());
+        // What turns, or has turned, is recorded otherwise.
+        if slot == entered || flags & TURNED != 0 {
+            return None;
+        }
+        let own = here.id.tag(id).0;
+        // The last tag may be that of the router before us, which is a neighbour.
+        let is_before = (tags - 1) << spacing == usize::from(count);
+        let checked_end = if is_before { tags_end - 4 } else { tags_end };
+        let last = is_before.then(|| &body[checked_end..tags_end]);
+        if last == Some(&own.to_be_bytes()) || meets(&body[labels_end..checked_end], here, id) {
+            return None;
+        }
+        let count = count + 1;
+        if usize::from(count) % (1 << spacing) == 0 {
+            if tags >= MAX_TAGS {
+                return None;
+            }
+            out.extend(own.to_be_bytes());
+        }
         let record = out.len();
         out.extend_from_slice(&body[tags_end..record_end]);
         let recorded = append_label(out, record, recorded, entered, slot).ok()?;
-        out[start + at::TAGS] = (tags + 1) as u8;
+        out[start + at::COUNT..][..2].copy_from_slice(&count.to_be_bytes());
         out[start + at::RECORDED..][..2].copy_from_slice(&recorded.to_be_bytes());
-    } else if tags != 0 || recorded != 0 {
+    } else if (spacing, count, recorded) != (0, 0, 0) {
         return None;
     }
     out.extend_from_slice(&body[record_end..]);
-    out[start + at::HOP_LIMIT] = hop_limit;
+    out[start + at::HOP_LIMIT..][..2].copy_from_slice(&hop_limit.to_be_bytes());
     out[start + at::POSITION..][..2].copy_from_slice(&position.to_be_bytes());
     let mtu = number(at::MTU).min(mtu);
     out[start + at::MTU..][..2].copy_from_slice(&mtu.to_be_bytes());
@@ -97,31 +121,26 @@ fn pass(
     Some(slot)
 }
 
-/// Returns whether this router or a neighbour of it may be among the tags before the last: then there is a detour to cut.
+/// Returns whether this router or a neighbour of it is among the tags: then there is a detour to cut.
 fn meets(tags: &[u8], here: Here<'_>, id: u64) -> bool {
-    let Some(before) = tags.len().checked_sub(4) else { return true };
     let bit = |tag: u32| 1u64 << (tag & 63);
     let around = here.neighbours.iter().map(|neighbour| bit(neighbour.id.tag(id).0));
     let seen = around.fold(0, |all, bit| all | bit);
     let own = here.id.tag(id).0;
-    let last = tags[before..].first_chunk().copied().map(u32::from_be_bytes);
-    // The last is the router before us, which is a neighbour.
-    last == Some(own)
-        || tags[..before].chunks_exact(4).any(|tag| {
-            let tag = u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]);
-            (seen | bit(own)) & bit(tag) != 0
-                && (tag == own || here.neighbours.iter().any(|other| other.id.tag(id).0 == tag))
-        })
+    tags.chunks_exact(4).any(|tag| {
+        let tag = u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]]);
+        (seen | bit(own)) & bit(tag) != 0
+            && (tag == own || here.neighbours.iter().any(|other| other.id.tag(id).0 == tag))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::message::{Verdict, forward};
     use super::*;
-    use crate::id::NodeId;
     use crate::metric::{Ring, Space};
     use crate::routes::Detours;
-    use crate::wire::{Labels, Message, MessageId, Neighbour, Record, Route};
+    use crate::wire::{Labels, Message, MessageId, Neighbour, Route};
     use proptest::prelude::*;
 
     fn slot() -> impl Strategy<Value = Slot> {
@@ -133,8 +152,9 @@ mod tests {
         #[test]
         fn both_ways_are_the_same(
             there in proptest::collection::vec((slot(), slot()), 0..12),
-            back in proptest::collection::vec((0u64..40, slot(), slot()), 0..12),
-            numbers: (u8, u64, u16, u16, bool, bool),
+            back in proptest::collection::vec((0u64..40, slot(), slot()), 0..90),
+            thinned in 0usize..300,
+            numbers: (u16, u64, u16, u16, bool, bool),
             entered in slot(),
             around in proptest::collection::vec((0u64..60, slot()), 1..8),
             noise in proptest::collection::vec((0usize..90, any::<u8>()), 0..2),
@@ -154,6 +174,7 @@ mod tests {
             message.flags.reverse = reverse;
             message.at = if reverse { message.labels.nibbles() } else { 0 };
             message.record = records.then_some(record);
+            message.fit(thinned * 3);
             let mut body = Vec::new();
             message.emit(&mut body);
             for (at, value) in noise {

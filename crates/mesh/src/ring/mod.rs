@@ -12,16 +12,17 @@
 
 mod doubts;
 pub mod introduce;
+mod missed;
 mod repair;
 mod upkeep;
 
-use ringway_sansio::time::Duration;
+use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::config::{HOP_LIMIT, Limits};
+use crate::config::{Limits, MAX_HOPS};
 use crate::id::NodeId;
 use crate::link::{PATH_COST, UNIT};
 use crate::metric::{Ids, Space};
@@ -29,6 +30,7 @@ use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
 use crate::wire::{Hint, Hints, Route, Slot};
 use doubts::Doubts;
+use missed::MissedContacts;
 use upkeep::Upkeep;
 
 pub use doubts::Judgement;
@@ -125,6 +127,8 @@ pub struct Overlay<S> {
     connecting: Vec<(NodeId, Slot)>,
     /// Contacts whose route was lost. Some may be neighbours by another link.
     lost: Vec<NodeId>,
+    /// Near contacts that were lost, and are tried again.
+    missed: MissedContacts,
     /// Neighbours that have not answered since their link came up.
     unmet: Vec<NodeId>,
     /// The neighbour that was asked last in turn.
@@ -160,6 +164,7 @@ impl<S: Space> Overlay<S> {
             limits,
             connecting: Vec::new(),
             lost: Vec::new(),
+            missed: MissedContacts::default(),
             unmet: Vec::new(),
             asked: NodeId::default(),
             near: Ids::new(),
@@ -180,6 +185,7 @@ impl<S: Space> Overlay<S> {
     pub fn heap_bytes(&self) -> usize {
         self.contacts.heap_bytes()
             + self.doubts.heap_bytes()
+            + self.missed.heap_bytes()
             + self.connecting.capacity() * size_of::<(NodeId, Slot)>()
             + (self.lost.capacity() + self.unmet.capacity()) * size_of::<NodeId>()
     }
@@ -300,6 +306,7 @@ impl<S: Space> Overlay<S> {
             return None;
         }
         self.reviewed = self.contacts.changes();
+        self.missed.review(now);
         let own = self.contacts.own();
         let has = |side: &dyn Fn(&NodeId) -> bool| self.contacts.ids().iter().any(side);
         let is_end = !has(&|&id| id < own) || !has(&|&id| id > own);
@@ -324,6 +331,7 @@ impl<S: Space> Overlay<S> {
 
     /// Does what is due.
     pub fn timeout(&mut self, now: Time, out: &mut Vec<Action>) {
+        self.try_missed(now, out);
         if self.upkeep.is_due(now) {
             self.doubts.expire(now);
             let unmet = core::mem::take(&mut self.unmet);
@@ -345,7 +353,7 @@ impl<S: Space> Overlay<S> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.upkeep.due()
+        sooner(self.upkeep.due(), self.missed.due())
     }
 
     /// Returns the other end of the line, at an end of it.
@@ -445,7 +453,7 @@ impl<S: Space> Overlay<S> {
             }
         }
         // Whoever is introduced must be within reach of those behind the route.
-        let is_near = |hops: u16| hops + route.hops() <= HOP_LIMIT.into();
+        let is_near = |hops: u16| hops + route.hops() <= MAX_HOPS;
         for contact in best.into_values().filter(|contact| is_near(contact.route.hops())) {
             if let Ok(onward) = contact.route.onward(route.first) {
                 let hint = Hint { id: contact.id, cost: contact.cost, onward };
@@ -563,7 +571,7 @@ impl<S: Space> Overlay<S> {
 
 /// Returns the route by way of the sender of a hint, at the end of `route`. `None` if it would have too many links.
 fn joined(route: &Route, hint: &Hint) -> Option<Route> {
-    route.join(&hint.onward).ok().filter(|route| route.hops() <= HOP_LIMIT.into())
+    route.join(&hint.onward).ok().filter(|route| route.hops() <= MAX_HOPS)
 }
 
 #[cfg(test)]
@@ -699,14 +707,14 @@ mod tests {
             Route { first: Slot(first), labels }
         };
         let start = NOW + Duration::from_secs(60);
-        // Whoever is 200 links away says all the time that there is one nearer to 50 than 40, so many links further.
+        // Whoever is 800 links away says all the time that there is one nearer to 50 than 40, so many links further.
         let spreads = |further: u16| {
             let (mut one, mut out) = (overlay(50, Limits::default()), Vec::new());
             for (id, slot) in [(40, 1), (60, 2), (10, 3), (90, 4)] {
                 one.connected(NOW, contact(id, slot), &hints(&[]), &mut out);
             }
             one.review(NOW);
-            let peer = Contact { route: long(5, 200), ..contact(20, 5) };
+            let peer = Contact { route: long(5, 800), ..contact(20, 5) };
             let onward = long(6, further).onward(Slot(4)).unwrap();
             let connect = hints(&[Hint { id: NodeId::new(45), cost: 9, onward }]);
             let connect = Connect { settled: true, ..connect };
@@ -720,8 +728,8 @@ mod tests {
             }
             seconds
         };
-        assert_eq!(spreads(100), [0, 80, 720]);
-        assert_eq!(spreads(50).len(), 100);
+        assert_eq!(spreads(300), [0, 80, 720]);
+        assert_eq!(spreads(150).len(), 100);
     }
 
     /// After faults of messages two rings may be left that no router of either asks about, except over a link between.

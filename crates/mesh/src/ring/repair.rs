@@ -19,6 +19,7 @@ impl<S: Space> Overlay<S> {
         for contact in gone {
             self.lost.push(contact.id);
             if near.contains(&contact.id) {
+                self.missed.add(&contact);
                 self.find(contact.id, out);
             }
         }
@@ -110,8 +111,9 @@ impl<S: Space> Overlay<S> {
             |id: &NodeId| self.contacts.get(*id).is_some_and(|known| !known.is_neighbour());
         let gone: SmallVec<[NodeId; 2]> = ids.iter().copied().filter(is_lost).collect();
         for &id in &gone {
-            self.contacts.remove(id);
+            let removed = self.contacts.remove(id);
             self.lost.push(id);
+            removed.iter().filter(|_| near.contains(&id)).for_each(|lost| self.missed.add(lost));
         }
         self.ask_beside(gone.iter().copied().filter(|id| near.contains(id)).collect(), out);
         gone

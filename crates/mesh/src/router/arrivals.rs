@@ -4,7 +4,7 @@ use ringway_sansio::{Random, Time};
 
 use super::messenger::{self, Desk};
 use super::{Event, Router, least_cost};
-use crate::config::HOP_LIMIT;
+use crate::config::MAX_HOPS;
 use crate::crypto::Crypto;
 use crate::id::NodeId;
 use crate::metric::Space;
@@ -12,7 +12,7 @@ use crate::ring::ENDS;
 use crate::routes::Contact;
 use crate::session::Way;
 use crate::wire::control::Code;
-use crate::wire::{Body, Message, Route, Routed, Slot};
+use crate::wire::{Body, Labels, Message, Route, Routed, Slot};
 
 impl<C: Crypto, S: Space> Router<C, S> {
     /// Handles a message that is at its end.
@@ -107,8 +107,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     pub(super) fn redirect(&self, message: &mut Routed<'_>) {
         let is_here = message.message == Message::LookUp
             && message.target == self.local.id()
-            && !message.flags.reverse
-            && message.at == message.labels.nibbles();
+            && !message.flags.reverse;
         if is_here
             && let Ok((Body::LookUp { onward: Some(key), .. }, ..)) =
                 Body::parse(message.message, message.body)
@@ -117,6 +116,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             let end = message.body.len() - key.to_bytes().len();
             (message.target, message.body) = (key, &message.body[..end]);
             (message.best, message.flags.wrapped) = (u64::MAX, false);
+            (message.labels, message.at) = (Labels::default(), 0);
         }
     }
 
@@ -157,7 +157,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         // The target is signed, the flags are not: a CONNECT for somebody else cannot be used here.
         let is_for_us = message.target == self.local.id()
             || (peer.connect.wrap && ENDS.contains(&message.target));
-        if !is_for_us || back.hops() > HOP_LIMIT.into() || !self.is_plausible(peer.id, &back) {
+        if !is_for_us || back.hops() > MAX_HOPS || !self.is_plausible(peer.id, &back) {
             self.counters.undelivered += 1;
             return;
         }
@@ -215,7 +215,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
 
     /// Returns the cost of the way back of a message. Where the record was cut, it is shorter than the way it came.
     fn path_cost(&self, message: &Routed<'_>, back: &Route) -> u16 {
-        let walked = u16::from(HOP_LIMIT - message.hop_limit) + 1;
+        let walked = MAX_HOPS - message.hop_limit + 1;
         let least = least_cost(back);
         if message.flags.greedy || back.hops() >= walked {
             return message.path_cost.max(least);

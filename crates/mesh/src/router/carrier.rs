@@ -18,7 +18,8 @@ use crate::local::LocalRouter;
 use crate::output::Output;
 use crate::routes::Detours;
 use crate::session::{
-    Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction, Sessions,
+    Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction,
+    Sessions, Which,
 };
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{DataView, Item, Slot};
@@ -232,11 +233,21 @@ impl<C: Crypto> Carrier<C> {
     }
 
     /// Sends contents to the owner of a prefix, with whom there is a session.
-    pub(super) fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
-        let Some(slot) = self.sessions.first_hop(prefix) else { return };
+    fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
+        self.seal_by(road, (prefix, Which::Current), contents);
+    }
+
+    /// Sends contents to the owner of a prefix by one of the sessions with it.
+    pub(super) fn seal_by(
+        &mut self,
+        road: &mut Road<'_, C>,
+        (prefix, which): (Prefix, Which),
+        contents: &Contents<'_>,
+    ) {
+        let Some(slot) = self.sessions.first_hop_of(prefix, which) else { return };
         let sessions = &mut self.sessions;
         road.links.send_data(road.now, slot, road.output, |out| {
-            sessions.seal(prefix, contents, HOP_LIMIT, out);
+            sessions.seal_by((prefix, which), contents, HOP_LIMIT, out);
         });
     }
 
@@ -338,7 +349,7 @@ impl<C: Crypto> Carrier<C> {
         let reverse = data.reverse();
         let (cursor, mut hop_limit) = data.cursor().ok()?;
         let (_, slot) = cursor.peek().ok()?;
-        let (mut labels, mut at) = (data.labels().ok()?, data.position().into());
+        let (mut labels, mut at) = (data.labels().ok()?, data.position());
         if slot == entered {
             return None;
         }
@@ -384,7 +395,9 @@ impl<C: Crypto> Carrier<C> {
                 }
             }
             Some((owner, Contents::KeepAlive(number))) => {
-                self.actions.push(SessionAction::Alive(owner.prefix(), number));
+                let prefix = owner.prefix();
+                let which = self.sessions.which(prefix, index);
+                self.actions.push(SessionAction::Alive(prefix, which, number));
             }
             Some((owner, Contents::Alive(number, _))) => {
                 self.outcomes.extend(self.probes.answered(road.now, owner, number));
@@ -406,7 +419,7 @@ impl<C: Crypto> Carrier<C> {
     ) -> Result<(), Malformed> {
         self.counters.dropped += 1;
         self.counters.undeliverable += 1;
-        let (reverse, at, quoted) = (!data.reverse(), data.position().into(), data.quote());
+        let (reverse, at, quoted) = (!data.reverse(), data.position(), data.quote());
         let (by, labels) = (road.local.id(), data.labels()?);
         let report = ErrorReport { reverse, at, code, value, quoted, by, labels };
         road.outbox.push(entered, &Item::Error(report));

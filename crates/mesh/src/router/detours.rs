@@ -70,7 +70,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let next = labels.cursor(*at, *reverse).and_then(|cursor| cursor.peek());
         let Ok((_, slot)) = next else { return };
         let out = match self.detours.get(slot) {
-            Some(detour) => detour.step(labels, at, *reverse, &mut u8::MAX.clone(), entered),
+            Some(detour) => detour.step(labels, at, *reverse, &mut u16::MAX.clone(), entered),
             None => labels.rewrite(*at, *reverse, entered, None).ok().map(|(out, behind)| {
                 *at = behind;
                 out

@@ -8,7 +8,7 @@ use ringway_sansio::{Random, Time};
 
 use super::outbox::Outbox;
 use crate::budget::{ByteHops, TokenBucket};
-use crate::config::{Config, Limits};
+use crate::config::{Config, Limits, MAX_TAGS};
 use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
@@ -17,7 +17,9 @@ use crate::metric::Space;
 use crate::ring::{Action, Overlay};
 use crate::routes::pending::{Due, Pending};
 use crate::wire::bodies::{Connect, Seal};
-use crate::wire::{Body, Hint, Item, Message, MessageId, Route, Routed, SIGNATURE, Slot};
+use crate::wire::{
+    Body, Hint, Hints, Item, Items, Message, MessageId, Route, Routed, SIGNATURE, Slot,
+};
 
 /// Octets of a packet around an item: Ethernet, IPv6, UDP, and the CONTROL packet with the head of the item.
 const OVERHEAD: u32 = 14 + 40 + 8 + 12 + 16 + 3;
@@ -32,6 +34,9 @@ pub(super) enum Way {
     /// By way of the line, to its other end.
     Close,
 }
+
+/// Octets of hints, and of the labels and the record of a route, that a CONNECT of 1,452 octets has room for.
+const HINT_ROOM: usize = 1_452 - Items::OVERHEAD - Routed::HEADER - 126 - 16;
 
 /// Statements about absent routers that are signed in a second.
 const STATEMENT_RATE: u32 = 25;
@@ -252,7 +257,7 @@ impl<C: Crypto> Messenger<C> {
         (settled, wrap): (bool, bool),
     ) {
         // Not paid for: nobody is answered more often than it has asked.
-        let body = Body::Connect(connect(desk.local, hints, settled, wrap));
+        let body = Body::Connect(connect(desk.local, back, hints, settled, wrap));
         self.answer(desk, (Message::ConnectAck, id, to), back, &body);
     }
 
@@ -429,7 +434,7 @@ impl<C: Crypto> Messenger<C> {
         (message.flags.wrapped, message.best) = (wrapped, best);
         let hints = desk.overlay.hints(to, route.first);
         let settled = desk.overlay.is_settled(desk.now);
-        let connect = connect(desk.local, &hints, settled, is_close);
+        let connect = connect(desk.local, &route, &hints, settled, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
     }
 
@@ -475,19 +480,35 @@ fn hops(action: &Action) -> u16 {
 /// Returns what a CONNECT over a route costs, in octets at each hop.
 fn cost(route: &Route) -> u32 {
     let labels = u32::from(route.labels.nibbles()).div_ceil(2);
-    // The record grows on the way: half of its end length in the mean.
-    let record = 5 * u32::from(route.hops()) / 2;
+    // The record grows on the way: half of its end length in the mean. Of a long one that is more of the tags.
+    let hops = u32::from(route.hops());
+    let record = (2 * hops).min(3 * MAX_TAGS as u32) + hops / 4;
     OVERHEAD + Routed::HEADER as u32 + labels + record + 126
 }
 
-fn connect(local: &mut LocalRouter, hints: &[Hint], settled: bool, wrap: bool) -> Connect {
+/// Returns a CONNECT, or its answer, that goes by a route. Hints for which an Ethernet packet would
+/// have no room are left out, the longest first: the receiver hears of those routers by others.
+fn connect(
+    local: &mut LocalRouter,
+    route: &Route,
+    hints: &[Hint],
+    settled: bool,
+    wrap: bool,
+) -> Connect {
+    let mut room = HINT_ROOM.saturating_sub(2 * route.labels.as_bytes().len());
+    let mut hints: Hints = hints.into();
+    hints.sort_by_key(|hint| hint.onward.nibbles());
+    hints.retain(|hint| {
+        let length = 12 + hint.onward.as_bytes().len();
+        room.checked_sub(length).map(|left| room = left).is_some()
+    });
     Connect {
         proof: *local.identity.proof(),
         sequence: local.next_sequence(),
         instance: local.instance,
         settled,
         wrap,
-        hints: hints.iter().cloned().collect(),
+        hints,
     }
 }
 

@@ -486,7 +486,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let passed = self.links.seal_item(now, &mut self.output, |links, out| {
             let (neighbours, closes, distance) = (links.up(), S::CLOSES, S::distance);
             let here = Here { id, neighbours, detours, closes, distance };
-            transit(body, here, entered, (cost, mtu), out)
+            let start = out.len();
+            let slot = transit(body, here, entered, (cost, mtu), out)?;
+            // What is too long has tags that can be removed.
+            let room = links.neighbour(slot).map_or(0, |link| usize::from(link.mtu));
+            (out.len() - start + Items::OVERHEAD <= room).then_some(slot)
         });
         let Some(out) = passed else { return false };
         self.counters.forwarded += 1;
@@ -516,9 +520,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
             Verdict::Returned => self.go_on_elsewhere(now, entered, message, random),
             Verdict::Out(out) if message.message == Message::LookUp && message.best != before => {
                 self.note_choice(now, &message, entered, out);
-                self.follow(now, entered, &message, Verdict::Out(out), random);
+                self.follow(now, entered, &mut message, Verdict::Out(out), random);
             }
-            verdict => self.follow(now, entered, &message, verdict, random),
+            verdict => self.follow(now, entered, &mut message, verdict, random),
         }
     }
 
@@ -544,7 +548,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         &mut self,
         now: Time,
         entered: Slot,
-        message: &Routed<'_>,
+        message: &mut Routed<'_>,
         verdict: Verdict,
         random: &mut dyn Random,
     ) {
@@ -554,6 +558,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 if matches!(message.message, Message::ConnectAck | Message::LookUpAck) {
                     self.marks.note(message.id.mark(), entered, out);
                 }
+                let mtu = self.links.neighbour(out).map_or(0, |neighbour| neighbour.mtu);
+                message.fit(usize::from(mtu).saturating_sub(Items::OVERHEAD));
                 let mut body = Vec::new();
                 message.emit(&mut body);
                 self.outbox.push(out, &Item::Routed(&body));
@@ -593,7 +599,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         if let Verdict::Out(out) = verdict {
             self.note_choice(now, &message, entered, out);
         }
-        self.follow(now, entered, &message, verdict, random);
+        self.follow(now, entered, &mut message, verdict, random);
     }
 
     /// Carries out what a session has asked for.
@@ -635,13 +641,14 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
-            SessionAction::KeepAlive(prefix) => {
-                self.carrier.seal(&mut road!(self, now), prefix, &Contents::KeepAlive(0));
+            SessionAction::KeepAlive(prefix, which) => {
+                let contents = Contents::KeepAlive(0);
+                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
             }
-            SessionAction::Alive(prefix, number) => {
-                let received = self.carrier.sessions.received(prefix);
+            SessionAction::Alive(prefix, which, number) => {
+                let received = self.carrier.sessions.received(prefix, which);
                 let contents = Contents::Alive(number, received);
-                self.carrier.seal(&mut road!(self, now), prefix, &contents);
+                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
             }
         }
     }

@@ -34,7 +34,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let (links, detours) = (&self.links, &self.detours);
         let is_up = |slot| links.is_up(slot) && detours.get(slot).is_none();
         // Labels only become fewer, so a report needs no hop limit.
-        match step(&mut cursor, &mut u8::MAX.clone(), entered, is_up) {
+        match step(&mut cursor, &mut u16::MAX.clone(), entered, is_up) {
             Step::Out(out) => {
                 report.at = cursor.at();
                 self.outbox.push(out, &Item::Error(report));

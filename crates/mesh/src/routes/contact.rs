@@ -12,7 +12,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Detour;
-use crate::config::{HOP_LIMIT, Limits};
+use crate::config::{Limits, MAX_HOPS};
 use crate::id::{NodeId, Sequence};
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
@@ -194,7 +194,7 @@ impl<S: Space> ContactTable<S> {
         let behind = self.contacts.iter_mut().filter(|contact| contact.route.first == slot);
         for contact in behind {
             match detour.redirect(&contact.route) {
-                Some(route) if route.hops() <= HOP_LIMIT.into() => {
+                Some(route) if route.hops() <= MAX_HOPS => {
                     contact.cost = contact.cost.saturating_add(cost);
                     contact.route = route.clone();
                     longer.push((contact.id, route));

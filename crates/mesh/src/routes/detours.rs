@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_millis(200);
 /// Time for which a detour round a link that is down is used. Slots of lost neighbours are reserved for somewhat longer.
 const LIFE: Duration = Duration::from_secs(110);
 /// Hops that a detour counts for, so that packets do not go round and round.
-const HOPS: u8 = 8;
+const HOPS: u16 = 8;
 
 /// The first two hops of a detour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ impl Detour {
         labels: &mut Labels,
         at: &mut u16,
         reverse: bool,
-        hop_limit: &mut u8,
+        hop_limit: &mut u16,
         entered: Slot,
     ) -> Option<Slot> {
         if self.via == entered {

@@ -11,7 +11,7 @@ use core::ops::Range;
 use ringway_sansio::Time;
 use ringway_sansio::time::Duration;
 
-use crate::config::{LEAST_MTU, MAX_DATA_NIBBLES};
+use crate::config::{LEAST_MTU, MAX_DATA_NIBBLES, MAX_ORDINARY_NIBBLES};
 use crate::icmp::MIN_MTU;
 use crate::wire::{DataView, Slot};
 
@@ -26,10 +26,15 @@ const MAX_PARTIAL: usize = 64;
 /// Time after which a packet of which pieces are missing is dropped.
 const EXPIRY: Duration = Duration::from_secs(2);
 
-// The longest route over links of the least MTU carries the least packet of IPv6.
+/// Least length in octets of the contents of a packet on a route with which a session can be: four pieces carry the least
+/// packet of IPv6.
+pub(super) const LEAST_ROOM: usize = MIN_MTU as usize / MAX_PIECES + PIECE_HEADER;
+
+// So has every ordinary route over links of the least MTU, and every route at all over links of Ethernet.
 const _: () = {
-    let longest = LEAST_MTU as usize - DataView::overhead(MAX_DATA_NIBBLES as u16) - PIECE_HEADER;
-    assert!(longest * MAX_PIECES >= MIN_MTU as usize);
+    let ordinary = DataView::overhead(MAX_ORDINARY_NIBBLES as u16) + LEAST_ROOM;
+    let any = DataView::overhead(MAX_DATA_NIBBLES as u16) + LEAST_ROOM;
+    assert!(LEAST_MTU as usize >= ordinary && any <= MIN_MTU as usize);
 };
 
 /// A piece of a packet of a host.

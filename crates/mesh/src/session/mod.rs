@@ -6,11 +6,14 @@
 //! of the key behind the prefix can answer.
 //!
 //! A session is renewed by the same question: when it is old, when its route is broken, or when what is sent is not
-//! answered. Until the new one is there the old one is used, unless its route is known to be broken.
+//! answered. Until the new one has carried something the old one is used, unless its route is known to be broken
+//! (`session/renewal.rs`).
 
+mod denials;
 mod fragments;
 mod peer;
 mod probes;
+mod renewal;
 mod routes;
 
 use std::collections::BTreeMap;
@@ -20,7 +23,7 @@ use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
-use crate::config::{Limits, MAX_DATA_NIBBLES};
+use crate::config::Limits;
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::id::{NodeId, Prefix};
 use crate::identity::KEY;
@@ -34,6 +37,7 @@ pub use fragments::Piece;
 pub use peer::Contents;
 pub(crate) use probes::Probes;
 pub use probes::{Departure, ProbeId, ProbeOutcome, ProbeRefused};
+pub use renewal::Which;
 
 /// Times that a question is asked.
 const TRIES: u32 = 9;
@@ -51,8 +55,10 @@ const RENEW: Duration = Duration::from_secs(120);
 const IDLE: Duration = Duration::from_secs(240);
 /// Time for which the answer to a LOOKUP waits for its CONFIRM.
 const HALF: Duration = Duration::from_secs(10);
-/// Time of sending without an answer after which one is asked for, and after which another route is.
+/// Time of sending without an answer after which one is asked for, how often it is asked for again, and time after which
+/// another route is.
 const SILENT: Duration = Duration::from_secs(1);
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 const UNANSWERED: Duration = Duration::from_secs(3);
 
 /// Maximum number of neighbours of an owner that are remembered.
@@ -109,9 +115,9 @@ pub enum SessionAction {
     /// Nobody owns the prefix. These packets have waited for it.
     NoRoute(Prefix, Vec<Vec<u8>>),
     /// Asks whether the session is alive.
-    KeepAlive(Prefix),
+    KeepAlive(Prefix, Which),
     /// Answers, with what the question contained.
-    Alive(Prefix, u64),
+    Alive(Prefix, Which, u64),
 }
 
 /// A handshake that we have answered.
@@ -177,6 +183,8 @@ struct Peer<C: Crypto> {
     session: Option<Session<C::Keys>>,
     /// The session before, for packets that are still on their way.
     previous: Option<Session<C::Keys>>,
+    /// The session that is to follow, when it has carried something.
+    next: Option<Session<C::Keys>>,
     search: Option<Search>,
     /// Sessions in a row by whose route nothing came.
     failures: u32,
@@ -261,11 +269,11 @@ impl<C: Crypto> Sessions<C> {
             self.make_room();
             self.peers.insert(prefix, Peer::new(now));
         }
+        self.replace_broken(prefix);
         let Some(peer) = self.peers.get_mut(&prefix) else { return Delivery::Dropped };
         peer.used = now;
         if let Some(session) = &mut peer.session {
-            let is_old = session.renews || now.since(session.since) >= RENEW;
-            let is_old = is_old && session.initiated;
+            let is_old = session.is_old(now) && peer.next.is_none();
             let is_broken = session.broken;
             session.waiting_since.get_or_insert(now);
             if !is_broken {
@@ -289,10 +297,7 @@ impl<C: Crypto> Sessions<C> {
         hop_limit: u8,
         out: &mut Vec<u8>,
     ) -> Option<Departure> {
-        let session = self.peers.get_mut(&prefix)?.session.as_mut()?;
-        let quote = session.seal::<C>(contents, hop_limit, out);
-        let (route, mtu) = (&session.path.route, session.mtu());
-        Some(Departure { first: route.first, quote, hops: route.hops(), mtu })
+        self.seal_by((prefix, Which::Current), contents, hop_limit, out)
     }
 
     /// Returns the pieces in which a packet leaves for a prefix with a session. There are none if it leaves as it is.
@@ -368,9 +373,8 @@ impl<C: Crypto> Sessions<C> {
             return None;
         };
         let peer = self.peers.get_mut(&prefix)?;
-        let sessions = [peer.session.as_mut(), peer.previous.as_mut()];
-        let mut sessions = sessions.into_iter().flatten();
-        let session = sessions.find(|session| session.index == index)?;
+        let sessions = [peer.session.as_mut(), peer.previous.as_mut(), peer.next.as_mut()];
+        let session = sessions.into_iter().flatten().find(|session| session.index == index)?;
         let (owner, was_broken) = (session.owner, session.broken);
         let contents = session.open::<C>(now, nonce, header, sealed);
         self.counters.forged += u64::from(contents.is_none());
@@ -381,6 +385,10 @@ impl<C: Crypto> Sessions<C> {
                 // What has come says that most does not: the next search goes another way.
                 (false, true) => peer.failures = peer.failures.saturating_add(1),
                 (true, _) => {}
+            }
+            // Its peer has used it, or has answered what has come by it: it works in both directions.
+            if !matches!(contents, Some(Contents::KeepAlive(_))) {
+                self.promote_if(prefix, index);
             }
         }
         contents.map(|contents| (owner, contents))
@@ -405,13 +413,14 @@ impl<C: Crypto> Sessions<C> {
         neighbour: Option<NodeId>,
         random: &mut dyn Random,
     ) -> Option<(u32, Vec<u8>)> {
-        if usize::from(back.labels.nibbles()) > MAX_DATA_NIBBLES {
+        let path = Path { route: back.clone(), mtu, mark: id.mark() };
+        if !path.is_wide() {
             self.counters.too_long += 1;
             return None;
         }
         // It has come again, because the answer was lost, or by another way.
         if let Some(half) = self.halves.iter_mut().find(|half| half.id == id) {
-            half.path = Path { route: back.clone(), mtu, mark: id.mark() };
+            half.path = path;
             return Some((half.index, half.second.clone()));
         }
         self.make_room_for_half(back.first);
@@ -421,7 +430,6 @@ impl<C: Crypto> Sessions<C> {
             return None;
         };
         let index = self.new_index(random);
-        let path = Path { route: back.clone(), mtu, mark: id.mark() };
         self.halves.push(Half {
             index,
             remote,
@@ -467,7 +475,8 @@ impl<C: Crypto> Sessions<C> {
         };
         let Some(search) = &mut peer.search else { return };
         let Way { route, mtu } = way;
-        if usize::from(route.labels.nibbles()) > MAX_DATA_NIBBLES {
+        let path = Path { route: route.clone(), mtu, mark: id.mark() };
+        if !path.is_wide() {
             self.counters.too_long += 1;
             return;
         }
@@ -482,15 +491,18 @@ impl<C: Crypto> Sessions<C> {
             peer.waypoints.insert(0, neighbour);
         }
         let (index, begun) = (search.index, search.begun);
+        let times = (now.since(search.asked), now.since(begun));
         self.counters.found += 1;
         self.counters.finding += now.since(begun);
         peer.search = None;
-        let path = Path { route: route.clone(), mtu, mark: id.mark() };
         let session = Session::new(now, owner, (index, remote), keys, path);
-        let session = session.confirmed_by(now, third.clone(), now.since(begun), peer.failures);
-        self.install(local.id(), prefix, (begun, Duration::ZERO), session);
+        let session = session.confirmed_by(now, third.clone(), times, peer.failures);
+        let is_used = self.install(now, local.id(), prefix, (begun, Duration::ZERO), session);
         out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
-        out.push(SessionAction::Ready(prefix));
+        out.push(match is_used {
+            true => SessionAction::Ready(prefix),
+            false => SessionAction::KeepAlive(prefix, Which::Next),
+        });
     }
 
     /// Handles a CONFIRM.
@@ -505,7 +517,10 @@ impl<C: Crypto> Sessions<C> {
         let Some(at) = self.halves.iter().position(|half| half.index == index) else {
             // It came again: the first answer to it was lost.
             if let Some(&prefix) = self.by_index.get(&index) {
-                out.push(SessionAction::Alive(prefix, 0));
+                out.push(match self.which(prefix, index) {
+                    Which::Current => SessionAction::Alive(prefix, Which::Current, 0),
+                    Which::Next => SessionAction::KeepAlive(prefix, Which::Next),
+                });
             }
             return;
         };
@@ -528,66 +543,47 @@ impl<C: Crypto> Sessions<C> {
         let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
         let begun = (half.since, CROSSING);
         let session = Session::new(now, owner, (index, half.remote), keys, path);
-        self.install(local.id(), prefix, begun, session);
-        out.push(SessionAction::Alive(prefix, 0));
-        out.push(SessionAction::Ready(prefix));
-    }
-
-    /// A router has stated that the prefix is not its own, of whose key it says it is responsible. `is_closest` is asked
-    /// whether that may be. One statement may be of somebody on the way: the question goes another way. And the ring may be
-    /// incomplete for a moment: a statement of the same router is believed 0.6 s after its first.
-    pub fn not_responsible(
-        &mut self,
-        now: Time,
-        id: MessageId,
-        by: NodeId,
-        is_closest: impl FnOnce(NodeId) -> bool,
-        out: &mut Vec<SessionAction>,
-    ) {
-        let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
-        let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
-            return;
-        };
-        let Some(search) = &mut peer.search else { return };
-        if !is_closest(prefix.key()) {
-            search.hurry();
-            return;
-        }
-        match search.denied {
-            Some((signer, at)) if signer == by && now.since(at) >= DENIED => {
-                self.counters.absent += 1;
-                self.absent(now, prefix, out);
-            }
-            Some((signer, at)) if signer == by => search.wait_until(at + DENIED),
-            _ => search.note_denial(now, by),
+        if self.install(now, local.id(), prefix, begun, session) {
+            out.push(SessionAction::Alive(prefix, Which::Current, 0));
+            out.push(SessionAction::Ready(prefix));
+        } else {
+            out.push(SessionAction::KeepAlive(prefix, Which::Next));
         }
     }
 
-    /// Somebody on the way has lied about a question, which another router there knows.
-    pub(crate) fn misled(&mut self, id: MessageId) {
-        let mut searches = self.peers.values_mut().filter_map(|peer| peer.search.as_mut());
-        searches.find(|search| search.id == id).into_iter().for_each(Search::hurry);
+    /// A statement that nobody has the prefix is believed.
+    fn denied(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
+        self.counters.absent += 1;
+        self.absent(now, prefix, out);
     }
 
     /// Nobody has the prefix: the search for its owner ends, and a session with a route that is broken.
     pub(crate) fn absent(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
         peer.search = None;
-        if peer.session.as_ref().is_some_and(|session| !session.broken) {
+        if let Some(session) = peer.session.as_mut().filter(|session| !session.broken) {
+            session.renewal_failed(now);
             return;
         }
+        if self.promote(prefix) {
+            out.push(SessionAction::Ready(prefix));
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&prefix) else { return };
         if let Some(mut session) = peer.session.take() {
-            self.by_index.remove(&session.index);
             peer.queue.splice(0..0, session.take_unsure());
+            // The peer may not know of it, and send by it when the routes are good again.
+            let oldest = peer.previous.replace(session);
+            oldest.iter().for_each(|oldest| _ = self.by_index.remove(&oldest.index));
         }
         peer.absent_until = now + NEGATIVE;
         out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));
     }
 
     /// Returns how many packets of a session have come.
-    pub(crate) fn received(&self, prefix: Prefix) -> u64 {
-        let session = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref());
-        session.map_or(0, Session::received)
+    pub(crate) fn received(&mut self, prefix: Prefix, which: Which) -> u64 {
+        let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session_mut(which));
+        session.map_or(0, |session| session.received())
     }
 
     /// Does what is due.
@@ -629,12 +625,18 @@ impl<C: Crypto> Sessions<C> {
                 peer.failures = peer.failures.saturating_add(1);
                 renewed.push(prefix);
             } else if session.asks(now) {
-                out.extend([SessionAction::Again(prefix), SessionAction::KeepAlive(prefix)]);
+                let ask = SessionAction::KeepAlive(prefix, Which::Current);
+                out.extend([SessionAction::Again(prefix), ask]);
             }
         }
+        self.renewal_timeout(now, out);
         failed.into_iter().for_each(|prefix| self.absent(now, prefix, out));
         for prefix in renewed {
-            self.search(now, local, prefix, random, out);
+            if self.replace_broken(prefix) {
+                out.push(SessionAction::Ready(prefix));
+            } else {
+                self.search(now, local, prefix, random, out);
+            }
         }
         let idle = |peer: &Peer<C>| peer.search.is_none() && now.since(peer.used) >= IDLE;
         let gone: Vec<Prefix> =
@@ -645,15 +647,7 @@ impl<C: Crypto> Sessions<C> {
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let half = self.halves.iter().map(|half| half.since + HALF).min();
-        let peers = self.peers.values().filter_map(|peer| {
-            let search = peer.search.as_ref().map(Search::due);
-            let session = peer.session.as_ref().and_then(|session| {
-                let is_owing = session.is_owing() && peer.search.is_none();
-                if is_owing { Some(session.since) } else { session.due() }
-            });
-            let idle = peer.search.is_none().then(|| peer.used + IDLE);
-            sooner(sooner(search, session), idle)
-        });
+        let peers = self.peers.values().filter_map(|peer| Self::due_of(peer, IDLE));
         sooner(sooner(half, self.fragments.due()), peers.min())
     }
 
@@ -684,7 +678,8 @@ impl<C: Crypto> Sessions<C> {
         }
         let index = self.new_index(random);
         let Some(peer) = self.peers.get_mut(&prefix) else { return };
-        let by_another = peer.failures > 0;
+        let has_failed = peer.session.as_ref().is_some_and(Session::has_failed_renewals);
+        let by_another = peer.failures > 0 || has_failed;
         let via = if by_another { draw(&peer.waypoints, random) } else { None };
         let search = peer.search.insert(Search::new(now, index, random));
         out.extend(search.ask::<C>(now, local, prefix, by_another, via));
@@ -692,36 +687,37 @@ impl<C: Crypto> Sessions<C> {
 
     /// Begins to use a session. If both ends have looked each other up at the same time, both use the session that the
     /// router with the lower id has begun; otherwise each would send by one and receive by the other for ever. `begun` is
-    /// when the search for the new one began, as far as is known here.
+    /// when the search for the new one began, as far as is known here. Returns `false` if another works, which the new one
+    /// is to follow.
     fn install(
         &mut self,
+        now: Time,
         own: NodeId,
         prefix: Prefix,
         (begun, slack): (Time, Duration),
         session: Session<C::Keys>,
-    ) {
-        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+    ) -> bool {
+        let Some(peer) = self.peers.get_mut(&prefix) else { return false };
         self.by_index.insert(session.index, prefix);
         let is_preferred = |session: &Session<C::Keys>| session.initiated == (own < session.owner);
-        let stays = peer.session.as_ref().is_some_and(|current| {
-            let crossed = begun <= current.since + slack && !current.broken;
-            crossed && is_preferred(current) && !is_preferred(&session)
-        });
-        let oldest = if stays {
-            peer.previous.replace(session)
-        } else {
-            let path = session.path.clone();
-            let mut current = peer.session.replace(session);
-            // What it has sent and nobody has acknowledged goes by the new route, with its own numbers: so the peer refuses
-            // what it has.
-            if let Some(broken) = current.as_mut().filter(|current| current.broken) {
-                broken.follow(path);
+        let crossed = |current: &Session<C::Keys>| begun <= current.since + slack;
+        let current = peer.session.as_ref().filter(|current| !current.broken);
+        let oldest = match current {
+            Some(current)
+                if crossed(current) && is_preferred(current) && !is_preferred(&session) =>
+            {
+                peer.previous.replace(session).map(|oldest| oldest.index)
             }
-            core::mem::replace(&mut peer.previous, current)
+            Some(current) if !crossed(current) && current.is_proved() => {
+                self.install_next(now, prefix, session);
+                return false;
+            }
+            _ => peer.follow(session),
         };
         if let Some(oldest) = oldest {
-            self.by_index.remove(&oldest.index);
+            self.by_index.remove(&oldest);
         }
+        true
     }
 
     /// Makes room for another prefix: the least recently used makes way.
@@ -754,10 +750,10 @@ impl<C: Crypto> Sessions<C> {
 
 impl<C: Crypto> Peer<C> {
     fn new(now: Time) -> Self {
-        let (session, previous, search) = (None, None, None);
+        let (session, previous, next, search) = (None, None, None, None);
         let queue = Vec::new();
         let (absent_until, used, waypoints) = (now, now, SmallVec::new());
-        Peer { session, previous, search, failures: 0, waypoints, queue, absent_until, used }
+        Peer { session, previous, next, search, failures: 0, waypoints, queue, absent_until, used }
     }
 }
 

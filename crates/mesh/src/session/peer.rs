@@ -3,8 +3,9 @@
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
-use super::fragments::{PIECE_HEADER, Piece};
-use super::{FIRST_WAIT, MAX_WAIT, SILENT, SessionAction, UNANSWERED};
+use super::fragments::{LEAST_ROOM, PIECE_HEADER, Piece};
+use super::renewal::{FIRST_PAUSE, MAX_PAUSE};
+use super::{ASK_AGAIN, DENIED, FIRST_WAIT, MAX_WAIT, RENEW, SILENT, SessionAction, UNANSWERED};
 use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::icmp::MIN_MTU;
@@ -24,7 +25,11 @@ const TYPE: usize = 1;
 /// Times that a question is asked before it is due.
 const MAX_HURRIED: u32 = 24;
 /// Times that a CONFIRM is sent.
-const CONFIRMS: u32 = 5;
+const CONFIRMS: u32 = 6;
+/// Time for each link of a route in which an answer comes, if that is more than [`UNANSWERED`].
+const LINK_PATIENCE: Duration = Duration::from_millis(20);
+/// Least time until it is sent again.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 /// Least length in octets of the contents of a keep-alive or its answer, unless the route carries less.
 const SHORTEST: usize = 128;
 /// Packets of a session among which keep-alives are as long as what hosts send.
@@ -90,9 +95,10 @@ pub(super) struct Session<K> {
     pub(super) renews: bool,
     /// When the first packet was sent since the last that came.
     pub(super) waiting_since: Option<Time>,
-    asked: bool,
-    /// The CONFIRM, when it is due again, and how often it was sent, until something comes.
-    confirm: Option<(Vec<u8>, Time, u32)>,
+    /// How often an answer was asked for since then.
+    asked: u32,
+    /// The CONFIRM, until something comes.
+    confirm: Option<Confirm>,
     keys: K,
     sent: u64,
     received: u64,
@@ -106,12 +112,45 @@ pub(super) struct Session<K> {
     longest: usize,
     /// When something last came.
     heard: Option<Time>,
-    /// Packets of hosts, and their numbers, that were sent by a route of which it was not known whether it still carries
+    /// Packets of hosts, or their pieces, that were sent by a route of which it was not known whether it still carries
     /// packets. They are sent again if it does not.
-    unsure: Vec<(u64, Vec<u8>)>,
+    unsure: Vec<Unsure>,
     /// Whether the next packet is one of them.
     keeps: bool,
+    /// Renewals that have failed, and when the next may begin.
+    failed_renewals: u32,
+    renew_after: Time,
     window: ReplayWindow<WINDOW>,
+}
+
+/// What was sent with a number: a packet, or the piece of one with an index and the number of pieces.
+struct Unsure {
+    nonce: u64,
+    piece: Option<(u8, u8)>,
+    octets: Vec<u8>,
+}
+
+impl Unsure {
+    fn contents(&self) -> Contents<'_> {
+        let octets = &self.octets[..];
+        match self.piece {
+            Some((index, count)) => Contents::Piece(Piece { index, count, octets }),
+            None => Contents::Packet(octets),
+        }
+    }
+
+    /// Returns whether it is a packet, or the first piece of one.
+    fn is_first(&self) -> bool {
+        self.piece.is_none_or(|(index, _)| index == 0)
+    }
+}
+
+/// The third message of a handshake, which is sent until something comes.
+struct Confirm {
+    noise: Vec<u8>,
+    due: Time,
+    wait: Duration,
+    sent: u32,
 }
 
 /// The way to the owner of a prefix.
@@ -122,6 +161,21 @@ pub(super) struct Path {
     pub(super) mtu: u16,
     /// The mark that routers on the way have of the route.
     pub(super) mark: u32,
+}
+
+impl Path {
+    /// Returns whether pieces of a packet are long enough for the least MTU of IPv6, which a route of many labels over narrow
+    /// links does not allow.
+    pub(super) fn is_wide(&self) -> bool {
+        let overhead = DataView::overhead(self.route.labels.nibbles());
+        usize::from(self.mtu.max(LEAST_MTU)) >= overhead + LEAST_ROOM
+    }
+
+    /// Returns the length in octets of the longest contents of a packet.
+    fn room(&self) -> usize {
+        let overhead = DataView::overhead(self.route.labels.nibbles());
+        usize::from(self.mtu.max(LEAST_MTU)).saturating_sub(overhead).max(LEAST_ROOM)
+    }
 }
 
 impl<K> Session<K> {
@@ -143,7 +197,7 @@ impl<K> Session<K> {
             broken: false,
             renews: false,
             waiting_since: None,
-            asked: false,
+            asked: 0,
             confirm: None,
             keys,
             sent: 0,
@@ -155,6 +209,8 @@ impl<K> Session<K> {
             heard: None,
             unsure: Vec::new(),
             keeps: false,
+            failed_renewals: 0,
+            renew_after: now,
             window: ReplayWindow::new(),
         }
     }
@@ -164,7 +220,7 @@ impl<K> Session<K> {
         mut self,
         now: Time,
         third: Vec<u8>,
-        round_trip: Duration,
+        (round_trip, search_time): (Duration, Duration),
         failures: u32,
     ) -> Self {
         self.initiated = true;
@@ -173,9 +229,54 @@ impl<K> Session<K> {
             1..MANY_FAILURES => NEXT_PROOF,
             MANY_FAILURES.. => UNANSWERED,
         };
-        self.prove_by = Some(now + proof.max(round_trip * 4).min(UNANSWERED));
-        self.confirm = Some((third, now + FIRST_WAIT, 1));
+        self.prove_by = Some(now + proof.max(search_time * 4).min(self.patience()));
+        let wait = (round_trip * 2).clamp(SHORTEST_WAIT, FIRST_WAIT);
+        self.confirm = Some(Confirm { noise: third, due: now + wait, wait, sent: 1 });
         self
+    }
+
+    /// Must show in its time that its route works. Packets that show it are as long as those of the session before.
+    pub(super) fn on_trial(mut self, now: Time, longest: usize) -> Self {
+        (self.prove_by, self.longest) = (Some(now + self.patience()), longest);
+        self
+    }
+
+    /// Returns the time of sending without an answer after which the route counts as broken.
+    fn patience(&self) -> Duration {
+        UNANSWERED.max(LINK_PATIENCE * self.path.route.hops().into())
+    }
+
+    /// Returns whether it has not shown in its time that its route works.
+    pub(super) fn has_failed(&self, now: Time) -> bool {
+        self.broken || self.prove_by.is_some_and(|by| by <= now)
+    }
+
+    /// Returns when something is due before it has shown that its route works.
+    pub(super) fn trial_due(&self) -> Option<Time> {
+        let over = if self.broken { Some(self.since) } else { self.prove_by };
+        sooner(over, self.confirm.as_ref().map(|confirm| confirm.due))
+    }
+
+    /// Returns the length in octets of the longest contents that were sent or have come.
+    pub(super) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Returns whether it is on us to renew the session now.
+    pub(super) fn is_old(&self, now: Time) -> bool {
+        let is_due = self.renews || now.since(self.since) >= RENEW;
+        is_due && self.initiated && now >= self.renew_after
+    }
+
+    /// A renewal has failed.
+    pub(super) fn renewal_failed(&mut self, now: Time) {
+        let pause = FIRST_PAUSE * (1 << self.failed_renewals.min(8));
+        self.renew_after = now + pause.min(MAX_PAUSE);
+        self.failed_renewals = self.failed_renewals.saturating_add(1);
+    }
+
+    pub(super) fn has_failed_renewals(&self) -> bool {
+        self.failed_renewals > 0
     }
 
     /// Returns the length in octets of the longest packet that passes, in pieces if need be.
@@ -191,8 +292,7 @@ impl<K> Session<K> {
 
     /// Returns how many octets of a packet pass behind a header in the contents.
     fn room(&self, header: usize) -> usize {
-        let overhead = DataView::overhead(self.path.route.labels.nibbles()) + header;
-        usize::from(self.path.mtu.max(LEAST_MTU)) - overhead
+        self.path.room() - header
     }
 
     /// Goes by another route from now on.
@@ -213,6 +313,7 @@ impl<K> Session<K> {
     /// A link on the way takes packets of at most `mtu` octets.
     pub(super) fn lower_mtu(&mut self, mtu: u16) {
         self.path.mtu = self.path.mtu.min(mtu);
+        self.broken |= !self.path.is_wide();
     }
 
     pub(super) fn has_sent(&self, low: u32) -> bool {
@@ -222,7 +323,8 @@ impl<K> Session<K> {
     /// A packet of a host is sent next. It is kept, if nothing has come for some time, until something does.
     pub(super) fn keep_next(&mut self, now: Time, room: usize) {
         let is_sure = self.heard.is_some_and(|heard| now.since(heard) < SILENT);
-        self.keeps = !is_sure && !self.broken && self.unsure.len() < room;
+        let packets = self.unsure.iter().filter(|unsure| unsure.is_first()).count();
+        self.keeps = !is_sure && !self.broken && packets < room;
     }
 
     /// Removes the first packet of which it is not known whether it has arrived.
@@ -237,9 +339,11 @@ impl<K> Session<K> {
         self.broken && !self.unsure.is_empty()
     }
 
-    /// Removes the packets of which it is not known whether they have arrived.
+    /// Removes the packets of which it is not known whether they have arrived. Of one that went in pieces it returns the
+    /// first, which is enough to report it.
     pub(super) fn take_unsure(&mut self) -> impl Iterator<Item = Vec<u8>> {
-        core::mem::take(&mut self.unsure).into_iter().map(|(_, packet)| packet)
+        let first = core::mem::take(&mut self.unsure).into_iter().filter(Unsure::is_first);
+        first.map(|unsure| unsure.octets)
     }
 
     /// Appends the packet at a position of those of which it is not known whether they have arrived. It is the same as before,
@@ -250,8 +354,8 @@ impl<K> Session<K> {
         hop_limit: u8,
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some((nonce, packet)) = self.unsure.get(at) else { return false };
-        self.write::<C>(*nonce, &Contents::Packet(packet), hop_limit, out);
+        let Some(unsure) = self.unsure.get(at) else { return false };
+        self.write::<C>(unsure.nonce, &unsure.contents(), hop_limit, out);
         true
     }
 
@@ -265,10 +369,18 @@ impl<K> Session<K> {
         let nonce = self.sent;
         self.sent += 1;
         // Only what has had this number is sent with it again.
-        if core::mem::take(&mut self.keeps)
-            && let Contents::Packet(packet) = contents
-        {
-            self.unsure.push((nonce, packet.to_vec()));
+        if self.keeps {
+            let kept = match contents {
+                Contents::Packet(octets) => Some((None, *octets)),
+                Contents::Piece(Piece { index, count, octets }) => {
+                    Some((Some((*index, *count)), *octets))
+                }
+                Contents::KeepAlive(_) | Contents::Alive(..) => None,
+            };
+            if let Some((piece, octets)) = kept {
+                self.unsure.push(Unsure { nonce, piece, octets: octets.to_vec() });
+                self.keeps = piece.is_some_and(|(index, count)| index + 1 < count);
+            }
         }
         if matches!(contents, Contents::KeepAlive(_)) {
             self.sent_before = nonce;
@@ -330,7 +442,11 @@ impl<K> Session<K> {
         self.longest = self.longest.max(length);
         self.window.note(nonce);
         self.received += 1;
-        (self.waiting_since, self.asked, self.confirm) = (None, false, None);
+        (self.waiting_since, self.asked) = (None, 0);
+        // A question does not show that the peer has received anything.
+        if !matches!(contents, Contents::KeepAlive(_)) {
+            self.confirm = None;
+        }
         self.heard = Some(now);
         self.unsure.clear();
         if let Contents::Alive(_, received) = contents {
@@ -360,25 +476,32 @@ impl<K> Session<K> {
         self.received > 0
     }
 
-    /// Returns whether an answer is to be asked for now; only once.
+    /// Returns whether an answer is to be asked for now. A question or its answer may be lost, so there are several.
     pub(super) fn asks(&mut self, now: Time) -> bool {
-        let silent = self.waiting_since.is_some_and(|since| now.since(since) >= SILENT);
-        silent && !self.broken && !core::mem::replace(&mut self.asked, true)
+        let asks = !self.broken && self.asks_at().is_some_and(|at| at <= now);
+        self.asked += u32::from(asks);
+        asks
+    }
+
+    fn asks_at(&self) -> Option<Time> {
+        self.waiting_since.map(|since| since + SILENT + ASK_AGAIN * self.asked)
     }
 
     /// Returns whether there was no answer, and remembers that the route is broken.
     pub(super) fn is_unanswered(&mut self, now: Time) -> bool {
-        let unanswered = self.waiting_since.is_some_and(|since| now.since(since) >= UNANSWERED);
+        let patience = self.patience();
+        let unanswered = self.waiting_since.is_some_and(|since| now.since(since) >= patience);
         let unproved = !self.is_proved() && self.prove_by.is_some_and(|by| by <= now);
         (unanswered || unproved) && !core::mem::replace(&mut self.broken, true)
     }
 
     /// Returns the CONFIRM if it is due again.
     pub(super) fn confirm_again(&mut self, now: Time) -> Option<SessionAction> {
-        let (noise, due, sent) = self.confirm.as_mut().filter(|(_, due, _)| *due <= now)?;
-        *sent += 1;
-        *due = now + FIRST_WAIT * (1 << *sent);
-        let (noise, is_last) = (noise.clone(), *sent > CONFIRMS);
+        let confirm = self.confirm.as_mut().filter(|confirm| confirm.due <= now)?;
+        confirm.sent += 1;
+        confirm.wait *= 2;
+        confirm.due = now + confirm.wait;
+        let (noise, is_last) = (confirm.noise.clone(), confirm.sent > CONFIRMS);
         if is_last {
             self.confirm = None;
             return None;
@@ -389,11 +512,11 @@ impl<K> Session<K> {
 
     /// Returns when something is due.
     pub(super) fn due(&self) -> Option<Time> {
-        let confirm = self.confirm.as_ref().map(|&(_, due, _)| due);
-        let patience = if self.asked { UNANSWERED } else { SILENT };
-        let waiting = self.waiting_since.filter(|_| !self.broken);
+        let confirm = self.confirm.as_ref().map(|confirm| confirm.due);
+        let unanswered = self.waiting_since.map(|since| since + self.patience());
+        let waiting = sooner(self.asks_at(), unanswered).filter(|_| !self.broken);
         let prove_by = self.prove_by.filter(|_| !self.broken && !self.is_proved());
-        sooner(sooner(confirm, prove_by), waiting.map(|since| since + patience))
+        sooner(sooner(confirm, prove_by), waiting)
     }
 }
 
@@ -412,10 +535,12 @@ pub(super) struct Search {
     pub(super) id: MessageId,
     pub(super) index: u32,
     pub(super) begun: Time,
+    /// When the question was last sent.
+    pub(super) asked: Time,
     pub(super) tries: u32,
     pub(super) due: Time,
     /// Who has stated that it is not the owner, and when it first did.
-    pub(super) denied: Option<(NodeId, Time)>,
+    denied: Option<(NodeId, Time)>,
     /// Whether somebody has lied about it, so that it is asked again before it is due, and how often that was done.
     pub(super) hurries: bool,
     hurried: u32,
@@ -432,6 +557,7 @@ impl Search {
             id,
             index,
             begun: now,
+            asked: now,
             tries: 0,
             due: now,
             denied: None,
@@ -439,6 +565,17 @@ impl Search {
             hurried: 0,
             seed,
         }
+    }
+
+    /// A router has stated that it is not the owner. Returns whether that is believed: it did so some time ago, too. Otherwise
+    /// the question goes another way at once, or is asked again when that router would be believed.
+    pub(super) fn is_denied(&mut self, now: Time, by: NodeId) -> bool {
+        match self.denied {
+            Some((signer, at)) if signer == by && now.since(at) >= DENIED => return true,
+            Some((signer, at)) if signer == by => self.due = at + DENIED,
+            _ => (self.denied, self.due) = (Some((by, now)), now),
+        }
+        false
     }
 
     /// Begins the handshake: it is the same each time, and any answer may be the first that is true. Returns the handshake
@@ -450,16 +587,6 @@ impl Search {
         let mut noise = Vec::new();
         C::write(&mut handshake, &[0; SESSION_FIRST_PAYLOAD], &mut noise).ok()?;
         Some((handshake, noise))
-    }
-
-    /// Somebody has stated that the prefix has no owner: the question goes another way at once.
-    pub(super) fn note_denial(&mut self, now: Time, by: NodeId) {
-        (self.denied, self.due) = (Some((by, now)), now);
-    }
-
-    /// The question is asked again at a time.
-    pub(super) fn wait_until(&mut self, at: Time) {
-        self.due = at;
     }
 
     /// Somebody on the way has lied: the question is asked again at once, and that does not count. Not too often.
@@ -500,6 +627,7 @@ impl Search {
     ) -> Option<SessionAction> {
         self.due = now + (FIRST_WAIT * (1 << self.tries.min(8))).min(MAX_WAIT);
         self.tries += 1;
+        self.asked = now;
         let (_, noise) = self.begin::<C>(local)?;
         let (id, index) = (self.id, self.index);
         Some(SessionAction::LookUp { prefix, id, index, noise, by_another, via })

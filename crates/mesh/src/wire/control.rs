@@ -173,6 +173,8 @@ pub struct Items<'a> {
 impl<'a> Items<'a> {
     /// Length in octets of the type and the length of an item.
     pub const HEADER: usize = 3;
+    /// Length in octets of a packet with one item and a PROBE around the body of the item.
+    pub const OVERHEAD: usize = Control::HEADER + 2 * Items::HEADER + SEAL;
 
     /// Begins at the first item.
     pub fn new(bytes: &'a [u8]) -> Items<'a> {

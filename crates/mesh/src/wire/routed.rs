@@ -5,10 +5,10 @@
 //! needs no route to be sent.
 //!
 //! ```text
-//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 returned, 40 wrapped
-//!  1 hop limit  2 type  3 nibbles (2)  5 position (2)  7 target (8)  15 origin (8)  23 best distance so far (8)
-//! 31 message id (8)  39 path MTU (2)  41 path cost (2)  43 tags (1)  44 recorded nibbles (2)
-//! 46 labels, tags of 4 octets, recorded labels, body
+//!  0 flags: 1 reverse, 2 greedy, 4 closest, 8 record, 10 linear, 20 returned, 40 wrapped, 80 turned
+//!  1 type  2 hop limit (2)  4 nibbles (2)  6 position (2)  8 target (8)  16 origin (8)  24 best distance so far (8)
+//! 32 message id (8)  40 path MTU (2)  42 path cost (2)  44 spacing of tags (1)  45 recorded labels (2)
+//! 47 recorded nibbles (2)  49 labels, tags of 4 octets, recorded labels, body
 //! ```
 //!
 //! The **record** is the way back. Each router on the way appends its tag and the label of the slot by which the message
@@ -16,13 +16,18 @@
 //! record in reverse, so its labels turn into the way there: the requester's route is what arrived with the answer, and
 //! a route is used only after that.
 //!
-//! The first [`MAX_TAGS`] routers leave tags; those behind are recorded by their labels alone and only cannot be cut to.
+//! There are at most [`MAX_TAGS`] tags, so that a record of a thousand hops fits a packet: of a longer record, or when a
+//! message is too long for its next link, every second tag is removed, and from then on every second router leaves one.
+//! Such a detour is cut to the nearest router with a tag.
+//!
+//! Where a request leaves by the link by which it came, the router is not recorded, and the record is marked as *turned*: its
+//! last label is that of the next router, which removes it. So the way back never goes to and fro, with tags or without.
 
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
 use super::{Labels, Reader, Route, RouteTooLong, Slot};
-use crate::config::{HOP_LIMIT, MAX_TAGS};
+use crate::config::{MAX_CONTROL_NIBBLES, MAX_HOPS, MAX_TAGS};
 use crate::id::{NodeId, Tag};
 
 /// A random number that joins a request and its answer.
@@ -86,6 +91,10 @@ pub struct RoutedFlags {
 }
 
 const RECORD: u8 = 8;
+const TURNED: u8 = 0x80;
+/// Maximum of the spacing of tags: then one is left of the longest record.
+const MAX_SPACING: u8 = 10;
+const _: () = assert!(MAX_CONTROL_NIBBLES < 1 << MAX_SPACING);
 
 impl RoutedFlags {
     fn from_octet(octet: u8) -> Self {
@@ -117,7 +126,7 @@ pub struct Routed<'a> {
     /// Flags.
     pub flags: RoutedFlags,
     /// Hops that it may still take.
-    pub hop_limit: u8,
+    pub hop_limit: u16,
     /// What the body is.
     pub message: Message,
     /// The labels, of which those up to the position are used.
@@ -144,7 +153,7 @@ pub struct Routed<'a> {
 
 impl<'a> Routed<'a> {
     /// Length in octets without labels, tags and body.
-    pub const HEADER: usize = 46;
+    pub const HEADER: usize = 49;
 
     /// A message from `origin` along `route`, with its way recorded.
     pub fn new(
@@ -157,7 +166,7 @@ impl<'a> Routed<'a> {
     ) -> Routed<'a> {
         Routed {
             flags: RoutedFlags::default(),
-            hop_limit: HOP_LIMIT,
+            hop_limit: MAX_HOPS,
             message,
             labels: route.labels.clone(),
             at: 0,
@@ -175,27 +184,31 @@ impl<'a> Routed<'a> {
     /// Parses an item's body.
     pub fn parse(bytes: &'a [u8]) -> Result<Routed<'a>, Malformed> {
         let mut reader = Reader::new("expected a whole message", bytes);
-        let [flags, hop_limit, message] = reader.array()?;
+        let [flags, message] = reader.array()?;
         let Some(message) = Message::from_octet(message) else {
             return Err(reader.fault("expected a type of message from 1 to 9"));
         };
+        let hop_limit = reader.u16()?.min(MAX_HOPS);
         let (nibbles, at) = (reader.u16()?, reader.u16()?);
         if at > nibbles {
             let got = Got::Number(at.into());
-            return Err(Malformed::bad("expected a position within the labels", got, 5));
+            return Err(Malformed::bad("expected a position within the labels", got, 6));
         }
         let target = NodeId::new(reader.u64()?);
         let origin = NodeId::new(reader.u64()?);
         let (best, id) = (reader.u64()?, MessageId(reader.u64()?));
         let (path_mtu, path_cost) = (reader.u16()?, reader.u16()?);
-        let (tags, recorded) = (reader.u8()?, reader.u16()?);
+        let (spacing, count, recorded) = (reader.u8()?, reader.u16()?, reader.u16()?);
         let labels = reader.labels(nibbles)?;
-        let record = match (flags & RECORD != 0, tags, recorded) {
-            (true, ..) => Some(Record::parse(&mut reader, tags, recorded)?),
-            (false, 0, 0) => None,
+        let record = match (flags & RECORD != 0, spacing, count, recorded) {
+            (true, ..) => {
+                let record = Record::parse(&mut reader, (spacing, count), recorded)?;
+                Some(Record { turned: flags & TURNED != 0, ..record })
+            }
+            (false, 0, 0, 0) => None,
             (false, ..) => {
-                let got = Got::Number(tags.into());
-                return Err(Malformed::bad("expected no record without its flag", got, 43));
+                let got = Got::Number(spacing.into());
+                return Err(Malformed::bad("expected no record without its flag", got, 44));
             }
         };
         Ok(Routed {
@@ -218,8 +231,8 @@ impl<'a> Routed<'a> {
     /// Returns the type and the number of a message that is not parsed.
     pub fn peek(bytes: &[u8]) -> Option<(Message, MessageId)> {
         let header: &[u8; Routed::HEADER] = bytes.first_chunk()?;
-        let id = u64::from_be_bytes(core::array::from_fn(|at| header[31 + at]));
-        Some((Message::from_octet(header[2])?, MessageId(id)))
+        let id = u64::from_be_bytes(core::array::from_fn(|at| header[32 + at]));
+        Some((Message::from_octet(header[1])?, MessageId(id)))
     }
 
     /// Appends the item's body.
@@ -227,7 +240,9 @@ impl<'a> Routed<'a> {
         let none = Record::default();
         let record = self.record.as_ref().unwrap_or(&none);
         let flag = if self.record.is_some() { RECORD } else { 0 };
-        out.extend([self.flags.to_octet() | flag, self.hop_limit, self.message as u8]);
+        let flag = if record.turned { flag | TURNED } else { flag };
+        out.extend([self.flags.to_octet() | flag, self.message as u8]);
+        out.extend(self.hop_limit.to_be_bytes());
         out.extend(self.labels.nibbles().to_be_bytes());
         out.extend(self.at.to_be_bytes());
         out.extend(self.target.to_bytes());
@@ -236,12 +251,22 @@ impl<'a> Routed<'a> {
         out.extend(self.id.0.to_be_bytes());
         out.extend(self.path_mtu.to_be_bytes());
         out.extend(self.path_cost.to_be_bytes());
-        out.push(record.tags.len() as u8);
+        out.push(record.spacing);
+        out.extend(record.labels.count().to_be_bytes());
         out.extend(record.labels.nibbles().to_be_bytes());
         out.extend_from_slice(self.labels.as_bytes());
         record.tags.iter().for_each(|tag| out.extend(tag.0.to_be_bytes()));
         out.extend_from_slice(record.labels.as_bytes());
         out.extend_from_slice(self.body);
+    }
+
+    /// Removes tags of the record until the item's body has at most `room` octets, as far as that helps.
+    pub fn fit(&mut self, room: usize) {
+        let around = Routed::HEADER + self.labels.as_bytes().len() + self.body.len();
+        let Some(record) = &mut self.record else { return };
+        while around + record.octets() > room && record.tags.len() > 1 {
+            record.thin();
+        }
     }
 
     /// Appends the octets that a signature at the end of the body covers: what does not change on the way. Header fields
@@ -262,7 +287,7 @@ impl<'a> Routed<'a> {
 
     /// Turns back to the router that has chosen the labels, by those that are used up.
     pub fn turn_back(&mut self) {
-        (self.flags.reverse, self.flags.returned, self.hop_limit) = (true, true, HOP_LIMIT);
+        (self.flags.reverse, self.flags.returned, self.hop_limit) = (true, true, MAX_HOPS);
     }
 
     /// Begins anew at the router that has chosen the labels. Returns the labels.
@@ -300,31 +325,62 @@ pub struct Neighbour {
 /// The way back to the origin of a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Record {
-    /// Tags of the origin and of the routers on the way.
+    /// Tags of the origin and of routers on the way.
     tags: SmallVec<[Tag; 8]>,
+    /// Logarithm to the base 2 of the number of routers to each tag.
+    spacing: u8,
     /// Labels of the routers on the way: the slots by which the request came to them.
     labels: Labels,
+    /// Whether the last label is that of the router that the request goes to.
+    turned: bool,
 }
 
 impl Record {
     /// The record of a request that is at its origin.
     pub fn new(origin: Tag) -> Record {
-        Record { tags: SmallVec::from_slice(&[origin]), labels: Labels::default() }
+        let (tags, labels) = (SmallVec::from_slice(&[origin]), Labels::default());
+        Record { tags, spacing: 0, labels, turned: false }
     }
 
-    fn parse(reader: &mut Reader<'_>, tags: u8, nibbles: u16) -> Result<Record, Malformed> {
-        let tags = reader.take(4 * usize::from(tags))?;
+    fn parse(
+        reader: &mut Reader<'_>,
+        (spacing, count): (u8, u16),
+        nibbles: u16,
+    ) -> Result<Record, Malformed> {
+        let tags = Record::tags(spacing, count).ok_or(Malformed::bad(
+            "expected at most 64 tags in the record",
+            Got::Number(spacing.into()),
+            44,
+        ))?;
+        let tags = reader.take(4 * tags)?;
         let tags: SmallVec<[Tag; 8]> = tags
             .chunks_exact(4)
             .map(|tag| Tag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]])))
             .collect();
         let labels = reader.labels(nibbles)?;
-        let expected = MAX_TAGS.min(usize::from(labels.count()) + 1);
-        if tags.len() != expected {
-            let got = Got::Number(tags.len() as u64);
-            return Err(Malformed::bad("expected a tag for each router in the record", got, 43));
+        if labels.count() != count {
+            let got = Got::Number(labels.count().into());
+            return Err(Malformed::bad("expected as many labels as the record has", got, 45));
         }
-        Ok(Record { tags, labels })
+        Ok(Record { tags, spacing, labels, turned: false })
+    }
+
+    /// Returns how many tags a record of so many labels has, if that is allowed.
+    pub(crate) fn tags(spacing: u8, labels: u16) -> Option<usize> {
+        let routers = usize::from(labels) + 1;
+        let tags = routers.div_ceil(1usize.checked_shl(spacing.into())?);
+        (spacing <= MAX_SPACING && tags <= MAX_TAGS).then_some(tags)
+    }
+
+    /// Returns its length in octets.
+    fn octets(&self) -> usize {
+        4 * self.tags.len() + self.labels.as_bytes().len()
+    }
+
+    /// Removes every second tag.
+    fn thin(&mut self) {
+        let tags = self.tags.iter().step_by(2).copied().collect();
+        (self.tags, self.spacing) = (tags, self.spacing + 1);
     }
 
     /// Returns the labels, which lead back in reverse.
@@ -346,12 +402,19 @@ impl Record {
         entered: Slot,
         out: Slot,
     ) -> Result<(), RouteTooLong> {
-        let Some(entered) = self.cut(id, own, neighbours, entered) else {
+        let Some(entered) = self.enter(id, own, neighbours, entered) else {
             return Ok(());
         };
+        if entered == out {
+            self.turned = true;
+            return Ok(());
+        }
         self.labels.push(entered, out)?;
-        if self.tags.len() < MAX_TAGS {
+        if usize::from(self.labels.count()) % (1 << self.spacing) == 0 {
             self.tags.push(own.tag(id.0));
+        }
+        if self.tags.len() > MAX_TAGS {
+            self.thin();
         }
         Ok(())
     }
@@ -364,8 +427,28 @@ impl Record {
         neighbours: &[Neighbour],
         entered: Slot,
     ) -> Option<Route> {
-        let first = self.cut(id, own, neighbours, entered)?;
+        let first = self.enter(id, own, neighbours, entered)?;
         Some(Route { first, labels: self.labels.reversed() })
+    }
+
+    /// Removes what is not on the way to this router. Returns the slot by which the request has come then, or `None` at the
+    /// origin.
+    fn enter(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        neighbours: &[Neighbour],
+        entered: Slot,
+    ) -> Option<Slot> {
+        let entered = match core::mem::take(&mut self.turned) {
+            false => entered,
+            true => {
+                let first = self.labels.pop()?;
+                self.truncate(usize::from(self.labels.count()) + 1);
+                first
+            }
+        };
+        self.cut(id, own, neighbours, entered)
     }
 
     /// Removes the detour between this router and the earliest one in the record that is itself or its neighbour.
@@ -381,7 +464,8 @@ impl Record {
         // The router before us is our neighbour anyway.
         let before = usize::from(self.labels.count());
         let tags: SmallVec<[Tag; 16]> = neighbours.iter().map(|other| other.id.tag(id.0)).collect();
-        for (at, &tag) in self.tags.iter().enumerate().take(before + 1) {
+        for (at, &tag) in self.tags.iter().enumerate() {
+            let at = at << self.spacing;
             if tag == own {
                 // At the position of our label is the slot by which it came the first time.
                 let label = at.checked_sub(1);
@@ -408,7 +492,7 @@ impl Record {
 
     /// Keeps the origin and the routers up to the `routers`th.
     fn truncate(&mut self, routers: usize) {
-        self.tags.truncate(routers);
+        self.tags.truncate(routers.div_ceil(1 << self.spacing));
         self.labels.truncate((routers - 1) as u16);
     }
 }
@@ -480,17 +564,81 @@ pub(crate) mod tests {
         assert_eq!(record.finish(ID, NodeId::new(1), &[], Slot(1)), None);
     }
 
+    /// The longest record has a tag for every sixteenth router, and fits a packet with labels as long as itself.
     #[test]
-    fn routers_behind_the_last_tag_are_recorded_by_label() {
+    fn a_long_record_has_fewer_tags() {
         let mut record = Record::new(NodeId::new(0).tag(ID.0));
-        for id in 1..=300 {
+        for id in 1..=MAX_CONTROL_NIBBLES as u64 {
             record.pass(ID, NodeId::new(id), &[], Slot(1), Slot(2)).unwrap();
         }
-        assert_eq!((record.tags.len(), record.hops()), (MAX_TAGS, 301));
-        let message = routed(Labels::default(), Some(record), &[]);
+        assert_eq!((record.tags.len(), record.spacing, record.hops()), (64, 4, MAX_HOPS));
+        let labels = record.labels().clone();
+        let mut message = routed(labels, Some(record), &[0; 68]);
         let mut out = Vec::new();
         message.emit(&mut out);
-        assert_eq!((out.len(), Routed::parse(&out).unwrap()), (46 + 832 + 150, message));
+        assert_eq!(
+            (out.len(), Routed::parse(&out).as_ref()),
+            (49 + 511 + 256 + 511 + 68, Ok(&message))
+        );
+        message.fit(1_300);
+        let record = message.record.as_ref().unwrap();
+        assert_eq!((record.tags.len(), record.spacing), (32, 5));
+        // As short as it gets.
+        message.fit(1);
+        out.clear();
+        message.emit(&mut out);
+        assert_eq!(
+            (out.len(), Routed::parse(&out).as_ref()),
+            (49 + 511 + 4 + 511 + 68, Ok(&message))
+        );
+        assert_eq!(message.record.unwrap().finish(ID, NodeId::new(0), &[], Slot(9)), None);
+    }
+
+    /// A walk that turns back is cut to the last router with a tag that it comes to, or beside which it comes.
+    #[test]
+    fn a_detour_of_a_long_record_is_cut_at_a_tag() {
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        let pass = |record: &mut Record, id: u64| {
+            let around = [neighbour(id - 1, 1), neighbour(id + 1, 2)];
+            record.pass(ID, NodeId::new(id), &around, Slot(1), Slot(2)).unwrap();
+        };
+        (1..=200).for_each(|id| pass(&mut record, id));
+        assert_eq!((record.tags.len(), record.hops()), (51, 201));
+        // Router 198 has left no tag, and nor has 197; 196 has.
+        pass(&mut record, 198);
+        assert_eq!(record.hops(), 202);
+        pass(&mut record, 197);
+        assert_eq!((record.tags.len(), record.hops()), (50, 198));
+        pass(&mut record, 100);
+        assert_eq!((record.tags.len(), record.hops()), (26, 101));
+    }
+
+    /// A walk of 300 routers turns, and ends at the 150th, which has left no tag, or goes on from there by another link.
+    #[test]
+    fn a_walk_that_turns_is_recorded_without_what_lies_behind() {
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        let pass = |record: &mut Record, id: u64, entered, out| {
+            record.pass(ID, NodeId::new(id), &[], Slot(entered), Slot(out)).unwrap();
+        };
+        (1..=300).for_each(|id| pass(&mut record, id, 1, 2));
+        assert_eq!((record.spacing, record.hops()), (3, 301));
+        pass(&mut record, 301, 1, 1);
+        (158..=300).rev().for_each(|id| pass(&mut record, id, 2, 1));
+        assert_eq!((record.hops(), record.turned), (158, true));
+        let message = routed(Labels::default(), Some(record.clone()), &[]);
+        let mut out = Vec::new();
+        message.emit(&mut out);
+        assert_eq!(Routed::parse(&out), Ok(message));
+        let back = record.clone().finish(ID, NodeId::new(157), &[], Slot(2)).unwrap();
+        assert_eq!((back.first, back.hops()), (Slot(1), 157));
+        pass(&mut record, 157, 2, 3);
+        assert_eq!((record.hops(), record.turned), (158, false));
+        // And back to the origin.
+        let mut record = Record::new(NodeId::new(0).tag(ID.0));
+        pass(&mut record, 1, 1, 1);
+        assert_eq!(record.clone().finish(ID, NodeId::new(0), &[], Slot(4)), None);
+        pass(&mut record, 0, 4, 5);
+        assert_eq!((record.hops(), record.turned), (1, false));
     }
 
     #[test]
@@ -502,11 +650,14 @@ pub(crate) mod tests {
             bytes[at] = value;
             assert_eq!(Routed::parse(&bytes).unwrap_err().to_string(), fault);
         };
-        refused(2, 10, "expected a type of message from 1 to 9, got octet 0x0a at octet 2");
-        refused(6, 1, "expected a position within the labels, got 1 at octet 5");
-        refused(43, 0, "expected a tag for each router in the record, got 0 at octet 43");
-        refused(0, 2, "expected no record without its flag, got 1 at octet 43");
-        refused(43, 2, "expected a whole message, got the end at octet 50");
+        refused(1, 10, "expected a type of message from 1 to 9, got octet 0x0a at octet 1");
+        refused(7, 1, "expected a position within the labels, got 1 at octet 6");
+        refused(44, 11, "expected at most 64 tags in the record, got 11 at octet 44");
+        refused(46, 1, "expected a whole message, got the end at octet 53");
+        refused(48, 1, "expected a whole message, got the end at octet 53");
+        (out[44], out[46]) = (1, 1);
+        let refused = Routed::parse(&out).unwrap_err().to_string();
+        assert_eq!(refused, "expected as many labels as the record has, got 0 at octet 45");
     }
 
     proptest! {
@@ -514,13 +665,14 @@ pub(crate) mod tests {
         fn messages_are_parsed_back(
             labels in labels(),
             hops in proptest::collection::vec((any::<u64>(), slot(), slot()), 0..30),
-            flags in 0u8..128,
+            flags: u8,
             body: Vec<u8>,
         ) {
             let mut record = Record::new(Tag(1));
             for (own, entered, out) in hops {
                 record.pass(ID, NodeId::new(own), &[], entered, out).unwrap();
             }
+            record.turned = flags & TURNED != 0;
             let record = (flags & RECORD != 0).then_some(record);
             let mut message = routed(labels, record, &body);
             message.flags = RoutedFlags::from_octet(flags);
@@ -531,10 +683,10 @@ pub(crate) mod tests {
 
         #[test]
         fn any_octets_are_read_without_a_panic(mut bytes: Vec<u8>, own: u64, entered in slot(), out in slot()) {
-            if bytes.len() > 46 {
-                (bytes[2], bytes[3], bytes[5], bytes[44]) = (1 + bytes[2] % 9, 0, 0, 0);
-                let hops = bytes[45] % 16;
-                (bytes[45], bytes[43], bytes[4], bytes[6]) = (hops, hops + 1, bytes[4] % 16, 0);
+            if bytes.len() > 49 {
+                (bytes[1], bytes[4], bytes[6], bytes[45], bytes[47]) = (1 + bytes[1] % 9, 0, 0, 0, 0);
+                let (hops, spacing) = (bytes[48] % 16, bytes[44] % 4);
+                (bytes[48], bytes[46], bytes[44], bytes[5], bytes[7]) = (hops, hops, spacing, bytes[5] % 16, 0);
             }
             if let Ok(mut message) = Routed::parse(&bytes) {
                 let neighbours = [neighbour(own ^ 1, 3)];

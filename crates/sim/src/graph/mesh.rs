@@ -5,12 +5,13 @@
 
 use super::data::{DataNode, Delivery, MIN_CONTENTS, write_contents};
 use super::node::{Destination, GraphNode, node_random};
-use ringway_mesh::config::{Config, HOP_LIMIT};
+use ringway_mesh::config::Config;
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::metric::Space;
 use ringway_mesh::output::Destination as To;
+use ringway_mesh::wire::DataView;
 use ringway_mesh::{Identity, LocalRouter, NodeId, Ring, Router};
 use ringway_sansio::{SplitMix, Time};
 use std::collections::VecDeque;
@@ -112,9 +113,8 @@ impl<S: Space> MeshNode<S> {
 impl<S: Space + Send> GraphNode for MeshNode<S> {
     fn handle_packet(&mut self, now: Time, from: u16, bytes: &mut [u8]) {
         let from = LinkAddress { interface: INTERFACE, remote: address(from) };
-        let hop_limit = bytes.get(2).copied().unwrap_or_default();
+        let hops = DataView::parse(bytes).map_or(0, |data| data.hops().into());
         let opened = self.router.handle_packet(now, from, bytes, &mut self.random);
-        let hops = u32::from(HOP_LIMIT - hop_limit) + 1;
         if let Some(packet) = opened.and_then(|range| bytes.get(range)) {
             self.deliver(now, hops, packet);
         }

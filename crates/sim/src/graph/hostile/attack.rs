@@ -219,7 +219,7 @@ impl Attacker {
                 if let Ok(data) = DataView::parse(&mut copy)
                     && let Ok(labels) = data.labels()
                 {
-                    let at = data.position().into();
+                    let at = data.position();
                     let report = forge::report(data.reverse(), at, data.quote(), &labels);
                     self.forge(Forged::Items(from, report));
                 }
@@ -410,7 +410,7 @@ impl Attacker {
             message.best = u64::MAX;
         }
         if bits & 4 != 0 {
-            (message.hop_limit, message.flags.wrapped) = (u8::MAX, false);
+            (message.hop_limit, message.flags.wrapped) = (u16::MAX, false);
         }
         if bits & 8 != 0 {
             message.path_cost = (bits >> 40) as u16;

@@ -150,7 +150,7 @@ pub(super) fn look_up(
 /// Returns a recorded CONNECT as if its origin were this router: with no way behind it, and at no cost.
 pub(super) fn hijack(recorded: &[u8], at: NodeId) -> Option<Vec<u8>> {
     let mut routed = Routed::parse(recorded).ok()?;
-    (routed.labels, routed.at, routed.hop_limit) = (Labels::default(), 0, u8::MAX);
+    (routed.labels, routed.at, routed.hop_limit) = (Labels::default(), 0, u16::MAX);
     (routed.flags.greedy, routed.flags.reverse, routed.path_cost) = (true, false, 0);
     routed.best = Ring::distance(at, routed.key());
     routed.record = Some(Record::new(routed.origin.tag(routed.id.0)));
