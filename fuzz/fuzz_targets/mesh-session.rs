@@ -139,8 +139,8 @@ impl Pair {
                     let queue = self.sessions[from].take_queue(prefix);
                     queue.iter().filter(|_| from == 0).for_each(|packet| self.offer(packet));
                 }
-                SessionAction::KeepAlive(_) => self.seal(from, &Contents::KeepAlive(0)),
-                SessionAction::Alive(_, number) => self.seal(from, &Contents::Alive(number, 1)),
+                SessionAction::KeepAlive(..) => self.seal(from, &Contents::KeepAlive(0)),
+                SessionAction::Alive(_, _, number) => self.seal(from, &Contents::Alive(number, 1)),
                 _ => {}
             }
         }
