@@ -7,11 +7,13 @@ use std::collections::BTreeSet;
 
 use net::topology;
 use ringway_mesh::Config;
+use ringway_mesh::NodeId;
 use ringway_mesh::config::Limits;
 use ringway_mesh::crypto::{HandshakeError, NetworkKey, Real, StandIn};
+use ringway_mesh::id::Instance;
 use ringway_mesh::link::handshake::Refused;
 use ringway_mesh::router::Event;
-use ringway_mesh::wire::Kind;
+use ringway_mesh::wire::{Hello, Kind};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix};
 use wired::Wired;
@@ -97,6 +99,26 @@ fn a_forged_hello_changes_nothing() {
     net.run(SECOND);
     assert!(net.nodes.iter().all(|node| node.events.len() == 1));
     assert!(net.nodes.iter().any(|node| node.router.links().forged_hellos > 0));
+}
+
+/// HELLOs of routers that do not exist, from the address of a neighbour: nobody calls it for each of them.
+#[test]
+fn a_neighbour_with_many_names_is_not_called() {
+    let mut net = Wired::<StandIn>::new(topology::line(2), 5);
+    net.run(SECOND * 10);
+    net.tap = Some(Vec::new());
+    for number in 0..100 {
+        let (id, instance) = (NodeId::new(number << 50 | 7), Instance(number as u32));
+        let reports = Default::default();
+        let hello = Hello { interval: 95, id, instance, sequence: 1, stamp: 9, reports };
+        let mut bytes = Vec::new();
+        hello.emit(&mut bytes, &[], |_| [7; 8]);
+        net.inject(0, 1, &bytes);
+        net.run(SECOND / 5);
+    }
+    let tap = net.tap.take().unwrap();
+    let calls = tap.iter().filter(|bytes| Kind::of(bytes) == Ok(Kind::Init)).count();
+    assert_eq!((calls, net.nodes[0].events.len()), (0, 1));
 }
 
 /// HELLOs that were recorded some minutes ago have a good code, and numbers that are far behind.
@@ -196,7 +218,7 @@ fn one_neighbour_cannot_use_up_the_messages_of_all() {
     let forwarded = net.nodes[1].router.counters().forwarded;
     for number in 0..2_000u64 {
         net.call(0, |router, now, random| {
-            let key = ringway_mesh::NodeId::new(number << 50);
+            let key = NodeId::new(number << 50);
             let _ = router.send_closest(now, key, 1, &[0; 900], random);
         });
         net.run(SECOND / 100);

@@ -54,15 +54,14 @@ impl LinkQuality {
     /// behind is late or repeated. Unless it is proven that the neighbour has sent it, another neighbour of it may have:
     /// then it counts when the next proven one has a higher number. Before the first proven one all count.
     pub fn hello(&mut self, sequence: u16, is_proven: bool) -> bool {
-        if self.sent == 0 {
+        // What came before the first proven one may be anybody's.
+        if self.sent == 0 || (is_proven && !self.is_proven) {
             let newest = sequence;
-            *self =
-                LinkQuality { newest, is_proven, received: 1, sent: 1, ..LinkQuality::default() };
+            *self = LinkQuality { newest, is_proven, received: 1, sent: 1, ahead: 0, ..*self };
             return true;
         }
         let distance = sequence.wrapping_sub(self.newest);
-        let is_first_proven = is_proven && !self.is_proven;
-        if !is_first_proven && !(1..1 << 15).contains(&distance) {
+        if !(1..1 << 15).contains(&distance) {
             let late = 1u16.checked_shl(distance.wrapping_neg().into()).unwrap_or(0);
             let is_new = self.received & late != late;
             self.received |= late;
@@ -86,11 +85,6 @@ impl LinkQuality {
         self.received = self.received.checked_shl(distance.into()).unwrap_or(0) | came;
         self.ahead = self.ahead.checked_shr(distance.into()).unwrap_or(0);
         self.sent = u16::from(self.sent).saturating_add(distance).min(HISTORY) as u8;
-    }
-
-    /// Returns whether one of the HELLOs that have come is proven to be the neighbour's.
-    pub fn is_proven(&self) -> bool {
-        self.is_proven
     }
 
     /// Notes what the neighbour reports of our HELLOs, of which `sent` have been sent. `now` is our clock in

@@ -400,6 +400,12 @@ impl<C: Crypto> Links<C> {
         if is_named || self.strangers.iter().any(|stranger| stranger.address == from) {
             return; // Who is named is called without it; anybody else must begin a handshake.
         }
+        let all = self.neighbours.iter().map(|(_, _, neighbour)| neighbour);
+        let mut there = all.filter(|other| other.address == from && other.id != id);
+        if there.any(|other| !other.liveness.is_suspect()) {
+            self.ignored_strangers += 1;
+            return; // A neighbour speaks in the name of others: the handshake would be with it.
+        }
         interface.hurry(now, random);
         // Who is heard may not be there at all: there is room for those who call us.
         let is_busy = self.handshakes.initiated() >= self.limits.handshakes / 4;
