@@ -20,7 +20,7 @@ use crate::moment::Moment;
 const GRACE: Duration = Duration::from_millis(50);
 /// Unit of the interval in a HELLO.
 const INTERVAL_UNIT: Duration = Duration::from_millis(20);
-/// Interval of HELLOs while nothing changes, in units of [`INTERVAL_UNIT`].
+/// Interval of HELLOs while nothing changes, in units of 20 ms.
 pub const USUAL_INTERVAL: u8 = (SLOW_INTERVAL.as_millis() / INTERVAL_UNIT.as_millis()) as u8;
 /// Time without a proof after which a neighbour is probed, times a third of the number of neighbours.
 pub const PROOF_INTERVAL: Duration = Duration::from_secs(30);
