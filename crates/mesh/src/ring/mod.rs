@@ -26,6 +26,7 @@ use crate::config::{Limits, MAX_HOPS};
 use crate::id::NodeId;
 use crate::link::{PATH_COST, UNIT};
 use crate::metric::{Ids, Space};
+use crate::moment::Moment;
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
 use crate::wire::{Hint, Hints, Route, Slot};
@@ -46,6 +47,8 @@ const MAX_PATIENCE: Duration = Duration::from_secs(3_600);
 const SEARCH_INTERVAL: Duration = Duration::from_secs(10);
 /// Keys that are closest, on the line, to its first router and to its last.
 pub(crate) const ENDS: [NodeId; 2] = [NodeId::new(0), NodeId::new(u64::MAX)];
+/// Time for which a nearest contact that was lost may be found again.
+const BEREFT: Duration = Duration::from_secs(5);
 /// Instead of the first slot of a CONNECT that goes by way of the ring.
 const BY_RING: Slot = Slot(u16::MAX);
 /// Least cost of a link as part of a route's. Whoever claims less is not believed.
@@ -131,6 +134,8 @@ pub struct Overlay<S> {
     missed: MissedContacts,
     /// Neighbours that have not answered since their link came up.
     unmet: Vec<NodeId>,
+    /// When a nearest contact was last lost.
+    bereft: Moment,
     /// The neighbour that was asked last in turn.
     asked: NodeId,
     /// The near contacts at the last review, and the number of changes of the table then.
@@ -166,6 +171,7 @@ impl<S: Space> Overlay<S> {
             lost: Vec::new(),
             missed: MissedContacts::default(),
             unmet: Vec::new(),
+            bereft: Moment::NONE,
             asked: NodeId::default(),
             near: Ids::new(),
             reviewed: 0,
@@ -315,6 +321,9 @@ impl<S: Space> Overlay<S> {
         }
         let near = self.contacts.near();
         if near != self.near {
+            if self.near.iter().any(|&id| self.is_nearest(id)) {
+                self.bereft = now.into();
+            }
             self.near = near;
             match &self.rest {
                 // While an end was something else, the other one may have heard of that.
@@ -359,6 +368,11 @@ impl<S: Space> Overlay<S> {
     /// Returns the other end of the line, at an end of it.
     pub fn partner(&self) -> Option<NodeId> {
         self.partner
+    }
+
+    /// Returns whether a nearest contact was lost a moment ago: this router may seem to be responsible only because of that.
+    pub fn has_just_lost(&self, now: Time) -> bool {
+        self.bereft.get().is_some_and(|at| now.since(at) < BEREFT)
     }
 
     /// Returns whether the near contacts have not changed for some time.

@@ -132,7 +132,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
     ) {
         let (id, mtu, to) = (message.id, message.path_mtu, message.origin);
         let is_ours = message.target.prefix() == self.local.id().prefix();
-        let is_settled = self.overlay.is_settled(now);
+        let may_deny = !self.overlay.has_just_lost(now);
         let local = &self.local;
         let sessions = &mut self.carrier.sessions;
         // By another than it came by.
@@ -148,8 +148,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
                 let body = Body::LookUpAck { index, receiver: remote, noise: &noise };
                 self.messenger.answer(&mut desk, (Message::LookUpAck, id, to), back, &body);
             }
-            // Who has just lost a near contact may be responsible only because of that; the question is repeated.
-            None if !is_ours && is_settled => self.messenger.deny(&mut desk, id, to, back),
+            // The question is repeated.
+            None if !is_ours && may_deny => self.messenger.deny(&mut desk, id, to, back),
             None => {}
         }
     }
