@@ -18,7 +18,7 @@ use ringway_sansio::Malformed;
 use smallvec::SmallVec;
 
 use super::routed::Message;
-use super::{Labels, Reader, SEAL, SIGNATURE};
+use super::{Labels, Reader, SEAL, SIGNATURE, read_labels};
 use crate::id::{Instance, NodeId, Sequence};
 use crate::identity::Proof;
 
@@ -52,7 +52,7 @@ impl Hint {
     fn parse(reader: &mut Reader<'_>) -> Result<Hint, Malformed> {
         let (id, cost) = (NodeId::new(reader.u64()?), reader.u16()?);
         let nibbles = reader.u16()?;
-        Ok(Hint { id, cost, onward: reader.labels(nibbles)? })
+        Ok(Hint { id, cost, onward: read_labels(reader, nibbles)? })
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
@@ -174,7 +174,7 @@ impl<'a> Body<'a> {
     ) -> Result<(Body<'a>, &'a [u8], Seal), Malformed> {
         let mut reader = Reader::new("expected the whole body of a message", bytes);
         let body = Body::contents(message, &mut reader)?;
-        let covered = &bytes[..reader.at];
+        let covered = &bytes[..reader.position()];
         let seal = match message {
             Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
                 Seal::None

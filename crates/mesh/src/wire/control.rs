@@ -9,7 +9,7 @@
 
 use ringway_sansio::{Got, Malformed};
 
-use super::{Kind, Labels, Reader, SEAL, Slot};
+use super::{Kind, Labels, Reader, SEAL, Slot, packet_reader, read_labels};
 use crate::id::NodeId;
 
 /// A CONTROL packet as received.
@@ -31,7 +31,7 @@ impl<'a> Control<'a> {
 
     /// Parses a packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Control<'a>, Malformed> {
-        let mut reader = Reader::packet(Kind::Control, "expected a CONTROL packet", bytes)?;
+        let mut reader = packet_reader(Kind::Control, "expected a CONTROL packet", bytes)?;
         let [flags, _, _] = reader.array()?;
         let (receiver, counter) = (reader.u32()?, reader.u32()?);
         let sealed = reader.rest();
@@ -188,7 +188,7 @@ impl<'a> Items<'a> {
         let kind = reader.u8()?;
         let length = reader.u16()?;
         let body = reader.take(length.into()).map_err(|fault| fault.moved(at))?;
-        self.at = at + reader.at;
+        self.at = at + reader.position();
         parse_body(kind, body).map_err(|fault| fault.moved(at + Items::HEADER))
     }
 }
@@ -296,7 +296,7 @@ impl ErrorReport {
         }
         let (value, quoted) = (reader.u16()?, reader.u64()?);
         let by = NodeId::new(reader.u64()?);
-        let labels = reader.labels(nibbles)?;
+        let labels = read_labels(reader, nibbles)?;
         Ok(ErrorReport { reverse: flags & 1 != 0, at, code, value, quoted, by, labels })
     }
 

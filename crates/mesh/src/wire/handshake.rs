@@ -12,7 +12,7 @@
 
 use ringway_sansio::Malformed;
 
-use super::{Kind, Reader, SEAL};
+use super::{Kind, Reader, SEAL, packet_reader};
 use crate::id::{Instance, NodeId};
 use crate::identity::Proof;
 
@@ -53,7 +53,7 @@ impl<'a> Init<'a> {
 
     /// Parses a packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Init<'a>, Malformed> {
-        let mut reader = Reader::packet(Kind::Init, "expected an INIT of 192 octets", bytes)?;
+        let mut reader = packet_reader(Kind::Init, "expected an INIT of 192 octets", bytes)?;
         let [flags, _, _] = reader.array()?;
         let init = Init {
             flags,
@@ -93,7 +93,7 @@ impl<'a> Resp<'a> {
 
     /// Parses a packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Resp<'a>, Malformed> {
-        let mut reader = Reader::packet(Kind::Resp, "expected a RESP of 183 octets", bytes)?;
+        let mut reader = packet_reader(Kind::Resp, "expected a RESP of 183 octets", bytes)?;
         let [flags, _, _] = reader.array()?;
         let (sender, receiver) = (reader.u32()?, reader.u32()?);
         let resp = Resp { flags, sender, receiver, noise: reader.take(SECOND)? };
@@ -127,7 +127,7 @@ impl<'a> Conf<'a> {
 
     /// Parses a packet.
     pub fn parse(bytes: &'a [u8]) -> Result<Conf<'a>, Malformed> {
-        let mut reader = Reader::packet(Kind::Conf, "expected a CONF of 147 octets", bytes)?;
+        let mut reader = packet_reader(Kind::Conf, "expected a CONF of 147 octets", bytes)?;
         let [flags, _, _] = reader.array()?;
         let conf = Conf { flags, receiver: reader.u32()?, noise: reader.take(THIRD)? };
         reader.end()?;
@@ -159,7 +159,7 @@ impl Cookie {
 
     /// Parses a packet.
     pub fn parse(bytes: &[u8]) -> Result<Cookie, Malformed> {
-        let mut reader = Reader::packet(Kind::Cookie, "expected a COOKIE of 40 octets", bytes)?;
+        let mut reader = packet_reader(Kind::Cookie, "expected a COOKIE of 40 octets", bytes)?;
         reader.take(3)?;
         let receiver = reader.u32()?;
         let cookie = Cookie { receiver, cookie: reader.array()?, code: reader.array()? };

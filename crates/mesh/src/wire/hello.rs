@@ -14,7 +14,7 @@
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
-use super::{Kind, MAC, Reader};
+use super::{Kind, MAC, packet_reader};
 use crate::crypto::CodeKey;
 use crate::id::{Instance, NodeId};
 
@@ -92,7 +92,7 @@ pub struct HelloView<'a> {
 impl<'a> HelloView<'a> {
     /// Checks the shape.
     pub fn parse(bytes: &'a [u8]) -> Result<HelloView<'a>, Malformed> {
-        let mut reader = Reader::packet(Kind::Hello, EXPECTED, bytes)?;
+        let mut reader = packet_reader(Kind::Hello, EXPECTED, bytes)?;
         let [_, _, reports] = reader.array()?;
         if usize::from(reports) > MAX_REPORTS {
             return Err(reader.fault("expected at most 4 reports in a HELLO"));

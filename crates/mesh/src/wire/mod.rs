@@ -24,7 +24,7 @@ pub use hello::{Hello, HelloView};
 pub use labels::{Class, Cursor, Labels, Route, RouteTooLong, Slot};
 pub use routed::{Message, MessageId, Neighbour, Record, Routed};
 
-use ringway_sansio::{Got, Malformed};
+use ringway_sansio::{Got, Malformed, Reader};
 
 /// The version of the protocol.
 pub const VERSION: u8 = 1;
@@ -79,94 +79,24 @@ impl Kind {
     }
 }
 
-/// Reads the parts of `bytes` in order.
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-    /// The expected value that an error names.
+/// Returns a reader of a packet, behind its octet 0, which must be of `kind`.
+fn packet_reader<'a>(
+    kind: Kind,
     expected: &'static str,
+    bytes: &'a [u8],
+) -> Result<Reader<'a>, Malformed> {
+    let mut reader = Reader::new(expected, bytes);
+    if reader.u8()? != kind.octet() {
+        return Err(Malformed::here(expected, bytes, 0));
+    }
+    Ok(reader)
 }
 
-impl<'a> Reader<'a> {
-    fn new(expected: &'static str, bytes: &'a [u8]) -> Self {
-        Reader { bytes, at: 0, expected }
-    }
-
-    /// A reader of a packet, behind its octet 0, which must be of `kind`.
-    fn packet(kind: Kind, expected: &'static str, bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let mut reader = Reader::new(expected, bytes);
-        if reader.u8()? != kind.octet() {
-            return Err(Malformed::here(expected, bytes, 0));
-        }
-        Ok(reader)
-    }
-
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let rest = &self.bytes[self.at..];
-        let part =
-            rest.get(..length).ok_or(Malformed::bad(self.expected, Got::End, self.bytes.len()))?;
-        self.at += length;
-        Ok(part)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
-    }
-
-    fn u8(&mut self) -> Result<u8, Malformed> {
-        self.array().map(u8::from_be_bytes)
-    }
-
-    fn u16(&mut self) -> Result<u16, Malformed> {
-        self.array().map(u16::from_be_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        self.array().map(u32::from_be_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        self.array().map(u64::from_be_bytes)
-    }
-
-    /// Everything that is left.
-    fn rest(&mut self) -> &'a [u8] {
-        let rest = &self.bytes[self.at..];
-        self.at = self.bytes.len();
-        rest
-    }
-
-    /// Everything that is left but the last `length` octets.
-    fn rest_before(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let left = self.bytes.len() - self.at;
-        self.take(left.checked_sub(length).unwrap_or(left + 1))
-    }
-
-    /// Labels of `nibbles` nibbles.
-    fn labels(&mut self, nibbles: u16) -> Result<Labels, Malformed> {
-        let at = self.at;
-        let nibbles = usize::from(nibbles);
-        Labels::parse(self.take(nibbles.div_ceil(2))?, nibbles).map_err(|fault| fault.moved(at))
-    }
-
-    /// The fault that the octet before is not what it must be.
-    fn fault(&self, expected: &'static str) -> Malformed {
-        Malformed::here(expected, self.bytes, self.at.saturating_sub(1))
-    }
-
-    fn is_at_end(&self) -> bool {
-        self.at == self.bytes.len()
-    }
-
-    fn end(self) -> Result<(), Malformed> {
-        let left = self.bytes.len() - self.at;
-        if left > 0 {
-            return Err(Malformed::bad("expected the end", Got::Number(left as u64), self.at));
-        }
-        Ok(())
-    }
+/// Reads labels of `nibbles` nibbles.
+fn read_labels(reader: &mut Reader<'_>, nibbles: u16) -> Result<Labels, Malformed> {
+    let at = reader.position();
+    let nibbles = usize::from(nibbles);
+    Labels::parse(reader.take(nibbles.div_ceil(2))?, nibbles).map_err(|fault| fault.moved(at))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@
 use ringway_sansio::{Got, Malformed};
 use smallvec::SmallVec;
 
-use super::{Labels, Reader, Route, RouteTooLong, Slot};
+use super::{Labels, Reader, Route, RouteTooLong, Slot, read_labels};
 use crate::config::{MAX_CONTROL_NIBBLES, MAX_HOPS, MAX_TAGS};
 use crate::id::{NodeId, Tag};
 
@@ -199,7 +199,7 @@ impl<'a> Routed<'a> {
         let (best, id) = (reader.u64()?, MessageId(reader.u64()?));
         let (path_mtu, path_cost) = (reader.u16()?, reader.u16()?);
         let (spacing, count, recorded) = (reader.u8()?, reader.u16()?, reader.u16()?);
-        let labels = reader.labels(nibbles)?;
+        let labels = read_labels(&mut reader, nibbles)?;
         let record = match (flags & RECORD != 0, spacing, count, recorded) {
             (true, ..) => {
                 let record = Record::parse(&mut reader, (spacing, count), recorded)?;
@@ -357,7 +357,7 @@ impl Record {
             .chunks_exact(4)
             .map(|tag| Tag(u32::from_be_bytes([tag[0], tag[1], tag[2], tag[3]])))
             .collect();
-        let labels = reader.labels(nibbles)?;
+        let labels = read_labels(reader, nibbles)?;
         if labels.count() != count {
             let got = Got::Number(labels.count().into());
             return Err(Malformed::bad("expected as many labels as the record has", got, 45));
