@@ -78,6 +78,8 @@ pub enum Domain {
     Message,
     /// Octets of an application.
     Payload,
+    /// A record that other routers keep.
+    Record,
 }
 
 impl Domain {
@@ -85,6 +87,7 @@ impl Domain {
         match self {
             Domain::Message => b"ringway mesh 1 message\0",
             Domain::Payload => b"ringway mesh 1 payload\0",
+            Domain::Record => b"ringway mesh 1 record\0",
         }
     }
 }

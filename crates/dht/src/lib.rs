@@ -1,0 +1,39 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`record`] | what is kept: a name, a value, who signs it, and for how long |
+//! | [`wire`] | the messages between routers |
+//! | [`config`] | every limit and interval by name |
+//! | [`neighbours`] | who is beside this router on the ring |
+//! | [`table`] | the records that are kept here |
+//! | [`publications`] | the records of this router, and where they are kept |
+//! | [`look_ups`] | questions under way |
+//! | [`repair`] | how keepers find out what one of them lacks |
+//! | [`origins`] | what each other router may ask for |
+//! | [`output`] | messages to send |
+//! | [`machine`] | all of it joined |
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod look_ups;
+pub mod machine;
+pub mod neighbours;
+pub mod origins;
+pub mod output;
+pub mod publications;
+pub mod record;
+pub mod repair;
+mod search;
+pub mod table;
+mod timing;
+pub mod wire;
+
+pub use config::Config;
+pub use look_ups::{Answer, LookUpId};
+pub use machine::{Counters, Dht, Event};
+pub use output::Message;
+pub use record::{Draft, Record, RecordError};

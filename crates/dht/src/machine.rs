@@ -1,0 +1,469 @@
+//! The table, the publications, the look-ups and the repair of a router, joined to one machine.
+
+use core::marker::PhantomData;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use ringway_mesh::NodeId;
+use ringway_mesh::crypto::{Crypto, Real};
+use ringway_mesh::id::Sequence;
+use ringway_mesh::identity::Identity;
+use ringway_sansio::time::{Time, sooner};
+use ringway_sansio::{Malformed, Random};
+
+use crate::config::{BESIDE, Config, QUORUM};
+use crate::look_ups::{Answer, LookUpId, LookUps};
+use crate::neighbours::{Neighbours, behind};
+use crate::origins::Origins;
+use crate::output::Message;
+use crate::publications::{Name, Publications, Written};
+use crate::record::{Draft, Record, RecordError, key};
+use crate::repair::{self, Repair};
+use crate::search::Desk;
+use crate::table::{Outcome as Placed, Table};
+use crate::timing::RoundTrip;
+use crate::wire::{Outcome, Packet};
+
+/// Maximum number of events that wait for the caller.
+const MAX_EVENTS: usize = 1_024;
+
+/// What has happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A record of this router is stored: it survives the end of any two of its keepers.
+    Stored(Name, Sequence),
+    /// A record of this router could not be stored. That is tried again without being asked for.
+    NotStored(Name),
+    /// A look-up has ended.
+    Answer(LookUpId, Answer),
+}
+
+/// Counts of messages that were dropped, by reason.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Malformed ones.
+    pub malformed: u64,
+    /// Above the rate of their sender.
+    pub policed: u64,
+    /// Of senders that may not send them: they are not beside this router, or not the signer.
+    pub refused: u64,
+    /// Records whose signature is wrong.
+    pub forged: u64,
+    /// Events that found no room.
+    pub events: u64,
+    /// Records for other keepers that had to wait for the next digest.
+    pub postponed: u64,
+}
+
+/// A router's part of the DHT.
+pub struct Dht<C: Crypto = Real> {
+    config: Config,
+    identity: Arc<Identity>,
+    neighbours: Neighbours,
+    table: Table,
+    publications: Publications,
+    look_ups: LookUps,
+    repair: Repair,
+    origins: Origins,
+    trip: RoundTrip,
+    out: Vec<Message>,
+    events: VecDeque<Event>,
+    counters: Counters,
+    crypto: PhantomData<fn() -> C>,
+}
+
+/// Lends the publications or the look-ups what they need of a router.
+macro_rules! desk {
+    ($dht:ident, $now:expr, $random:expr) => {
+        Desk {
+            now: $now,
+            config: &$dht.config,
+            identity: &$dht.identity,
+            spacing: $dht.spacing(),
+            quorum: $dht.quorum($now),
+            trip: &mut $dht.trip,
+            random: $random,
+            out: &mut $dht.out,
+        }
+    };
+}
+
+/// Lends the repair what it needs of a router.
+macro_rules! bench {
+    ($dht:ident, $now:expr) => {
+        repair::Desk {
+            now: $now,
+            config: &$dht.config,
+            neighbours: &$dht.neighbours,
+            table: &$dht.table,
+            out: &mut $dht.out,
+        }
+    };
+}
+
+impl<C: Crypto> Dht<C> {
+    /// The part of the router with this identity, which has started at `now`.
+    pub fn new(config: Config, identity: impl Into<Arc<Identity>>, now: Time) -> Self {
+        let identity = identity.into();
+        let epoch = u32::try_from(now.as_secs()).unwrap_or(u32::MAX);
+        Dht {
+            config,
+            neighbours: Neighbours::new(identity.id(), now),
+            identity,
+            table: Table::default(),
+            publications: Publications::new(epoch),
+            look_ups: LookUps::default(),
+            repair: Repair::new(now),
+            origins: Origins::default(),
+            trip: RoundTrip::default(),
+            out: Vec::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            crypto: PhantomData,
+        }
+    }
+
+    /// Returns the router's id.
+    pub fn id(&self) -> NodeId {
+        self.identity.id()
+    }
+
+    /// Returns the records that are kept here.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Returns the routers beside this one.
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// Returns the records of this router.
+    pub fn publications(&self) -> &Publications {
+        &self.publications
+    }
+
+    /// Returns whether this router would have a record at a position if anybody had one.
+    pub fn is_settled(&self, now: Time, key: NodeId) -> bool {
+        self.repair.is_settled(now, &self.config, &self.neighbours, key)
+    }
+
+    /// Returns how many keepers make a quorum. Who has just started may not know yet that there are more routers.
+    fn quorum(&self, now: Time) -> usize {
+        match self.neighbours.unchanged(now) < self.config.settle {
+            true => QUORUM,
+            false => self.neighbours.keepers().min(QUORUM),
+        }
+    }
+
+    /// Returns the counts of dropped messages.
+    pub fn counters(&self) -> Counters {
+        Counters { postponed: self.repair.postponed, ..self.counters }
+    }
+
+    /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
+    /// the line the other end. To be called when it may have changed.
+    pub fn update_neighbours(
+        &mut self,
+        now: Time,
+        near: impl Iterator<Item = NodeId>,
+        partner: Option<NodeId>,
+        random: &mut dyn Random,
+    ) {
+        if self.neighbours.update(now, near, partner) {
+            self.repair.hurry(now, random);
+        }
+    }
+
+    /// Publishes a record, or its next version, and keeps it alive until it is withdrawn. Returns its version;
+    /// [`Event::Stored`] follows when it is safe.
+    ///
+    /// # Errors
+    /// A draft that is not within its limits, or too many records.
+    pub fn publish(
+        &mut self,
+        now: Time,
+        draft: &Draft<'_>,
+        random: &mut dyn Random,
+    ) -> Result<Sequence, RecordError> {
+        let mut desk = desk!(self, now, random);
+        self.publications.publish::<C>(&mut desk, draft)
+    }
+
+    /// Withdraws a record. Returns whether there was one.
+    pub fn withdraw(&mut self, now: Time, kind: u8, name: &[u8], random: &mut dyn Random) -> bool {
+        let mut desk = desk!(self, now, random);
+        self.publications.withdraw::<C>(&mut desk, kind, name)
+    }
+
+    /// Looks for the records of a kind and name. The answer is an [`Event::Answer`]. Returns `None` if too many look-ups
+    /// are under way.
+    pub fn look_up(
+        &mut self,
+        now: Time,
+        kind: u8,
+        name: &[u8],
+        random: &mut dyn Random,
+    ) -> Option<LookUpId> {
+        self.table.expire(now);
+        let key = key(kind, name);
+        if self.neighbours.keeps(key) {
+            // What a keeper has it need not ask others for.
+            let kept = self.table.of_name(key, kind, name);
+            let records: Vec<Record> = kept.iter().map(|entry| entry.record.clone()).collect();
+            if !records.is_empty() {
+                let id = LookUpId::draw(random);
+                self.notify(Event::Answer(id, Answer::of(records)));
+                return Some(id);
+            }
+        }
+        self.look_ups.begin(&mut desk!(self, now, random), kind, name)
+    }
+
+    /// Notifies those beside this router that it leaves. They take over at once.
+    pub fn leave(&mut self) {
+        for leaf in self.neighbours.leaves().distinct() {
+            self.send(leaf, &Packet::Leave);
+        }
+    }
+
+    /// Handles the octets of a PAYLOAD from the router `origin`, which may be this one.
+    pub fn handle(&mut self, now: Time, origin: NodeId, octets: &[u8], random: &mut dyn Random) {
+        let (own, beside) = (self.id(), self.neighbours.is_beside(origin));
+        if origin != own && !self.origins.allows(now, &self.config, origin, beside) {
+            self.counters.policed += 1;
+            return;
+        }
+        self.table.expire(now);
+        if self.receive(now, origin, octets, random).is_err() {
+            self.counters.malformed += 1;
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Time, random: &mut dyn Random) {
+        self.table.expire(now);
+        let mut desk = desk!(self, now, random);
+        let written = self.publications.timeout::<C>(&mut desk);
+        let mut desk = desk!(self, now, random);
+        let answers = self.look_ups.timeout(&mut desk);
+        self.repair.timeout(&mut bench!(self, now), random);
+        written.into_iter().for_each(|written| self.written(written));
+        answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
+        sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
+    }
+
+    /// Removes and returns all messages to send, in their order.
+    pub fn take_messages(&mut self) -> Vec<Message> {
+        core::mem::take(&mut self.out)
+    }
+
+    /// Removes and returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn receive(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        octets: &[u8],
+        random: &mut dyn Random,
+    ) -> Result<(), Malformed> {
+        let packet = Packet::parse(octets)?;
+        match packet {
+            Packet::Put { request, rest, record } => {
+                if let Some(Placed::Kept) =
+                    self.place(now, origin, origin, (request, rest), &record)
+                {
+                    let store = Packet::Store { request, publisher: origin, rest, record };
+                    for leaf in self.neighbours.leaves().distinct() {
+                        self.send(leaf, &store);
+                    }
+                }
+            }
+            Packet::Store { request, publisher, rest, record } => {
+                self.place(now, origin, publisher, (request, rest), &record);
+            }
+            Packet::Stored { request, outcome, leaves } => {
+                let mut desk = desk!(self, now, random);
+                let written =
+                    self.publications.stored(&mut desk, origin, request, outcome, &leaves);
+                written.into_iter().for_each(|written| self.written(written));
+            }
+            Packet::Get { request, kind, name } => self.get(now, origin, request, kind, name),
+            Packet::Found { request, index, count, record, .. } => {
+                self.found(now, request, (index, count), record, random);
+            }
+            Packet::Absent { request, settled, leaves } => {
+                let mut desk = desk!(self, now, random);
+                let ended = self.look_ups.absent(&mut desk, origin, request, settled, &leaves);
+                ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+            }
+            packet => self.repair(now, origin, packet, random),
+        }
+        Ok(())
+    }
+
+    /// Handles what only a router beside this one may send.
+    fn repair(&mut self, now: Time, origin: NodeId, packet: Packet<'_>, random: &mut dyn Random) {
+        if !self.neighbours.is_beside(origin) {
+            self.counters.refused += 1;
+            return;
+        }
+        let changed = match &packet {
+            Packet::Digest { leaves, .. } | Packet::Agree { leaves, .. } => {
+                self.neighbours.report(now, origin, leaves.clone())
+            }
+            Packet::Leave => self.neighbours.leave(now, origin),
+            _ => false,
+        };
+        if changed {
+            self.repair.hurry(now, random);
+        }
+        let mut bench = bench!(self, now);
+        match packet {
+            Packet::Digest { confirm, settled, span, count, parts, .. } => {
+                let flags = (confirm, settled);
+                self.repair.compare(&mut bench, origin, span, flags, count.into(), &parts);
+            }
+            Packet::Agree { span, .. } => {
+                let took = self.repair.agree(&bench, origin, span);
+                took.into_iter().for_each(|took| self.trip.measure(took));
+            }
+            Packet::Entries { span, marks } => {
+                self.repair.exchange(&mut bench, origin, span, marks);
+            }
+            Packet::Want { span, marks } => self.repair.provide(&bench, origin, span, marks),
+            _ => {}
+        }
+    }
+
+    /// Keeps a record for `publisher`, and answers it unless `request` is 0. Returns what became of the record, if `origin`
+    /// may have it kept: its signer, or a keeper.
+    fn place(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        publisher: NodeId,
+        (request, rest): (u32, u32),
+        record: &Record,
+    ) -> Option<Placed> {
+        // Who has a record kept for another can revive it, so it must be a keeper.
+        if origin != publisher && !self.neighbours.is_beside(origin) {
+            self.counters.refused += 1;
+            return None;
+        }
+        let Some(signer) = self.signer(record) else {
+            self.counters.forged += 1;
+            return None;
+        };
+        if origin == publisher && signer != origin {
+            self.counters.refused += 1;
+            return None;
+        }
+        let placed = self.table.keep(now, &self.config, record.clone(), signer, rest);
+        if request == 0 {
+            return Some(placed);
+        }
+        let outcome = match placed {
+            Placed::Kept if self.neighbours.keeps(record.key()) => Outcome::Kept,
+            Placed::Kept => Outcome::Aside,
+            Placed::Full => Outcome::Full,
+            Placed::Later => {
+                if let Some(entry) = self.table.get(record.key(), signer) {
+                    let (rest, record) = (entry.rest(now), entry.record.clone());
+                    let found = Packet::Found { request, index: 0, count: 1, rest, record };
+                    self.send(publisher, &found);
+                }
+                return Some(placed);
+            }
+        };
+        let leaves = self.neighbours.leaves().clone();
+        self.send(publisher, &Packet::Stored { request, outcome, leaves });
+        Some(placed)
+    }
+
+    /// Returns the signer of a record. One that is kept here is known to be good.
+    fn signer(&self, record: &Record) -> Option<NodeId> {
+        let signer = record.proof().id();
+        match self.table.get(record.key(), signer) {
+            Some(kept) if kept.record == *record => Some(signer),
+            _ => record.verify::<C>(self.config.extension_bits),
+        }
+    }
+
+    fn get(&mut self, now: Time, origin: NodeId, request: u32, kind: u8, name: &[u8]) {
+        let found = self.table.of_name(key(kind, name), kind, name);
+        let count = found.len().min(usize::from(u8::MAX)) as u8;
+        for (entry, index) in found.into_iter().zip(0..count) {
+            let (rest, record) = (entry.rest(now), entry.record.clone());
+            let packet = Packet::Found { request, index, count, rest, record };
+            self.out.push(Message::to(origin, &packet));
+        }
+        if count == 0 {
+            let settled = self.is_settled(now, key(kind, name));
+            let leaves = self.neighbours.leaves().clone();
+            self.send(origin, &Packet::Absent { request, settled, leaves });
+        }
+    }
+
+    /// Handles FOUND: the answer to a look-up, or to a write that was too late.
+    fn found(
+        &mut self,
+        now: Time,
+        request: u32,
+        number: (u8, u8),
+        record: Record,
+        random: &mut dyn Random,
+    ) {
+        let Some(signer) = self.signer(&record) else {
+            self.counters.forged += 1;
+            return;
+        };
+        if self.look_ups.expects(request) {
+            let mut desk = desk!(self, now, random);
+            let ended = self.look_ups.found(&mut desk, request, number, signer, record);
+            ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+        } else if signer == self.id() {
+            let mut desk = desk!(self, now, random);
+            self.publications.surpass::<C>(&mut desk, request, &record);
+        }
+    }
+
+    /// Returns about how far routers are from each other on the ring.
+    fn spacing(&self) -> u64 {
+        let leaves = self.neighbours.leaves();
+        match (leaves.before.last(), leaves.behind.last()) {
+            (Some(&before), Some(&after)) if before != after => {
+                behind(before, after) / (2 * BESIDE as u64)
+            }
+            _ => u64::MAX / 4,
+        }
+    }
+
+    fn send(&mut self, to: NodeId, packet: &Packet<'_>) {
+        self.out.push(Message::to(to, packet));
+    }
+
+    fn written(&mut self, written: Written) {
+        self.notify(match written {
+            Written::Stored(name, version) => Event::Stored(name, version),
+            Written::NotStored(name) => Event::NotStored(name),
+        });
+    }
+
+    fn notify(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        } else {
+            self.counters.events += 1;
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Who is beside this router on the ring.
+//!
+//! The mesh knows the nearest routers on each side of a *line*, and at its ends the other end. Beyond an end, the router
+//! there is asked: every keeper states who is beside it.
+
+use ringway_mesh::NodeId;
+use ringway_sansio::time::{Duration, Time};
+use smallvec::SmallVec;
+
+use crate::config::{BESIDE, KEEPERS};
+use crate::wire::Span;
+
+/// Time for which a router that has left is not counted, though the mesh may still know it.
+const LEFT: Duration = Duration::from_secs(30);
+/// Maximum number of routers whose leaves are known.
+const MAX_REPORTS: usize = 8;
+
+/// One side of a router: the nearest first.
+pub type Side = SmallVec<[NodeId; BESIDE]>;
+
+/// The routers beside one, on the closed ring. In a small network one router may be on both sides.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Leaves {
+    /// Those before it.
+    pub before: Side,
+    /// Those behind it.
+    pub behind: Side,
+}
+
+impl Leaves {
+    /// Returns all of them: those before, then those behind.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> {
+        self.before.iter().chain(&self.behind).copied()
+    }
+
+    /// Returns each of them once.
+    pub fn distinct(&self) -> SmallVec<[NodeId; 2 * BESIDE]> {
+        let mut ids: SmallVec<[NodeId; 2 * BESIDE]> = self.iter().collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+/// Returns how far behind `from` a position is, around the ring.
+pub fn behind(from: NodeId, to: NodeId) -> u64 {
+    to.raw().wrapping_sub(from.raw())
+}
+
+/// Returns the keepers of a key among `ids`: the owner, and those beside it. The owner is the first. Of more ids than a
+/// record has keepers, those beyond half of the ring are not behind the key: they are far before it.
+pub fn keepers(ids: &mut Vec<NodeId>, key: NodeId) -> SmallVec<[NodeId; KEEPERS]> {
+    ids.sort_unstable_by_key(|&id| behind(id, key));
+    ids.dedup();
+    let mut keepers: SmallVec<_> = ids.iter().take(1 + BESIDE).copied().collect();
+    // The last of the list are the first behind the key.
+    let is_behind = |id: &NodeId| ids.len() <= KEEPERS || behind(key, *id) < u64::MAX / 2;
+    let rest = ids[keepers.len()..].iter().rev().take(BESIDE);
+    keepers.extend(rest.copied().filter(is_behind));
+    keepers
+}
+
+/// What is known of the routers beside this one.
+#[derive(Clone, Debug)]
+pub struct Neighbours {
+    own: NodeId,
+    /// The nearest contacts, in ascending order.
+    near: Vec<NodeId>,
+    /// The other end of the line, at an end.
+    partner: Option<NodeId>,
+    /// What others state of those beside them, the oldest first.
+    reports: Vec<(NodeId, Leaves)>,
+    left: Vec<(NodeId, Time)>,
+    leaves: Leaves,
+    /// When the leaves last changed.
+    changed: Time,
+}
+
+impl Neighbours {
+    /// The neighbours of the router `own`, of whom none is known.
+    pub fn new(own: NodeId, now: Time) -> Self {
+        Neighbours {
+            own,
+            near: Vec::new(),
+            partner: None,
+            reports: Vec::new(),
+            left: Vec::new(),
+            leaves: Leaves::default(),
+            changed: now,
+        }
+    }
+
+    /// Returns the routers beside this one.
+    pub fn leaves(&self) -> &Leaves {
+        &self.leaves
+    }
+
+    /// Returns the positions that this router owns.
+    pub fn owned(&self) -> Span {
+        let next = self.leaves.behind.first().copied().unwrap_or(self.own);
+        Span { first: self.own, last: NodeId::new(next.raw().wrapping_sub(1)) }
+    }
+
+    /// Returns whether this router is a keeper of a key, as far as it knows: its owner, or one of those beside the owner.
+    pub fn keeps(&self, key: NodeId) -> bool {
+        let Leaves { before, behind: after } = &self.leaves;
+        let (Some(&first), Some(&last)) = (before.get(BESIDE - 1), after.get(BESIDE - 1)) else {
+            // So few that each keeps everything.
+            return true;
+        };
+        // What the last of those behind this one owns ends where the next begins, which only it knows.
+        let report = self.reports.iter().find(|(id, _)| *id == last);
+        let end = report.and_then(|(_, leaves)| leaves.behind.first().copied()).unwrap_or(last);
+        let is_all = end != last && behind(first, end) <= behind(first, last);
+        is_all || behind(first, key) < behind(first, end)
+    }
+
+    /// Returns how many keepers a record has in this network, as far as this router knows.
+    pub fn keepers(&self) -> usize {
+        1 + self.leaves.distinct().len()
+    }
+
+    /// Returns for how long the leaves have not changed.
+    pub fn unchanged(&self, now: Time) -> Duration {
+        now.since(self.changed)
+    }
+
+    /// Returns whether a router is one of those beside this one, or would be if this one knew of it.
+    pub fn is_beside(&self, id: NodeId) -> bool {
+        let within = |side: &Side, distance: &dyn Fn(NodeId) -> u64| {
+            let last = if side.len() < BESIDE { None } else { side.last() };
+            last.is_none_or(|&last| distance(id) <= distance(last))
+        };
+        id != self.own
+            && (within(&self.leaves.behind, &|other| behind(self.own, other))
+                || within(&self.leaves.before, &|other| behind(other, self.own)))
+    }
+
+    /// Takes what the mesh knows: the nearest contacts in ascending order, and the other end of the line at an end. Returns
+    /// whether the leaves have changed.
+    pub fn update(
+        &mut self,
+        now: Time,
+        near: impl Iterator<Item = NodeId>,
+        partner: Option<NodeId>,
+    ) -> bool {
+        self.near.clear();
+        self.near.extend(near);
+        self.partner = partner;
+        self.left.retain(|&(_, at)| now.since(at) < LEFT);
+        self.review(now)
+    }
+
+    /// Takes what a router beside this one states of those beside it. Returns whether the leaves have changed.
+    pub fn report(&mut self, now: Time, origin: NodeId, leaves: Leaves) -> bool {
+        // Whoever speaks has not left.
+        self.left.retain(|&(id, _)| id != origin);
+        self.reports.retain(|(id, _)| *id != origin);
+        if self.reports.len() == MAX_REPORTS {
+            self.reports.remove(0);
+        }
+        self.reports.push((origin, leaves));
+        self.review(now)
+    }
+
+    /// A router has left. Returns whether the leaves have changed.
+    pub fn leave(&mut self, now: Time, id: NodeId) -> bool {
+        if self.leaves.iter().any(|leaf| leaf == id) {
+            self.left.retain(|&(other, _)| other != id);
+            self.left.push((id, now));
+        }
+        self.review(now)
+    }
+
+    fn review(&mut self, now: Time) -> bool {
+        let middle = self.near.partition_point(|&id| id < self.own);
+        let before = self.near[..middle].iter().rev().copied();
+        let behind = self.near[middle..].iter().copied();
+        let leaves = Leaves {
+            before: self.side(before, |leaves| &leaves.before, |id| id > self.own),
+            behind: self.side(behind, |leaves| &leaves.behind, |id| id < self.own),
+        };
+        let changed = leaves != self.leaves;
+        if changed {
+            (self.leaves, self.changed) = (leaves, now);
+        }
+        changed
+    }
+
+    /// Returns one side: what the mesh knows, and beyond the end of the line what those there state. The partner is beyond
+    /// this side if `is_beyond`.
+    fn side(
+        &self,
+        known: impl Iterator<Item = NodeId>,
+        of: impl Fn(&Leaves) -> &Side,
+        is_beyond: impl Fn(NodeId) -> bool,
+    ) -> Side {
+        let counts = |&id: &NodeId| id != self.own && self.left.iter().all(|&(left, _)| left != id);
+        let mut side: Side = known.filter(counts).take(BESIDE).collect();
+        while side.len() < BESIDE {
+            let beyond = match side.last() {
+                None => self.partner.filter(|&id| is_beyond(id)),
+                Some(last) => {
+                    let report = self.reports.iter().find(|(id, _)| id == last);
+                    report.and_then(|(_, leaves)| of(leaves).first().copied())
+                }
+            };
+            // Once around, the first of this side comes again, or this router.
+            match beyond.filter(counts).filter(|id| !side.contains(id)) {
+                Some(id) => side.push(id),
+                None => break,
+            }
+        }
+        side
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(ids: &[u64]) -> Side {
+        ids.iter().map(|&id| NodeId::new(id)).collect()
+    }
+
+    fn near(ids: &[u64]) -> impl Iterator<Item = NodeId> {
+        ids.iter().map(|&id| NodeId::new(id))
+    }
+
+    const NOW: Time = Time::from_secs(9);
+
+    #[test]
+    fn within_the_line_the_leaves_are_the_near_contacts() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        assert!(neighbours.update(NOW, near(&[30, 40, 60, 70]), None));
+        let leaves = Leaves { before: ids(&[40, 30]), behind: ids(&[60, 70]) };
+        assert_eq!(neighbours.leaves(), &leaves);
+        assert_eq!(neighbours.owned(), Span { first: NodeId::new(50), last: NodeId::new(59) });
+        let later = NOW + Duration::from_secs(3);
+        assert!(!neighbours.update(later, near(&[30, 40, 60, 70]), None));
+        assert_eq!(neighbours.unchanged(later), Duration::from_secs(3));
+        assert!(neighbours.is_beside(NodeId::new(65)) && neighbours.is_beside(NodeId::new(30)));
+        assert!(!neighbours.is_beside(NodeId::new(80)) && !neighbours.is_beside(NodeId::new(29)));
+        assert!(!neighbours.is_beside(NodeId::new(50)));
+    }
+
+    #[test]
+    fn beyond_the_ends_of_the_line_those_there_are_asked() {
+        let mut last = Neighbours::new(NodeId::new(90), NOW);
+        last.update(NOW, near(&[70, 80]), Some(NodeId::new(10)));
+        assert_eq!(last.leaves().behind, ids(&[10]));
+        let of_first = Leaves { before: ids(&[90, 80]), behind: ids(&[20, 30]) };
+        assert!(last.report(NOW, NodeId::new(10), of_first));
+        assert_eq!(last.leaves().behind, ids(&[10, 20]));
+        assert_eq!(last.owned(), Span { first: NodeId::new(90), last: NodeId::new(9) });
+
+        let mut second = Neighbours::new(NodeId::new(80), NOW);
+        second.update(NOW, near(&[60, 70, 90]), None);
+        assert_eq!(second.leaves().behind, ids(&[90]));
+        second.report(NOW, NodeId::new(90), last.leaves().clone());
+        assert_eq!(second.leaves().behind, ids(&[90, 10]));
+    }
+
+    #[test]
+    fn two_routers_are_on_both_sides_of_each_other() {
+        let mut one = Neighbours::new(NodeId::new(1), NOW);
+        assert_eq!(one.owned(), Span { first: NodeId::new(1), last: NodeId::new(0) });
+        one.update(NOW, near(&[2]), Some(NodeId::new(2)));
+        one.report(NOW, NodeId::new(2), Leaves { before: ids(&[1]), behind: ids(&[1]) });
+        assert_eq!(one.leaves(), &Leaves { before: ids(&[2]), behind: ids(&[2]) });
+        assert_eq!(one.leaves().distinct().len(), 1);
+    }
+
+    #[test]
+    fn who_has_left_is_not_counted_until_it_speaks() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        neighbours.update(NOW, near(&[30, 40, 60, 70]), None);
+        assert!(neighbours.leave(NOW, NodeId::new(60)));
+        assert_eq!(neighbours.leaves().behind, ids(&[70]));
+        assert!(!neighbours.leave(NOW, NodeId::new(11)), "nobody beside this router");
+        assert!(neighbours.report(NOW, NodeId::new(60), Leaves::default()));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+    }
+
+    #[test]
+    fn a_router_keeps_the_keys_of_two_owners_on_each_side() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        neighbours.update(NOW, near(&[30, 40, 60, 70]), None);
+        let kept = |neighbours: &Neighbours| {
+            [29, 30, 50, 69, 70, 79, 80].map(|key| neighbours.keeps(NodeId::new(key)))
+        };
+        assert_eq!(kept(&neighbours), [false, true, true, true, false, false, false]);
+        neighbours.report(NOW, NodeId::new(70), Leaves { before: ids(&[60]), behind: ids(&[80]) });
+        assert_eq!(kept(&neighbours), [false, true, true, true, true, true, false]);
+        assert_eq!(neighbours.keepers(), 5);
+        // A network of five: the one behind the last is the first before this one.
+        neighbours.report(NOW, NodeId::new(70), Leaves { before: ids(&[60]), behind: ids(&[30]) });
+        assert_eq!(kept(&neighbours), [true; 7]);
+        neighbours.update(NOW, near(&[60]), None);
+        assert_eq!((kept(&neighbours), neighbours.keepers()), ([true; 7], 2));
+    }
+
+    #[test]
+    fn the_keepers_are_the_owner_and_two_on_each_side() {
+        let mut all: Vec<NodeId> = near(&[10, 20, 30, 40, 50, 60]).collect();
+        let found = keepers(&mut all, NodeId::new(35));
+        assert_eq!(found[..], near(&[30, 20, 10, 40, 50]).collect::<Vec<_>>()[..]);
+        let found = keepers(&mut all, NodeId::new(5));
+        assert_eq!(found[..], near(&[60, 50, 40, 10, 20]).collect::<Vec<_>>()[..]);
+        let found = keepers(&mut all, NodeId::new(90));
+        assert_eq!(found[..], near(&[60, 50, 40]).collect::<Vec<_>>()[..]);
+        let mut three: Vec<NodeId> = near(&[10, 20, 30]).collect();
+        assert_eq!(keepers(&mut three, NodeId::new(25)).len(), 3);
+    }
+}

@@ -1,0 +1,291 @@
+//! How keepers find out what one of them lacks.
+//!
+//! The owner of a range sends a DIGEST of it to each router beside it: soon after these have changed, again and again until
+//! all have agreed, once more then, and now and then while nothing changes (Rhea et al. 2004: periodic repair survives churn that reactive
+//! repair does not).
+//! Whoever has something else answers with ENTRIES, or with DIGESTs of parts if it has too much for one message. Then both
+//! send what the other lacks, a few records at a time.
+
+use std::collections::VecDeque;
+
+use ringway_mesh::NodeId;
+use ringway_sansio::Random;
+use ringway_sansio::time::{Duration, Time, sooner};
+use smallvec::{SmallVec, smallvec};
+
+use crate::config::{BESIDE, Config};
+use crate::neighbours::Neighbours;
+use crate::output::Message;
+use crate::table::Table;
+use crate::wire::{MAX_MARKS, Marks, PARTS, Packet, Span};
+
+/// Digests that are sent after a change before the usual interval, unless all agree before.
+const REPEATS: u8 = 8;
+/// The time from the first to the second of them. It doubles, up to [`MAX_HURRY`].
+const HURRY: Duration = Duration::from_millis(400);
+const MAX_HURRY: Duration = Duration::from_millis(3_200);
+
+/// A record to send: to whom, its key, and its signer.
+type Task = (NodeId, NodeId, NodeId);
+
+/// What a turn of repair needs of the router.
+pub(crate) struct Desk<'a> {
+    pub(crate) now: Time,
+    pub(crate) config: &'a Config,
+    pub(crate) neighbours: &'a Neighbours,
+    pub(crate) table: &'a Table,
+    pub(crate) out: &'a mut Vec<Message>,
+}
+
+impl Desk<'_> {
+    fn send(&mut self, to: NodeId, packet: &Packet<'_>) {
+        self.out.push(Message::to(to, packet));
+    }
+}
+
+/// Repair of the records of this router's range, and of those beside it.
+#[derive(Clone, Debug)]
+pub struct Repair {
+    due: Time,
+    /// When digests were last sent.
+    sent: Time,
+    repeats: u8,
+    /// Routers that have the same records in this router's range.
+    agreed: SmallVec<[NodeId; 2 * BESIDE]>,
+    /// Ranges of others in which this router has what all of their keepers have, by owner.
+    synced: SmallVec<[(NodeId, Span); 2 * BESIDE]>,
+    queue: VecDeque<Task>,
+    /// When the next records of the queue are sent.
+    next: Time,
+    /// Records that found no room in the queue. The next digest finds out.
+    pub(crate) postponed: u64,
+}
+
+impl Repair {
+    pub(crate) fn new(now: Time) -> Self {
+        Repair {
+            due: now,
+            sent: now,
+            repeats: REPEATS,
+            agreed: SmallVec::new(),
+            synced: SmallVec::new(),
+            queue: VecDeque::new(),
+            next: now,
+            postponed: 0,
+        }
+    }
+
+    /// The routers beside this one have changed.
+    pub(crate) fn hurry(&mut self, now: Time, random: &mut dyn Random) {
+        self.agreed.clear();
+        self.repeats = REPEATS;
+        self.due = now + vary(HURRY / 2, random);
+    }
+
+    /// Returns whether this router would have a record at a position if anybody had one: all other keepers have agreed.
+    pub(crate) fn is_settled(
+        &self,
+        now: Time,
+        config: &Config,
+        neighbours: &Neighbours,
+        key: NodeId,
+    ) -> bool {
+        if neighbours.unchanged(now) < config.settle {
+            return false;
+        }
+        if neighbours.owned().contains(key) {
+            return self.is_complete(neighbours);
+        }
+        let of_key = |(id, span): &(NodeId, Span)| span.contains(key) && neighbours.is_beside(*id);
+        self.synced.iter().any(of_key)
+    }
+
+    /// Returns whether all beside this router have agreed.
+    fn is_complete(&self, neighbours: &Neighbours) -> bool {
+        neighbours.leaves().iter().all(|leaf| self.agreed.contains(&leaf))
+    }
+
+    /// Returns when something is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let queue = (!self.queue.is_empty()).then_some(self.next);
+        sooner(Some(self.due), queue)
+    }
+
+    /// Does what is due.
+    pub(crate) fn timeout(&mut self, desk: &mut Desk<'_>, random: &mut dyn Random) {
+        if self.due <= desk.now {
+            let mut leaves = desk.neighbours.leaves().distinct();
+            let settled = self.is_complete(desk.neighbours);
+            let confirm = self.repeats > 0 && !settled;
+            let interval = match confirm {
+                true => (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY),
+                false => desk.config.repair,
+            };
+            if confirm {
+                leaves.retain(|leaf| !self.agreed.contains(leaf));
+            }
+            self.repeats = if confirm { self.repeats - 1 } else { 0 };
+            (self.due, self.sent) = (desk.now + vary(interval, random), desk.now);
+            let digest = digest(desk, desk.neighbours.owned(), 1, (confirm, settled));
+            leaves.into_iter().for_each(|leaf| desk.send(leaf, &digest));
+        }
+        if self.next <= desk.now && !self.queue.is_empty() {
+            self.next = desk.now + desk.config.repair_pace;
+            for _ in 0..desk.config.repair_burst {
+                let Some((to, key, signer)) = self.queue.pop_front() else { break };
+                if let Some(entry) = desk.table.get(key, signer) {
+                    let (rest, record) = (entry.rest(desk.now), entry.record.clone());
+                    let packet =
+                        Packet::Store { request: 0, publisher: NodeId::default(), rest, record };
+                    desk.send(to, &packet);
+                }
+            }
+        }
+    }
+
+    /// Handles AGREE of a router beside this one. Returns the time since it was asked.
+    pub(crate) fn agree(
+        &mut self,
+        desk: &Desk<'_>,
+        origin: NodeId,
+        span: Span,
+    ) -> Option<Duration> {
+        let is_owned = span == desk.neighbours.owned();
+        let is_new = is_owned && self.agreed.len() < 2 * BESIDE && !self.agreed.contains(&origin);
+        is_new.then(|| {
+            self.agreed.push(origin);
+            if self.is_complete(desk.neighbours) {
+                // All of them can deny records when they know that.
+                self.due = desk.now;
+            }
+            desk.now.since(self.sent)
+        })
+    }
+
+    /// Notes that a router beside this one has something else in this router's range, and asks it soon whether it has the
+    /// same.
+    fn disagree(&mut self, desk: &Desk<'_>, origin: NodeId, span: Span) {
+        let owned = desk.neighbours.owned();
+        if self.agreed.contains(&origin) && owned.contains(span.first) && owned.contains(span.last)
+        {
+            self.agreed.retain(|id| *id != origin);
+            self.repeats = REPEATS;
+            self.due = self.due.min(desk.now + HURRY);
+        }
+    }
+
+    /// Handles a DIGEST of a router beside this one.
+    pub(crate) fn compare(
+        &mut self,
+        desk: &mut Desk<'_>,
+        origin: NodeId,
+        span: Span,
+        (confirm, settled): (bool, bool),
+        count: usize,
+        parts: &[u64],
+    ) {
+        let mut differs = false;
+        for (index, &theirs) in parts.iter().enumerate() {
+            let Some(part) = span.part(index, parts.len()) else { continue };
+            let (ours, own_count) = desk.table.digest(desk.now, part);
+            if ours == theirs {
+                continue;
+            }
+            differs = true;
+            // What they have in a part is not known, so their number for the whole bounds it.
+            let packet = match own_count.max(if parts.len() == 1 { count } else { 0 }) <= MAX_MARKS
+            {
+                true => entries(desk, part),
+                false => digest(desk, part, PARTS, (false, false)),
+            };
+            desk.send(origin, &packet);
+        }
+        if parts.len() == 1 {
+            self.synced.retain(|(id, _)| *id != origin && desk.neighbours.is_beside(*id));
+            if !differs && settled && self.synced.len() < 4 * BESIDE {
+                self.synced.push((origin, span));
+            }
+        }
+        if !differs && confirm {
+            let leaves = desk.neighbours.leaves().clone();
+            desk.send(origin, &Packet::Agree { leaves, span });
+        }
+    }
+
+    /// Handles ENTRIES of a router beside this one: sends what it lacks, and asks for what it has besides.
+    pub(crate) fn exchange(
+        &mut self,
+        desk: &mut Desk<'_>,
+        origin: NodeId,
+        span: Span,
+        mut theirs: Marks,
+    ) {
+        self.disagree(desk, origin, span);
+        theirs.sort_unstable();
+        let mut ours: Marks = Vec::new();
+        for entry in desk.table.passed_on(desk.now, span) {
+            ours.push(entry.mark);
+            if theirs.binary_search(&entry.mark).is_err() {
+                let task = (origin, entry.record.key(), entry.signer);
+                self.push(desk.config, task);
+            }
+        }
+        ours.sort_unstable();
+        theirs.retain(|mark| ours.binary_search(mark).is_err());
+        if !theirs.is_empty() {
+            desk.send(origin, &Packet::Want { span, marks: theirs });
+        }
+    }
+
+    /// Handles WANT of a router beside this one.
+    pub(crate) fn provide(
+        &mut self,
+        desk: &Desk<'_>,
+        origin: NodeId,
+        span: Span,
+        mut marks: Marks,
+    ) {
+        marks.sort_unstable();
+        for entry in desk.table.passed_on(desk.now, span) {
+            if marks.binary_search(&entry.mark).is_ok() {
+                self.push(desk.config, (origin, entry.record.key(), entry.signer));
+            }
+        }
+    }
+
+    fn push(&mut self, config: &Config, task: Task) {
+        if self.queue.len() >= config.repair_queue {
+            self.postponed += 1;
+        } else if !self.queue.contains(&task) {
+            self.queue.push_back(task);
+        }
+    }
+}
+
+/// Returns a time between three and five quarters of `time`.
+fn vary(time: Duration, random: &mut dyn Random) -> Duration {
+    time * 3 / 4 + time / 2 * ((random.next_u64() % 1_024) as u32) / 1_024
+}
+
+/// Returns a DIGEST of a range in `count` parts, in fewer if there are fewer positions.
+fn digest(
+    desk: &Desk<'_>,
+    span: Span,
+    count: usize,
+    (confirm, settled): (bool, bool),
+) -> Packet<'static> {
+    let digest_of = |part: Span| desk.table.digest(desk.now, part).0;
+    let parts: SmallVec<[u64; 1]> =
+        (0..count).filter_map(|index| span.part(index, count)).map(digest_of).collect();
+    let parts = if parts.len() == count { parts } else { smallvec![digest_of(span)] };
+    let total = desk.table.digest(desk.now, span).1;
+    let leaves = desk.neighbours.leaves().clone();
+    let count = total.min(usize::from(u16::MAX)) as u16;
+    Packet::Digest { confirm, settled, leaves, span, count, parts }
+}
+
+/// Returns ENTRIES of a range.
+fn entries(desk: &Desk<'_>, span: Span) -> Packet<'static> {
+    let passed_on = desk.table.passed_on(desk.now, span).take(MAX_MARKS);
+    Packet::Entries { span, marks: passed_on.map(|entry| entry.mark).collect() }
+}

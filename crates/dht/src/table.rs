@@ -1,0 +1,366 @@
+//! The records that are kept here.
+//!
+//! Each is kept until its rest has passed, whoever is responsible for it by then: who asks may know less of the ring than
+//! its keepers. Every limit is a share: of one signer, and of one name. When the table is full, the signer with most
+//! records does not get another, and loses one to a signer with fewer.
+
+use core::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringway_mesh::NodeId;
+use ringway_sansio::time::{Duration, Time};
+
+use crate::config::Config;
+use crate::record::{Record, first_octets};
+use crate::wire::Span;
+
+/// Of records that are kept for less time than this, others are not notified, s.
+const LAST_MOMENTS: u32 = 2;
+
+/// A record that is kept.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The record.
+    pub record: Record,
+    /// Its signer, verified.
+    pub signer: NodeId,
+    /// When it expires.
+    pub expires: Time,
+    /// Its mark.
+    pub mark: u64,
+    /// Its position in the order in which signers came to this table.
+    order: u64,
+}
+
+impl Entry {
+    /// Returns for how many whole seconds it is still kept.
+    pub fn rest(&self, now: Time) -> u32 {
+        u32::try_from(self.expires.since(now).as_secs()).unwrap_or(u32::MAX)
+    }
+
+    fn is_passed_on(&self, now: Time) -> bool {
+        self.rest(now) >= LAST_MOMENTS
+    }
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is kept.
+    Kept,
+    /// A later version of the same signer is kept.
+    Later,
+    /// There is no room for it.
+    Full,
+}
+
+/// Counts of records that were refused or removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Refused: the signer has as many as it may.
+    pub signer_full: u64,
+    /// Refused: the name has as many as it may.
+    pub name_full: u64,
+    /// Refused: the table is full, and nobody has more than the signer.
+    pub full: u64,
+    /// Removed for a signer that has fewer.
+    pub evicted: u64,
+}
+
+/// The position of an entry: key and signer.
+type Slot = (NodeId, NodeId);
+
+/// The records that a router keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    entries: BTreeMap<Slot, Entry>,
+    expiries: BTreeSet<(Time, Slot)>,
+    /// The slots of each signer.
+    signers: BTreeMap<NodeId, BTreeSet<Slot>>,
+    /// Signers by the number of their records.
+    shares: BTreeSet<(usize, NodeId)>,
+    arrivals: u64,
+    /// What was refused or removed.
+    pub counters: Counters,
+}
+
+impl Table {
+    /// Returns the number of records.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns when the next record expires.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.expiries.first().map(|&(at, _)| at)
+    }
+
+    /// Removes what has expired.
+    pub fn expire(&mut self, now: Time) {
+        while let Some(&(at, slot)) = self.expiries.first()
+            && at <= now
+        {
+            self.remove(slot);
+        }
+    }
+
+    /// Returns the records of a kind and name, whose position is `key`, in the order in which their signers came.
+    pub fn of_name(&self, key: NodeId, kind: u8, name: &[u8]) -> Vec<&Entry> {
+        let mut found: Vec<&Entry> = self
+            .of_key(key)
+            .filter(|entry| entry.record.kind() == kind && entry.record.name() == name)
+            .collect();
+        found.sort_by_key(|entry| entry.order);
+        found
+    }
+
+    /// Returns the record of a signer at a position.
+    pub fn get(&self, key: NodeId, signer: NodeId) -> Option<&Entry> {
+        self.entries.get(&(key, signer))
+    }
+
+    /// Keeps a record for `rest` seconds, at most its lifetime. Returns what became of it. One that is kept already is kept
+    /// for longer if the rest is longer.
+    pub fn keep(
+        &mut self,
+        now: Time,
+        config: &Config,
+        record: Record,
+        signer: NodeId,
+        rest: u32,
+    ) -> Outcome {
+        let key = record.key();
+        let slot = (key, signer);
+        let expires = now + Duration::from_secs(rest.min(record.lifetime()).into());
+        let mark = record.mark();
+        let order = match self.entries.get(&slot) {
+            Some(kept) if kept.record.version() > record.version() => return Outcome::Later,
+            Some(kept) if kept.record.version() == record.version() => {
+                // Two records of one version: everybody keeps the same one.
+                if kept.mark > mark || (kept.mark == mark && kept.expires >= expires) {
+                    return Outcome::Kept;
+                }
+                kept.order
+            }
+            Some(kept) => kept.order,
+            None => {
+                if self.of_key(key).count() >= config.records_of_name {
+                    self.counters.name_full += 1;
+                    return Outcome::Full;
+                }
+                if !self.has_room(config, signer) {
+                    return Outcome::Full;
+                }
+                self.arrivals += 1;
+                self.arrivals
+            }
+        };
+        self.remove(slot);
+        self.insert(slot, Entry { record, signer, expires, mark, order });
+        Outcome::Kept
+    }
+
+    /// Returns a hash of the records in a range, and their number.
+    pub fn digest(&self, now: Time, span: Span) -> (u64, usize) {
+        let mut hasher = blake3::Hasher::new();
+        let mut count = 0;
+        for entry in self.in_span(span).filter(|entry| entry.is_passed_on(now)) {
+            hasher.update(&entry.mark.to_be_bytes());
+            count += 1;
+        }
+        (u64::from_be_bytes(first_octets(&hasher.finalize())), count)
+    }
+
+    /// Returns the records in a range of which others are notified.
+    pub fn passed_on(&self, now: Time, span: Span) -> impl Iterator<Item = &Entry> {
+        self.in_span(span).filter(move |entry| entry.is_passed_on(now))
+    }
+
+    fn in_span(&self, span: Span) -> impl Iterator<Item = &Entry> {
+        let lowest = NodeId::new(0);
+        let highest = NodeId::new(u64::MAX);
+        let whole = span.first <= span.last;
+        let upper = if whole { span.last } else { highest };
+        let range = |first: NodeId, last: NodeId| {
+            self.entries.range((Bound::Included((first, lowest)), Bound::Included((last, highest))))
+        };
+        let wrapped = (!whole).then(|| range(lowest, span.last));
+        let first = range(span.first, upper);
+        first.chain(wrapped.into_iter().flatten()).map(|(_, entry)| entry)
+    }
+
+    fn of_key(&self, key: NodeId) -> impl Iterator<Item = &Entry> {
+        self.in_span(Span { first: key, last: key })
+    }
+
+    /// Returns whether a signer may have another record, and makes room for it.
+    fn has_room(&mut self, config: &Config, signer: NodeId) -> bool {
+        let own = self.signers.get(&signer).map_or(0, BTreeSet::len);
+        if own >= config.records_of_signer {
+            self.counters.signer_full += 1;
+            return false;
+        }
+        if self.entries.len() < config.records {
+            return true;
+        }
+        let Some(&(most, other)) = self.shares.last().filter(|&&(most, _)| most > own + 1) else {
+            self.counters.full += 1;
+            return false;
+        };
+        debug_assert!(most > 0);
+        let slots = self.signers.get(&other).into_iter().flatten();
+        let youngest = slots.max_by_key(|slot| self.entries.get(slot).map(|entry| entry.order));
+        if let Some(&slot) = youngest {
+            self.counters.evicted += 1;
+            self.remove(slot);
+        }
+        true
+    }
+
+    fn insert(&mut self, slot: Slot, entry: Entry) {
+        self.expiries.insert((entry.expires, slot));
+        let slots = self.signers.entry(slot.1).or_default();
+        self.shares.remove(&(slots.len(), slot.1));
+        slots.insert(slot);
+        self.shares.insert((slots.len(), slot.1));
+        self.entries.insert(slot, entry);
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        let Some(entry) = self.entries.remove(&slot) else { return };
+        self.expiries.remove(&(entry.expires, slot));
+        if let Some(slots) = self.signers.get_mut(&slot.1) {
+            self.shares.remove(&(slots.len(), slot.1));
+            slots.remove(&slot);
+            match slots.len() {
+                0 => _ = self.signers.remove(&slot.1),
+                left => _ = self.shares.insert((left, slot.1)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Draft, key};
+    use proptest::prelude::*;
+    use ringway_mesh::Identity;
+    use ringway_mesh::crypto::StandIn;
+    use ringway_mesh::id::Sequence;
+    use ringway_mesh::identity::Search;
+    use ringway_sansio::SplitMix;
+
+    const NOW: Time = Time::from_secs(100);
+
+    fn identity(seed: u64) -> Identity {
+        Search::new(0, &mut SplitMix::new(seed)).step(1).unwrap()
+    }
+
+    fn record(identity: &Identity, name: &[u8], count: u32, value: &[u8]) -> Record {
+        let draft = Draft { kind: 1, name, value, lifetime: 600 };
+        Record::sign::<StandIn>(identity, Sequence { epoch: 1, count }, &draft).unwrap()
+    }
+
+    fn keep(table: &mut Table, config: &Config, by: &Identity, name: &[u8], count: u32) -> Outcome {
+        table.keep(NOW, config, record(by, name, count, b"value"), by.id(), 600)
+    }
+
+    #[test]
+    fn the_latest_version_of_a_signer_counts_and_others_stand_beside_it() {
+        let (config, mut table) = (Config::default(), Table::default());
+        let (one, two) = (identity(1), identity(2));
+        assert_eq!(keep(&mut table, &config, &one, b"alice", 2), Outcome::Kept);
+        assert_eq!(keep(&mut table, &config, &two, b"alice", 1), Outcome::Kept);
+        assert_eq!(keep(&mut table, &config, &one, b"alice", 1), Outcome::Later);
+        assert_eq!(keep(&mut table, &config, &one, b"alice", 3), Outcome::Kept);
+        let found = table.of_name(key(1, b"alice"), 1, b"alice");
+        let signers: Vec<NodeId> = found.iter().map(|entry| entry.signer).collect();
+        assert_eq!(signers, [one.id(), two.id()], "in the order in which they came");
+        assert_eq!(found[0].record.version().count, 3);
+    }
+
+    #[test]
+    fn of_two_records_of_one_version_all_tables_keep_the_same() {
+        let one = identity(1);
+        let (a, b) = (record(&one, b"x", 1, b"a"), record(&one, b"x", 1, b"b"));
+        let kept = |records: [&Record; 2]| {
+            let mut table = Table::default();
+            for record in records {
+                table.keep(NOW, &Config::default(), record.clone(), one.id(), 600);
+            }
+            table.get(a.key(), one.id()).unwrap().record.clone()
+        };
+        assert_eq!(kept([&a, &b]), kept([&b, &a]));
+    }
+
+    #[test]
+    fn a_record_is_kept_no_longer_than_its_rest() {
+        let (config, mut table, one) = (Config::default(), Table::default(), identity(1));
+        let record = record(&one, b"alice", 1, b"value");
+        table.keep(NOW, &config, record.clone(), one.id(), 50);
+        assert_eq!(table.poll_timeout(), Some(NOW + Duration::from_secs(50)));
+        // The same from another keeper, which keeps it for longer; more than the lifetime is not believed.
+        table.keep(NOW, &config, record, one.id(), 9_999);
+        assert_eq!(table.poll_timeout(), Some(NOW + Duration::from_secs(600)));
+        table.expire(NOW + Duration::from_secs(599));
+        assert_eq!(table.len(), 1);
+        table.expire(NOW + Duration::from_secs(600));
+        assert!(table.is_empty() && table.poll_timeout().is_none());
+        assert!(table.signers.is_empty() && table.shares.is_empty());
+    }
+
+    #[test]
+    fn a_signer_and_a_name_have_their_shares() {
+        let config =
+            Config { records: 4, records_of_signer: 3, records_of_name: 2, ..Config::default() };
+        let mut table = Table::default();
+        let [greedy, modest, third] = [1, 2, 3].map(identity);
+        for name in [b"a", b"b", b"c"] {
+            assert_eq!(keep(&mut table, &config, &greedy, name, 1), Outcome::Kept);
+        }
+        assert_eq!(keep(&mut table, &config, &greedy, b"d", 1), Outcome::Full);
+        assert_eq!(keep(&mut table, &config, &modest, b"a", 1), Outcome::Kept);
+        assert_eq!(keep(&mut table, &config, &third, b"a", 1), Outcome::Full, "two have that name");
+        // The table is full: who has most loses the record that came last.
+        assert_eq!(keep(&mut table, &config, &third, b"e", 1), Outcome::Kept);
+        assert!(table.get(key(1, b"c"), greedy.id()).is_none());
+        // Now nobody has more than one more than it would have.
+        assert_eq!(keep(&mut table, &config, &modest, b"f", 1), Outcome::Full);
+        let Counters { signer_full, name_full, full, evicted } = table.counters;
+        assert_eq!([signer_full, name_full, full, evicted], [1, 1, 1, 1]);
+        // A later version needs no more room.
+        assert_eq!(keep(&mut table, &config, &greedy, b"a", 2), Outcome::Kept);
+    }
+
+    proptest! {
+        #[test]
+        fn equal_records_have_equal_digests_and_others_do_not(
+            names in proptest::collection::btree_set(0u8..40, 1..20), without: u8, first: u64, last: u64
+        ) {
+            let (config, one) = (Config::default(), identity(1));
+            let span = Span { first: NodeId::new(first), last: NodeId::new(last) };
+            let (mut all, mut most, mut within) = (Table::default(), Table::default(), 0);
+            let without = names.iter().nth(usize::from(without) % names.len());
+            for name in &names {
+                keep(&mut all, &config, &one, &[*name], 1);
+            }
+            for name in names.iter().rev() {
+                if Some(name) != without {
+                    keep(&mut most, &config, &one, &[*name], 1);
+                } else if span.contains(key(1, &[*name])) {
+                    within = 1;
+                }
+            }
+            let ((one, count), (other, fewer)) = (all.digest(NOW, span), most.digest(NOW, span));
+            prop_assert_eq!(count, fewer + within);
+            prop_assert_eq!(one == other, within == 0);
+            prop_assert_eq!(all.passed_on(NOW, span).count(), count);
+        }
+    }
+}

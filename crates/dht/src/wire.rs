@@ -1,0 +1,473 @@
+//! The messages between routers. Each is the octets of a PAYLOAD of the mesh, so its sender is known and cannot be forged.
+//!
+//! Octet 0 is the version in its high nibble and the type in its low one. Integers are big-endian. *Leaves* are a count and
+//! ids: the routers beside the sender, first those before it, nearest first, and then those behind it. A record comes with
+//! its *rest*: the time in seconds for which its sender will keep it.
+//!
+//! | type | parts | octets without lists |
+//! |---|---|---|
+//! | PUT | request (4), rest (4), record | 9 |
+//! | STORE | request (4), publisher (8), rest (4), record | 17 |
+//! | STORED | request (4), outcome (1), leaves (2) | 8 |
+//! | GET | request (4), kind (1), name | 6 |
+//! | FOUND | request (4), index (1), count (1), rest (4), record | 11 |
+//! | ABSENT | request (4), settled (1), leaves (2) | 8 |
+//! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), parts | 22 |
+//! | AGREE | leaves (2), first (8), last (8) | 19 |
+//! | ENTRIES | first (8), last (8), marks | 17 |
+//! | WANT | first (8), last (8), marks | 17 |
+//! | LEAVE | - | 1 |
+
+use ringway_mesh::NodeId;
+use ringway_mesh::wire::bodies::MAX_PAYLOAD;
+use ringway_sansio::{Malformed, Reader};
+use smallvec::SmallVec;
+
+use crate::config::{BESIDE, MAX_NAME};
+use crate::neighbours::{Leaves, Side};
+use crate::record::{MAX_RECORD, Record};
+
+/// The version of the protocol.
+const VERSION: u8 = 1;
+/// Parts of a range in one DIGEST.
+pub const PARTS: usize = 16;
+/// Maximum number of marks in ENTRIES and WANT.
+pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
+
+const _: () = assert!(17 + MAX_RECORD <= MAX_PAYLOAD);
+
+/// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
+/// of the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The first position.
+    pub first: NodeId,
+    /// The last position.
+    pub last: NodeId,
+}
+
+impl Span {
+    /// Returns whether a position is within.
+    pub fn contains(&self, key: NodeId) -> bool {
+        let offset = |id: NodeId| id.raw().wrapping_sub(self.first.raw());
+        offset(key) <= offset(self.last)
+    }
+
+    /// Returns the number of positions, less one.
+    pub fn width(&self) -> u64 {
+        self.last.raw().wrapping_sub(self.first.raw())
+    }
+
+    /// Returns part `index` of `count` parts of about the same width; `None` if there are fewer positions.
+    pub fn part(&self, index: usize, count: usize) -> Option<Span> {
+        let step = self.width() / count as u64;
+        if step == 0 {
+            return None;
+        }
+        let first = self.first.raw().wrapping_add(step * index as u64);
+        let last = match index + 1 == count {
+            true => self.last.raw(),
+            false => first.wrapping_add(step - 1),
+        };
+        Some(Span { first: NodeId::new(first), last: NodeId::new(last) })
+    }
+}
+
+/// What became of a record at a keeper.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It is kept.
+    Kept = 0,
+    /// There is no room for it.
+    Full = 1,
+    /// It is kept, but by a router that is not one of its keepers.
+    Aside = 2,
+}
+
+/// A list of marks.
+pub type Marks = Vec<u64>;
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Packet<'a> {
+    /// Asks the owner of the record's key to keep it, and to have those beside it keep it.
+    Put {
+        /// The publisher's number for the answers.
+        request: u32,
+        /// Rest of the lifetime, s.
+        rest: u32,
+        /// The record.
+        record: Record,
+    },
+    /// Asks a router to keep a record.
+    Store {
+        /// The publisher's number for the answer.
+        request: u32,
+        /// Whom to answer; nobody if the request is 0.
+        publisher: NodeId,
+        /// Rest of the lifetime, s.
+        rest: u32,
+        /// The record.
+        record: Record,
+    },
+    /// What became of a record.
+    Stored {
+        /// The number of PUT or STORE.
+        request: u32,
+        /// What became of it. Who keeps a later version answers with that, by FOUND.
+        outcome: Outcome,
+        /// The routers beside the sender.
+        leaves: Leaves,
+    },
+    /// Asks for the records of a name.
+    Get {
+        /// The number for the answers.
+        request: u32,
+        /// The kind.
+        kind: u8,
+        /// The name.
+        name: &'a [u8],
+    },
+    /// One of the records of a name.
+    Found {
+        /// The number of GET.
+        request: u32,
+        /// Which of them it is, from 0.
+        index: u8,
+        /// How many there are.
+        count: u8,
+        /// Rest of the lifetime, s.
+        rest: u32,
+        /// The record.
+        record: Record,
+    },
+    /// The sender has no records of the name.
+    Absent {
+        /// The number of GET.
+        request: u32,
+        /// It would have them: it is a keeper of the name, and has the same as all others who may be.
+        settled: bool,
+        /// The routers beside the sender.
+        leaves: Leaves,
+    },
+    /// What the sender has in the parts of a range.
+    Digest {
+        /// The sender wants to hear if the receiver has the same.
+        confirm: bool,
+        /// All beside the sender have had the same: nobody else has a record of the range.
+        settled: bool,
+        /// The routers beside the sender.
+        leaves: Leaves,
+        /// The range.
+        span: Span,
+        /// Number of records in all of it.
+        count: u16,
+        /// A hash of the records in each part: one, or [`PARTS`].
+        parts: SmallVec<[u64; 1]>,
+    },
+    /// The sender has what a DIGEST states.
+    Agree {
+        /// The routers beside the sender.
+        leaves: Leaves,
+        /// The range.
+        span: Span,
+    },
+    /// The marks of all records that the sender has in a range.
+    Entries {
+        /// The range.
+        span: Span,
+        /// The marks, at most [`MAX_MARKS`].
+        marks: Marks,
+    },
+    /// Asks for the records with these marks.
+    Want {
+        /// The range that they are in.
+        span: Span,
+        /// The marks, at most [`MAX_MARKS`].
+        marks: Marks,
+    },
+    /// The sender leaves the network.
+    Leave,
+}
+
+impl<'a> Packet<'a> {
+    /// Parses a message.
+    ///
+    /// # Errors
+    /// Octets that are no message.
+    pub fn parse(octets: &'a [u8]) -> Result<Packet<'a>, Malformed> {
+        let mut reader = Reader::new("expected a whole message of the DHT", octets);
+        let head = reader.u8()?;
+        if head >> 4 != VERSION {
+            return Err(reader.fault("expected version 1 of the DHT"));
+        }
+        let packet = match head & 15 {
+            1 => {
+                let (request, rest) = (reader.u32()?, reader.u32()?);
+                Packet::Put { request, rest, record: read_record(&mut reader)? }
+            }
+            2 => {
+                let (request, publisher) = (reader.u32()?, read_id(&mut reader)?);
+                let rest = reader.u32()?;
+                Packet::Store { request, publisher, rest, record: read_record(&mut reader)? }
+            }
+            3 => {
+                let (request, outcome) = (reader.u32()?, read_outcome(&mut reader)?);
+                Packet::Stored { request, outcome, leaves: read_leaves(&mut reader)? }
+            }
+            4 => {
+                let (request, kind) = (reader.u32()?, reader.u8()?);
+                let name = reader.rest();
+                if name.is_empty() || name.len() > MAX_NAME {
+                    return Err(reader.fault("expected a name of 1 to 255 octets"));
+                }
+                Packet::Get { request, kind, name }
+            }
+            5 => {
+                let (request, [index, count]) = (reader.u32()?, reader.array()?);
+                if index >= count {
+                    return Err(reader.fault("expected an index below the number of records"));
+                }
+                let rest = reader.u32()?;
+                Packet::Found { request, index, count, rest, record: read_record(&mut reader)? }
+            }
+            6 => {
+                let (request, settled) = (reader.u32()?, reader.u8()? != 0);
+                Packet::Absent { request, settled, leaves: read_leaves(&mut reader)? }
+            }
+            7 => read_digest(&mut reader)?,
+            8 => {
+                let leaves = read_leaves(&mut reader)?;
+                Packet::Agree { leaves, span: read_span(&mut reader)? }
+            }
+            9 => Packet::Entries { span: read_span(&mut reader)?, marks: read_marks(&mut reader)? },
+            10 => Packet::Want { span: read_span(&mut reader)?, marks: read_marks(&mut reader)? },
+            11 => Packet::Leave,
+            _ => return Err(reader.fault("expected a type of a message from 1 to 11")),
+        };
+        reader.end()?;
+        Ok(packet)
+    }
+
+    /// Returns the octets.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Packet::Put { request, rest, record } => {
+                head(&mut out, 1, *request);
+                out.extend(rest.to_be_bytes());
+                out.extend(record.octets());
+            }
+            Packet::Store { request, publisher, rest, record } => {
+                head(&mut out, 2, *request);
+                out.extend(publisher.to_bytes());
+                out.extend(rest.to_be_bytes());
+                out.extend(record.octets());
+            }
+            Packet::Stored { request, outcome, leaves } => {
+                head(&mut out, 3, *request);
+                out.push(*outcome as u8);
+                put_leaves(&mut out, leaves);
+            }
+            Packet::Get { request, kind, name } => {
+                head(&mut out, 4, *request);
+                out.push(*kind);
+                out.extend_from_slice(name);
+            }
+            Packet::Found { request, index, count, rest, record } => {
+                head(&mut out, 5, *request);
+                out.extend([*index, *count]);
+                out.extend(rest.to_be_bytes());
+                out.extend(record.octets());
+            }
+            Packet::Absent { request, settled, leaves } => {
+                head(&mut out, 6, *request);
+                out.push((*settled).into());
+                put_leaves(&mut out, leaves);
+            }
+            Packet::Digest { confirm, settled, leaves, span, count, parts } => {
+                out.push(VERSION << 4 | 7);
+                out.push(u8::from(*confirm) | u8::from(*settled) << 1);
+                put_leaves(&mut out, leaves);
+                put_span(&mut out, span);
+                out.extend(count.to_be_bytes());
+                parts.iter().for_each(|part| out.extend(part.to_be_bytes()));
+            }
+            Packet::Agree { leaves, span } => {
+                out.push(VERSION << 4 | 8);
+                put_leaves(&mut out, leaves);
+                put_span(&mut out, span);
+            }
+            Packet::Entries { span, marks } => {
+                out.push(VERSION << 4 | 9);
+                put_span(&mut out, span);
+                marks.iter().for_each(|mark| out.extend(mark.to_be_bytes()));
+            }
+            Packet::Want { span, marks } => {
+                out.push(VERSION << 4 | 10);
+                put_span(&mut out, span);
+                marks.iter().for_each(|mark| out.extend(mark.to_be_bytes()));
+            }
+            Packet::Leave => out.push(VERSION << 4 | 11),
+        }
+        out
+    }
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, request: u32) {
+    out.push(VERSION << 4 | kind);
+    out.extend(request.to_be_bytes());
+}
+
+fn read_id(reader: &mut Reader<'_>) -> Result<NodeId, Malformed> {
+    reader.u64().map(NodeId::new)
+}
+
+fn read_record(reader: &mut Reader<'_>) -> Result<Record, Malformed> {
+    let at = reader.position();
+    Record::parse(reader.rest()).map_err(|fault| fault.moved(at))
+}
+
+fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, Malformed> {
+    Ok(match reader.u8()? {
+        0 => Outcome::Kept,
+        1 => Outcome::Full,
+        2 => Outcome::Aside,
+        _ => return Err(reader.fault("expected an outcome from 0 to 2")),
+    })
+}
+
+fn read_leaves(reader: &mut Reader<'_>) -> Result<Leaves, Malformed> {
+    let counts: [u8; 2] = reader.array()?;
+    if counts.iter().any(|&count| usize::from(count) > BESIDE) {
+        return Err(reader.fault("expected at most 2 leaves on each side"));
+    }
+    let mut side =
+        |count: u8| (0..count).map(|_| read_id(reader)).collect::<Result<Side, Malformed>>();
+    Ok(Leaves { before: side(counts[0])?, behind: side(counts[1])? })
+}
+
+fn put_leaves(out: &mut Vec<u8>, leaves: &Leaves) {
+    out.extend([leaves.before.len() as u8, leaves.behind.len() as u8]);
+    leaves.iter().for_each(|id| out.extend(id.to_bytes()));
+}
+
+fn read_span(reader: &mut Reader<'_>) -> Result<Span, Malformed> {
+    Ok(Span { first: read_id(reader)?, last: read_id(reader)? })
+}
+
+fn put_span(out: &mut Vec<u8>, span: &Span) {
+    out.extend(span.first.to_bytes());
+    out.extend(span.last.to_bytes());
+}
+
+fn read_digest(reader: &mut Reader<'_>) -> Result<Packet<'static>, Malformed> {
+    let flags = reader.u8()?;
+    if flags > 3 {
+        return Err(reader.fault("expected flags of a DIGEST from 0 to 3"));
+    }
+    let (confirm, settled, leaves) = (flags & 1 != 0, flags & 2 != 0, read_leaves(reader)?);
+    let (span, count) = (read_span(reader)?, reader.u16()?);
+    let parts: SmallVec<[u64; 1]> = read_marks(reader)?.into();
+    if parts.len() != 1 && parts.len() != PARTS {
+        return Err(reader.fault("expected 1 or 16 parts of a range"));
+    }
+    Ok(Packet::Digest { confirm, settled, leaves, span, count, parts })
+}
+
+fn read_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
+    let octets = reader.rest();
+    let (marks, rest) = octets.as_chunks::<8>();
+    if !rest.is_empty() || marks.len() > MAX_MARKS {
+        return Err(reader.fault("expected whole marks, at most 122"));
+    }
+    Ok(marks.iter().map(|mark| u64::from_be_bytes(*mark)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Draft;
+    use proptest::prelude::*;
+    use ringway_mesh::crypto::StandIn;
+    use ringway_mesh::id::Sequence;
+    use ringway_mesh::identity::Search;
+    use ringway_sansio::SplitMix;
+
+    fn packets() -> Vec<Packet<'static>> {
+        let identity = Search::new(0, &mut SplitMix::new(1)).step(1).unwrap();
+        let draft = Draft { kind: 1, name: b"alice", value: b"here", lifetime: 60 };
+        let version = Sequence { epoch: 5, count: 6 };
+        let record = Record::sign::<StandIn>(&identity, version, &draft).unwrap();
+        let id = NodeId::new;
+        let leaves = Leaves {
+            before: [id(4), id(3)].into_iter().collect(),
+            behind: [id(6)].into_iter().collect(),
+        };
+        let span = Span { first: id(9), last: id(3) };
+        let (request, rest, marks) = (7, 8, vec![1, 2, 3]);
+        let parts = SmallVec::from_slice(&[9; PARTS]);
+        vec![
+            Packet::Put { request, rest, record: record.clone() },
+            Packet::Store { request, publisher: id(2), rest, record: record.clone() },
+            Packet::Stored { request, outcome: Outcome::Full, leaves: leaves.clone() },
+            Packet::Get { request, kind: 1, name: b"alice" },
+            Packet::Found { request, index: 1, count: 2, rest, record },
+            Packet::Absent { request, settled: true, leaves: leaves.clone() },
+            Packet::Digest {
+                confirm: true,
+                settled: false,
+                leaves: leaves.clone(),
+                span,
+                count: 3,
+                parts,
+            },
+            Packet::Agree { leaves, span },
+            Packet::Entries { span, marks: marks.clone() },
+            Packet::Want { span, marks },
+            Packet::Leave,
+        ]
+    }
+
+    #[test]
+    fn messages_come_back_and_parts_of_them_are_faults() {
+        for packet in packets() {
+            let octets = packet.to_octets();
+            assert!(octets.len() <= MAX_PAYLOAD);
+            assert_eq!(Packet::parse(&octets), Ok(packet.clone()));
+            for length in 0..octets.len() {
+                let whole =
+                    matches!(Packet::parse(&octets[..length]), Ok(other) if other == packet);
+                assert!(!whole, "{packet:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_over_the_end_of_the_line_has_parts() {
+        let span = Span { first: NodeId::new(u64::MAX - 15), last: NodeId::new(15) };
+        assert!(span.contains(NodeId::new(0)) && span.contains(span.first));
+        assert!(!span.contains(NodeId::new(16)));
+        let parts: Vec<Span> = (0..4).filter_map(|at| span.part(at, 4)).collect();
+        assert_eq!(parts.len(), 4);
+        assert_eq!((parts[0].first, parts[3].last), (span.first, span.last));
+        for pair in parts.windows(2) {
+            assert_eq!(pair[0].last.raw().wrapping_add(1), pair[1].first.raw());
+        }
+        let all = Span { first: NodeId::new(5), last: NodeId::new(4) };
+        assert!([0, 4, 5, u64::MAX].iter().all(|&at| all.contains(NodeId::new(at))));
+        assert_eq!(Span { first: NodeId::new(1), last: NodeId::new(8) }.part(0, 16), None);
+    }
+
+    proptest! {
+        #[test]
+        fn octets_are_a_message_or_a_fault(mut octets in proptest::collection::vec(any::<u8>(), 1..300)) {
+            octets[0] = (octets[0] % 16) | (VERSION << 4);
+            if let Ok(packet) = Packet::parse(&octets) {
+                let written = packet.to_octets();
+                prop_assert_eq!(Packet::parse(&written), Ok(packet));
+            }
+        }
+    }
+}
