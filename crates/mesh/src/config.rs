@@ -25,6 +25,11 @@ pub const CONTROL_RATE: u32 = 4_096;
 /// Octets that they may cost at once, for each hop of the mean route.
 pub const CONTROL_BURST: u32 = 64 * 1024;
 
+/// Octets a second that the messages of its applications may cost, counted at every hop they take.
+pub const APPLICATION_RATE: u32 = 32 * 1024;
+/// Octets that they may cost at once.
+pub const APPLICATION_BURST: u32 = 1024 * 1024;
+
 /// How a router is configured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -34,6 +39,10 @@ pub struct Config {
     pub control_rate: u32,
     /// Octets that they may cost at once, for each hop of the mean route.
     pub control_burst: u32,
+    /// Octets a second that messages of its applications may cost, counted at every hop.
+    pub application_rate: u32,
+    /// Octets that they may cost at once.
+    pub application_burst: u32,
     /// Zero bits that hash extensions of identities must have.
     pub extension_bits: u8,
 }
@@ -44,6 +53,8 @@ impl Default for Config {
             limits: Limits::default(),
             control_rate: CONTROL_RATE,
             control_burst: CONTROL_BURST,
+            application_rate: APPLICATION_RATE,
+            application_burst: APPLICATION_BURST,
             extension_bits: crate::identity::HASH_EXTENSION_BITS,
         }
     }

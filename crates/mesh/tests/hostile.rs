@@ -12,7 +12,7 @@ use ringway_mesh::config::Limits;
 use ringway_mesh::crypto::{HandshakeError, NetworkKey, Real, StandIn};
 use ringway_mesh::id::Instance;
 use ringway_mesh::link::handshake::Refused;
-use ringway_mesh::router::Event;
+use ringway_mesh::router::{Closest, Event};
 use ringway_mesh::wire::{Hello, Kind};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix};
@@ -219,7 +219,7 @@ fn one_neighbour_cannot_use_up_the_messages_of_all() {
     for number in 0..2_000u64 {
         net.call(0, |router, now, random| {
             let key = NodeId::new(number << 50);
-            let _ = router.send_closest(now, key, 1, &[0; 900], random);
+            let _ = router.send_closest(now, &Closest::new(key, 1, &[0; 900]), random);
         });
         net.run(SECOND / 100);
     }

@@ -6,7 +6,7 @@ mod wired;
 use net::topology;
 use ringway_mesh::crypto::{Real, StandIn};
 use ringway_mesh::link::DownReason;
-use ringway_mesh::router::{Event, Refusal};
+use ringway_mesh::router::{Closest, Event, Refusal};
 use ringway_mesh::{Config, NodeId};
 use ringway_sansio::time::Duration;
 use wired::{START, Wired};
@@ -140,7 +140,7 @@ fn a_key_is_delivered_to_the_responsible_router() {
         for from in 0..16 {
             let sender = net.id(from);
             net.call(from, |router, now, random| {
-                router.send_closest(now, key, 9, b"octets", random).unwrap();
+                router.send_closest(now, &Closest::new(key, 9, b"octets"), random).unwrap();
             });
             net.run(SECOND / 10);
             let got = net.nodes.iter_mut().find_map(|node| {
@@ -155,7 +155,8 @@ fn a_key_is_delivered_to_the_responsible_router() {
     }
     let too_long = [0; 1_001];
     net.call(0, |router, now, random| {
-        let refused = router.send_closest(now, NodeId::new(5), 9, &too_long, random);
+        let closest = Closest::new(NodeId::new(5), 9, &too_long);
+        let refused = router.send_closest(now, &closest, random);
         assert_eq!(refused, Err(Refusal::TooLong(1_001)));
     });
 }

@@ -9,7 +9,7 @@ use ringway_mesh::id::Prefix;
 use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::output::Destination as To;
-use ringway_mesh::router::Refusal;
+use ringway_mesh::router::{Closest, Refusal};
 use ringway_mesh::{Event, Identity, LocalRouter, NodeId, Router};
 use ringway_sansio::{Duration, SplitMix, Time};
 use ringway_sim::graph::{Destination, GraphNode, node_random};
@@ -140,7 +140,8 @@ impl LabRouter {
         octets: usize,
     ) -> Result<(), Refusal> {
         let contents = numbered(number, octets);
-        let sent = self.router.send_closest(now, key, APPLICATION, &contents, &mut self.random);
+        let closest = Closest::new(key, APPLICATION, &contents);
+        let sent = self.router.send_closest(now, &closest, &mut self.random);
         self.flush(now);
         sent
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
+use super::Closest;
 use super::outbox::Outbox;
-use crate::budget::{ByteHops, TokenBucket};
+use crate::budget::{ByteHops, SmallBucket, TokenBucket};
 use crate::config::{Config, Limits, MAX_TAGS};
 use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
@@ -105,6 +106,8 @@ pub struct Counters {
 pub(super) struct Messenger<C> {
     pending: Pending<Request>,
     budget: ByteHops,
+    /// What applications may spend, a budget of its own: its rate and capacity, and what is left.
+    applications: ((u32, u32), SmallBucket),
     deferred: Vec<Action>,
     max_deferred: usize,
     retry: Option<Time>,
@@ -119,6 +122,7 @@ impl<C: Crypto> Messenger<C> {
         Messenger {
             pending: Pending::new(limits),
             budget: ByteHops::new(config.control_rate, config.control_burst, now),
+            applications: ((config.application_rate, config.application_burst), SmallBucket::FULL),
             deferred: Vec::new(),
             max_deferred: config.limits.pending,
             retry: None,
@@ -266,14 +270,18 @@ impl<C: Crypto> Messenger<C> {
     pub(super) fn payload<S: Space>(
         &mut self,
         desk: &mut Desk<'_, S>,
-        key: NodeId,
-        application: u16,
-        octets: &[u8],
+        closest: &Closest<'_>,
     ) -> Sent {
+        let &Closest { key, application, octets, by_another } = closest;
         let (own, id) = (desk.local.id(), MessageId(desk.random.next_u64()));
-        let Some((route, best, wrapped)) = desk.overlay.first_step(key) else { return Sent::Here };
-        let cost = cost(&route) + octets.len() as u32;
-        if !self.budget.spend(desk.now, cost, 2 * route.hops()) {
+        let step = match by_another {
+            true => desk.overlay.other_step(key, desk.random),
+            false => desk.overlay.first_step(key),
+        };
+        let Some((route, best, wrapped)) = step else { return Sent::Here };
+        let cost = (cost(&route) + octets.len() as u32).saturating_mul(2 * u32::from(route.hops()));
+        let (rate, bucket) = &mut self.applications;
+        if !bucket.spend(desk.now, *rate, cost) {
             return Sent::Refused;
         }
         let mut message = Routed::new(Message::Payload, id, own, key, &route, &[]);

@@ -105,14 +105,34 @@ pub enum Event {
     Probe(ProbeId, ProbeOutcome),
 }
 
+/// Octets of an application for whoever is responsible for a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Closest<'a> {
+    /// The key.
+    pub key: NodeId,
+    /// The application.
+    pub application: u16,
+    /// The octets, at most [`MAX_PAYLOAD`].
+    pub octets: &'a [u8],
+    /// Whether they begin by another contact than the best, because that seems to have failed.
+    pub by_another: bool,
+}
+
+impl<'a> Closest<'a> {
+    /// Octets that go by the best way.
+    pub fn new(key: NodeId, application: u16, octets: &'a [u8]) -> Self {
+        Closest { key, application, octets, by_another: false }
+    }
+}
+
 /// Why octets of an application are not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     /// There are too many.
     #[error("a payload has at most {MAX_PAYLOAD} octets, got {0}")]
     TooLong(usize),
-    /// The budget of control messages is used up for now.
-    #[error("the budget of control messages is used up")]
+    /// The budget of applications is used up for now.
+    #[error("the budget of the messages of applications is used up")]
     Budget,
 }
 
@@ -291,21 +311,20 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// [`Event::Closest`]. Nobody acknowledges them: an application that needs that asks for an answer.
     ///
     /// # Errors
-    /// More than [`MAX_PAYLOAD`] octets, or a budget that is used up.
+    /// More than [`MAX_PAYLOAD`] octets, or the budget of applications is used up.
     pub fn send_closest(
         &mut self,
         now: Time,
-        key: NodeId,
-        application: u16,
-        octets: &[u8],
+        closest: &Closest<'_>,
         random: &mut dyn Random,
     ) -> Result<(), Refusal> {
-        if octets.len() > MAX_PAYLOAD {
-            return Err(Refusal::TooLong(octets.len()));
+        if closest.octets.len() > MAX_PAYLOAD {
+            return Err(Refusal::TooLong(closest.octets.len()));
         }
         let mut desk = desk!(self, now, random);
-        let sent = self.messenger.payload(&mut desk, key, application, octets);
+        let sent = self.messenger.payload(&mut desk, closest);
         if sent == Sent::Here {
+            let &Closest { key, application, octets, .. } = closest;
             let (origin, octets) = (self.local.id(), octets.to_vec());
             self.notify(Event::Closest { origin, key, application, octets });
         }

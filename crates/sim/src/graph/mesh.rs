@@ -11,6 +11,7 @@ use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::metric::Space;
 use ringway_mesh::output::Destination as To;
+use ringway_mesh::router::{Closest, Event, Refusal};
 use ringway_mesh::wire::DataView;
 use ringway_mesh::{Identity, LocalRouter, NodeId, Ring, Router};
 use ringway_sansio::{SplitMix, Time};
@@ -102,6 +103,19 @@ impl<S: Space> MeshNode<S> {
             let number = u32::from_be_bytes(number);
             self.delivered.push_back(Delivery { number, at: now, hops });
         }
+    }
+
+    /// Returns what has happened at the router. What nobody asks for is dropped when packets are sent.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.router.poll_event()
+    }
+
+    /// Sends octets of an application to the router that is responsible for a key.
+    ///
+    /// # Errors
+    /// As [`Router::send_closest`].
+    pub fn send_closest(&mut self, now: Time, closest: &Closest<'_>) -> Result<(), Refusal> {
+        self.router.send_closest(now, closest, &mut self.random)
     }
 
     /// Returns the router.

@@ -17,6 +17,7 @@ mod agenda;
 pub mod baseline;
 pub mod clock;
 pub mod data;
+pub mod dht;
 mod engine;
 mod exchange;
 pub mod faults;
@@ -40,6 +41,7 @@ pub mod world;
 
 pub use adjacency::{Adjacency, LinkModel};
 pub use data::{DataNode, Delivery, Outcome, Trial};
+pub use dht::DhtNode;
 pub use engine::{Counters, Totals};
 pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
