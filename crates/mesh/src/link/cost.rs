@@ -78,6 +78,11 @@ impl LinkQuality {
         true
     }
 
+    /// Begins to count anew with the next HELLO, whatever its number. What is known until then is that the last one came.
+    pub(super) fn restart(&mut self) {
+        (self.sent, self.is_proven) = (0, false);
+    }
+
     /// Counts what has come up to a number that is so far ahead. If that is farther than what is noted, the part that is noted
     /// stands for all.
     fn advance(&mut self, distance: u16) {
@@ -224,6 +229,15 @@ mod tests {
         // A recorded one leads nowhere.
         assert!(!quality.hello(50, true));
         assert_eq!((quality.newest, quality.received()), (59, u16::MAX));
+    }
+
+    #[test]
+    fn numbers_before_a_restart_are_no_losses() {
+        let mut quality = quality(|_| false, u16::MAX, 500);
+        quality.restart();
+        assert_eq!(quality.cost(), Some(UNIT));
+        assert!(quality.hello(100, false) && quality.hello(101, true) && quality.hello(102, true));
+        assert_eq!((quality.received(), quality.cost()), (0b11, Some(UNIT)));
     }
 
     proptest! {

@@ -367,6 +367,7 @@ impl<C: Crypto> Links<C> {
             return;
         };
         let sent = self.interfaces[at].sent;
+        let count = self.by_index.len();
         let known = self.find(from.interface, id);
         if let Some(slot) = known
             && let Some(neighbour) = self.neighbours.get_mut(slot)
@@ -374,6 +375,9 @@ impl<C: Crypto> Links<C> {
         {
             if neighbour.hello_key.code(view.signed()) != view.code() {
                 self.forged_hellos += 1;
+            } else if neighbour.has_other_clock(now, view.stamp(), count) {
+                // Only a handshake shows what its clock is now. Until then answers to probes keep the link up.
+                self.meet(now, local, at, from, id, random);
             } else {
                 let [_, key] = C::codes(&neighbour.keys);
                 neighbour.hear_hello(now, key, view, (short_tag(local.id()), sent));
@@ -381,10 +385,13 @@ impl<C: Crypto> Links<C> {
             }
             return;
         }
-        self.meet(now, local, at, from, id, random);
+        // Who is named is called without it; anybody else must begin a handshake.
+        if self.interfaces[at].config.discovery == Discovery::Multicast {
+            self.meet(now, local, at, from, id, random);
+        }
     }
 
-    /// Somebody who is no neighbour has been heard.
+    /// Somebody has been heard with whom a handshake is needed.
     fn meet(
         &mut self,
         now: Time,
@@ -396,9 +403,8 @@ impl<C: Crypto> Links<C> {
     ) {
         self.changed = true;
         let interface = &mut self.interfaces[at];
-        let is_named = interface.config.discovery != Discovery::Multicast;
-        if is_named || self.strangers.iter().any(|stranger| stranger.address == from) {
-            return; // Who is named is called without it; anybody else must begin a handshake.
+        if self.strangers.iter().any(|stranger| stranger.address == from) {
+            return;
         }
         let all = self.neighbours.iter().map(|(_, _, neighbour)| neighbour);
         let mut there = all.filter(|other| other.address == from && other.id != id);
@@ -517,7 +523,7 @@ impl<C: Crypto> Links<C> {
         {
             self.by_index.remove(neighbour.index);
             self.by_index.insert(index, slot);
-            neighbour.renew(now, from, mtu, verified);
+            neighbour.renew(now, from, (mtu, hellos), verified);
             return self.greet(slot, output);
         }
         // What the neighbour knew of us before its start is lost.

@@ -198,8 +198,7 @@ impl Liveness {
     }
 
     fn prove_at(&self, neighbours: usize) -> Time {
-        let third = u32::try_from(neighbours).unwrap_or(u32::MAX).max(3);
-        self.proved + (PROOF_INTERVAL / 3).saturating_mul(third)
+        self.proved + proof_interval(neighbours)
     }
 
     /// Begins to probe, or goes on.
@@ -208,6 +207,12 @@ impl Liveness {
             (self.suspected, self.probes, self.strict) = (now.into(), 0, strict);
         }
     }
+}
+
+/// Returns the time without a proof after which one of so many neighbours is probed.
+pub(super) fn proof_interval(neighbours: usize) -> Duration {
+    let third = u32::try_from(neighbours).unwrap_or(u32::MAX).max(3);
+    (PROOF_INTERVAL / 3).saturating_mul(third)
 }
 
 fn millis(now: Time) -> u32 {

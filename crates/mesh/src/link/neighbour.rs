@@ -4,7 +4,7 @@ use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
 use super::handshake::{LinkAddress, Verified};
-use super::liveness::USUAL_INTERVAL;
+use super::liveness::{USUAL_INTERVAL, proof_interval};
 use super::{Cost, LinkQuality, Liveness, ReplayWindow, cost};
 use crate::budget::SmallBucket;
 use crate::crypto::CodeKey;
@@ -126,12 +126,13 @@ impl<K> Neighbour<K> {
         }
     }
 
-    /// Takes over the keys and the address of a new handshake.
+    /// Takes over the keys, the address and the clock of a new handshake, before which the interface had sent so many HELLOs.
+    /// Those that did not count until then were not lost.
     pub(super) fn renew(
         &mut self,
         now: Time,
         address: LinkAddress,
-        mtu: u16,
+        (mtu, hellos): (u16, u64),
         verified: Verified<K>,
     ) {
         let Verified { payload, index, remote_index, keys, .. } = verified;
@@ -140,6 +141,8 @@ impl<K> Neighbour<K> {
         self.mtu = mtu.min(payload.mtu);
         (self.clock, self.clock_at) = (payload.stamp, now);
         (self.heard, self.reported) = (false, false);
+        self.hellos = hellos as u32;
+        self.quality.restart();
         (self.sent, self.data_sent) = (0, 0);
         self.window = ReplayWindow::new();
         if let Some(data) = &mut self.data {
@@ -260,6 +263,12 @@ impl<K> Neighbour<K> {
         let elapsed = micros(now).wrapping_sub(micros(self.clock_at));
         let difference = stamp.wrapping_sub(self.clock).wrapping_sub(elapsed).cast_signed();
         difference.unsigned_abs() <= MAX_DELAY
+    }
+
+    /// Returns whether a HELLO with a good code is of another time than the clock of the neighbour shows, as far as that is
+    /// known, and none of `neighbours` would be without a proof for so long: its clock or ours has stood still, or was set.
+    pub(super) fn has_other_clock(&self, now: Time, stamp: u32, neighbours: usize) -> bool {
+        !self.is_of_now(now, stamp) && now.since(self.clock_at) >= proof_interval(neighbours)
     }
 
     /// Returns what to report to the neighbour, or `None` before its first HELLO.

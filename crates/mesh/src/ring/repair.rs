@@ -1,6 +1,6 @@
 //! What becomes of contacts when links and routes fail.
 
-use ringway_sansio::Time;
+use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
 use super::{Action, Overlay, SEARCH_INTERVAL};
@@ -127,5 +127,74 @@ impl<S: Space> Overlay<S> {
                 self.find(id, out);
             }
         }
+    }
+
+    /// Returns how a search for the router `to` begins: by the next contact, or, if it has failed, by any. A router that has
+    /// lost the one next to it has nobody between, and begins with the closest beyond. No search is wrapped, because only keys
+    /// that nobody has belong to the last router.
+    pub fn search_step(
+        &self,
+        to: NodeId,
+        again: Option<&mut dyn Random>,
+    ) -> Option<(Route, u64, bool)> {
+        let contact = if let Some(random) = again {
+            let at = random.next_u64() % self.contacts.ids().len().max(1) as u64;
+            self.contacts.iter().nth(at as usize)?
+        } else if let Some((route, distance)) = self.next_trusted(to, u64::MAX) {
+            return Some((route, distance, false));
+        } else {
+            self.contacts.iter().min_by_key(|contact| S::span(contact.id, to))?
+        };
+        Some((contact.route.clone(), S::distance(contact.id, to), false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Limits;
+    use crate::id::Sequence;
+    use crate::metric::Ring;
+    use ringway_sansio::SplitMix;
+
+    fn overlay(own: u64, ids: &[u64]) -> Overlay<Ring> {
+        let mut overlay = Overlay::new(NodeId::new(own), Limits::default());
+        for &id in ids {
+            let (route, said) = (Route::direct(Slot(id as u16)), Sequence::default());
+            let contact = Contact { id: NodeId::new(id), route, cost: 40, mark: 0, said };
+            overlay.adopt(contact, &mut Vec::new());
+        }
+        overlay
+    }
+
+    /// Returns the contact with which a search begins, which goes on only to somebody closer.
+    fn begins(overlay: &Overlay<Ring>, to: u64) -> Option<u64> {
+        let to = NodeId::new(to);
+        let (route, best, wrapped) = overlay.search_step(to, None)?;
+        assert!(!wrapped && best == Ring::distance(NodeId::new(route.first.0.into()), to));
+        Some(route.first.0.into())
+    }
+
+    #[test]
+    fn a_search_for_the_next_router_begins_beyond_it() {
+        let one = overlay(50, &[10, 40, 60, 90]);
+        assert_eq!(one.first_step(NodeId::new(55)), None);
+        assert_eq!([55, 59, 61, 45].map(|to| begins(&one, to)), [60, 60, 60, 40].map(Some));
+        // So does that of the first router for one before it, and of the last for one behind.
+        assert_eq!(begins(&overlay(50, &[60, 90]), 30), Some(60));
+        assert_eq!(begins(&overlay(50, &[10, 40]), 70), Some(40));
+        assert_eq!(begins(&overlay(50, &[]), 70), None);
+    }
+
+    #[test]
+    fn a_search_that_has_failed_goes_by_any_contact() {
+        let (one, mut random) = (overlay(50, &[10, 40, 60, 90]), SplitMix::new(1));
+        let mut begun = [0; 100].map(|_| {
+            let step = one.search_step(NodeId::new(55), Some(&mut random));
+            step.map_or(0, |(route, ..)| route.first.0)
+        });
+        begun.sort_unstable();
+        let first: Vec<u16> = begun.chunk_by(|one, other| one == other).map(|of| of[0]).collect();
+        assert_eq!(first, [10, 40, 60, 90]);
     }
 }

@@ -376,11 +376,11 @@ impl<C: Crypto> Messenger<C> {
                 (Some((*to, Way::Route(route.clone()))), route.clone())
             }
             Action::Find { to } | Action::Close { to } => {
-                let way =
-                    if matches!(action, Action::Find { .. }) { Way::Find } else { Way::Close };
-                let Some((route, ..)) = desk.overlay.first_step(*to) else {
-                    return Tried::Nowhere;
+                let (way, step) = match action {
+                    Action::Find { .. } => (Way::Find, desk.overlay.search_step(*to, None)),
+                    _ => (Way::Close, desk.overlay.first_step(*to)),
                 };
+                let Some((route, ..)) = step else { return Tried::Nowhere };
                 (Some((*to, way)), route)
             }
             Action::Introduce { route, .. } | Action::Spread { route, .. } => (None, route.clone()),
@@ -431,8 +431,8 @@ impl<C: Crypto> Messenger<C> {
         let (own, to) = (desk.local.id(), request.to);
         let step = match &request.way {
             Way::Route(route) => Some((route.clone(), u64::MAX, false)),
-            Way::Find if again => desk.overlay.other_step(to, desk.random),
-            Way::Find | Way::Close => desk.overlay.first_step(to),
+            Way::Find => desk.overlay.search_step(to, again.then_some(&mut *desk.random)),
+            Way::Close => desk.overlay.first_step(to),
         };
         let Some((route, best, wrapped)) = step else { return };
         let mut message = Routed::new(Message::Connect, id, own, to, &route, &[]);
