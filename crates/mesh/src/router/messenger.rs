@@ -14,7 +14,7 @@ use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
 use crate::local::LocalRouter;
 use crate::metric::Space;
-use crate::ring::{Action, Overlay};
+use crate::ring::{Action, Overlay, Towards};
 use crate::routes::pending::{Due, Pending};
 use crate::wire::bodies::{Connect, Seal};
 use crate::wire::{
@@ -432,7 +432,11 @@ impl<C: Crypto> Messenger<C> {
         message.flags.greedy = !matches!(request.way, Way::Route(_));
         (message.flags.closest, message.flags.linear) = (is_close, is_close);
         (message.flags.wrapped, message.best) = (wrapped, best);
-        let hints = desk.overlay.hints(to, route.first);
+        let towards = match request.way {
+            Way::Route(_) => Towards::Route(&route),
+            Way::Find | Way::Close => Towards::Ring(route.first),
+        };
+        let hints = desk.overlay.hints(to, towards);
         let settled = desk.overlay.is_settled(desk.now);
         let connect = connect(desk.local, &route, &hints, settled, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
@@ -499,7 +503,7 @@ fn connect(
     let mut hints: Hints = hints.into();
     hints.sort_by_key(|hint| hint.onward.nibbles());
     hints.retain(|hint| {
-        let length = 12 + hint.onward.as_bytes().len();
+        let length = 14 + hint.onward.as_bytes().len();
         room.checked_sub(length).map(|left| room = left).is_some()
     });
     Connect {
