@@ -138,6 +138,13 @@ impl<C: Crypto> Messenger<C> {
     ) -> Option<NodeId> {
         // The cheapest goes first, so that nobody delays what a router needs by offering what is far.
         let is_first = self.deferred.iter().all(|other| hops(other) > hops(&action));
+        // What joins networks is offered again later, and must not use up what this router needs to reach those beside it.
+        if let Action::Spread { route, .. } = &action
+            && !(is_first && self.budget.is_spare(desk.now, cost(route), route.hops()))
+        {
+            self.counters.dropped += 1;
+            return None;
+        }
         let tried = if is_first { self.try_act(desk, &action) } else { Tried::Later };
         match tried {
             Tried::Sent => return None,
