@@ -138,10 +138,11 @@ impl ByteHops {
         allowed
     }
 
-    /// Returns whether a message of `octets` over `hops` would leave half of what the budget can hold.
+    /// Returns whether a message of `octets` over `hops` would leave a quarter of what the budget can hold.
     pub fn is_spare(&self, now: Time, octets: u32, hops: u16) -> bool {
         let cost = octets.saturating_mul(hops.into());
-        cost <= self.bucket.burst / 2 && self.bucket.ready_at(cost + self.bucket.burst / 2) <= now
+        cost <= self.bucket.burst / 4 * 3
+            && self.bucket.ready_at(cost + self.bucket.burst / 4) <= now
     }
 
     /// Returns when a message of this cost is allowed.
@@ -205,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_capacity_is_not_spare() {
+    fn a_quarter_of_the_capacity_is_not_spare() {
         let mut budget = ByteHops::new(100, 100, START);
-        assert!(budget.is_spare(START, 200, 1) && !budget.is_spare(START, 201, 1));
+        assert!(budget.is_spare(START, 300, 1) && !budget.is_spare(START, 301, 1));
         budget.charge(START, 300, 1);
-        assert!(!budget.is_spare(START + core::time::Duration::from_millis(1_999), 100, 1));
-        assert!(budget.is_spare(START + core::time::Duration::from_secs(2), 100, 1));
+        assert!(!budget.is_spare(START + core::time::Duration::from_millis(999), 100, 1));
+        assert!(budget.is_spare(START + core::time::Duration::from_secs(1), 100, 1));
     }
 
     proptest! {

@@ -478,16 +478,6 @@ impl<S: Space> Overlay<S> {
         true
     }
 
-    /// Connects to the nearest contact on each side, to hear of those beside it.
-    pub fn refresh(&mut self, out: &mut Vec<Action>) {
-        for id in S::asked(self.contacts.own(), self.contacts.ids(), self.turn) {
-            if let Some(contact) = self.contacts.get(id) {
-                let route = contact.route.clone();
-                self.connect(id, route, self.limits.pending, out);
-            }
-        }
-    }
-
     /// Connects to the nearest contacts on the sides of near ones that were lost, to hear of others there.
     fn ask_beside(&mut self, lost: Ids, out: &mut Vec<Action>) {
         let own = self.contacts.own();
