@@ -231,7 +231,7 @@ impl World {
         let hint = |at: u8| {
             let mut onward = Labels::default();
             let _ = onward.push(Slot((octet(10) >> (at & 7) & 3).into()), Slot(0));
-            Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), onward }
+            Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), back: (octet(12) & 3).into(), onward }
         };
         let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
         let mut noise = bytes.get(15..).unwrap_or_default().to_vec();

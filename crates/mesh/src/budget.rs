@@ -138,6 +138,13 @@ impl ByteHops {
         allowed
     }
 
+    /// Returns whether a message of `octets` over `hops` would leave a quarter of what the budget can hold.
+    pub fn is_spare(&self, now: Time, octets: u32, hops: u16) -> bool {
+        let cost = octets.saturating_mul(hops.into());
+        cost <= self.bucket.burst / 4 * 3
+            && self.bucket.ready_at(cost + self.bucket.burst / 4) <= now
+    }
+
     /// Returns when a message of this cost is allowed.
     pub fn ready_at(&self, octets: u32, hops: u16) -> Time {
         self.bucket.ready_at(octets.saturating_mul(hops.into()))
@@ -196,6 +203,15 @@ mod tests {
         budget.set_mean_hops(5);
         budget.set_mean_hops(500);
         assert_eq!((spent(&mut budget), budget.refused), (24_600, 29_999 * 3 - 25_600));
+    }
+
+    #[test]
+    fn a_quarter_of_the_capacity_is_not_spare() {
+        let mut budget = ByteHops::new(100, 100, START);
+        assert!(budget.is_spare(START, 300, 1) && !budget.is_spare(START, 301, 1));
+        budget.charge(START, 300, 1);
+        assert!(!budget.is_spare(START + core::time::Duration::from_millis(999), 100, 1));
+        assert!(budget.is_spare(START + core::time::Duration::from_secs(1), 100, 1));
     }
 
     proptest! {

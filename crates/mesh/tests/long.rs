@@ -13,13 +13,14 @@ use wired::Wired;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn line(routers: usize) -> Wired {
+/// Starts a line, which must be one ring after at most so many seconds.
+fn line(routers: usize, max: u32) -> Wired {
     let mut net = Wired::new(topology::line(routers), 3);
     let mut seconds = 0;
     while net.wrong() > 0 {
         net.run(SECOND);
         seconds += 1;
-        assert!(seconds <= 20, "{} routers do not know the next", net.wrong());
+        assert!(seconds <= max, "{} routers do not know the next", net.wrong());
     }
     net
 }
@@ -86,17 +87,25 @@ fn changed_packets_are_not_forwarded(net: &mut Wired) {
 /// From end to end, where packets have 598 labels, and between others; those of 1,280 octets go in two pieces.
 #[test]
 fn packets_cross_a_line_of_600() {
-    let mut net = line(600);
+    let mut net = line(600, 15);
     exchange(&mut net, (0, 599));
     exchange(&mut net, (450, 150));
     is_absent(&mut net, 0, [0; 7]);
     is_absent(&mut net, 599, [0x80; 7]);
 }
 
+/// The way between two routers by one that is far from both is as long as the shortest: on the longest line there would be
+/// no other for a quarter of those that are beside each other on the ring.
+#[test]
+fn a_line_as_long_as_a_route_becomes_one_ring() {
+    let mut net = line(1_000, 60);
+    exchange(&mut net, (0, 999));
+}
+
 /// Changed packets are not forwarded. The only way is cut, and comes back: so do the ring and the sessions.
 #[test]
 fn packets_cross_a_line_that_was_cut() {
-    let mut net = line(256);
+    let mut net = line(256, 15);
     exchange(&mut net, (0, 255));
     changed_packets_are_not_forwarded(&mut net);
     exchange(&mut net, (255, 10));

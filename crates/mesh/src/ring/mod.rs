@@ -11,7 +11,7 @@
 //! other, so that each knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
 
 mod doubts;
-pub mod introduce;
+mod introduce;
 mod missed;
 mod repair;
 mod upkeep;
@@ -29,12 +29,14 @@ use crate::metric::{Ids, Space};
 use crate::moment::Moment;
 use crate::routes::{Adopted, Contact, ContactTable};
 use crate::wire::bodies::Connect;
-use crate::wire::{Hint, Hints, Route, Slot};
+use crate::wire::{Hint, Route, Slot};
 use doubts::Doubts;
 use missed::MissedContacts;
 use upkeep::Upkeep;
 
 pub use doubts::Judgement;
+pub use introduce::Towards;
+use introduce::joined;
 
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -469,38 +471,11 @@ impl<S: Space> Overlay<S> {
         // Whoever is introduced must be within reach of those behind the route.
         let is_near = |hops: u16| hops + route.hops() <= MAX_HOPS;
         for contact in best.into_values().filter(|contact| is_near(contact.route.hops())) {
-            if let Ok(onward) = contact.route.onward(route.first) {
-                let hint = Hint { id: contact.id, cost: contact.cost, onward };
+            if let Some(hint) = introduce::hint(contact, Towards::Ring(route.first)) {
                 out.push(Action::Spread { route: route.clone(), hint });
             }
         }
         true
-    }
-
-    /// Handles a hint from the router at the end of `route`.
-    pub fn hear(&mut self, route: &Route, cost: u16, hint: &Hint, out: &mut Vec<Action>) {
-        match joined(route, hint) {
-            Some(route) => {
-                let least = LEAST_COST.saturating_mul(route.hops());
-                self.offer(hint.id, route, cost.saturating_add(hint.cost).max(least), out);
-            }
-            None => self.counters.too_long += 1,
-        }
-    }
-
-    /// Returns what to tell `peer`, whose messages enter by `entered`: the contacts beside it.
-    pub fn hints(&self, peer: NodeId, entered: Slot) -> Hints {
-        introduce::hints(&self.contacts, peer, entered)
-    }
-
-    /// Connects to the nearest contact on each side, to hear of those beside it.
-    pub fn refresh(&mut self, out: &mut Vec<Action>) {
-        for id in S::asked(self.contacts.own(), self.contacts.ids(), self.turn) {
-            if let Some(contact) = self.contacts.get(id) {
-                let route = contact.route.clone();
-                self.connect(id, route, self.limits.pending, out);
-            }
-        }
     }
 
     /// Connects to the nearest contacts on the sides of near ones that were lost, to hear of others there.
@@ -583,11 +558,6 @@ impl<S: Space> Overlay<S> {
     }
 }
 
-/// Returns the route by way of the sender of a hint, at the end of `route`. `None` if it would have too many links.
-fn joined(route: &Route, hint: &Hint) -> Option<Route> {
-    route.join(&hint.onward).ok().filter(|route| route.hops() <= MAX_HOPS)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -647,7 +617,7 @@ mod tests {
     fn hints_are_joined_to_the_route_of_who_gave_them() {
         let (mut one, mut out) = (overlay(10, Limits::default()), Vec::new());
         let onward = Route::direct(Slot(20)).onward(Slot(4)).unwrap();
-        let hint = Hint { id: NodeId::new(12), cost: 5, onward };
+        let hint = Hint { id: NodeId::new(12), cost: 5, back: 0, onward };
         one.connected(NOW, contact(20, 7), &hints(core::slice::from_ref(&hint)), &mut out);
         let [Action::Connect { to, route }] = &out[..] else { panic!("{out:?}") };
         let slots: Vec<u16> = route.labels.iter().map(|(_, slot)| slot.0).collect();
@@ -730,7 +700,7 @@ mod tests {
             one.review(NOW);
             let peer = Contact { route: long(5, 800), ..contact(20, 5) };
             let onward = long(6, further).onward(Slot(4)).unwrap();
-            let connect = hints(&[Hint { id: NodeId::new(45), cost: 9, onward }]);
+            let connect = hints(&[Hint { id: NodeId::new(45), cost: 9, back: 0, onward }]);
             let connect = Connect { settled: true, ..connect };
             let mut seconds = Vec::new();
             for second in 0..1_000 {

@@ -8,7 +8,7 @@ use crate::config::MAX_HOPS;
 use crate::crypto::Crypto;
 use crate::id::NodeId;
 use crate::metric::Space;
-use crate::ring::ENDS;
+use crate::ring::{ENDS, Towards};
 use crate::routes::Contact;
 use crate::session::Way;
 use crate::wire::control::Code;
@@ -36,7 +36,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             return self.report(entered, message, code);
         }
         match (message.message, back) {
-            (Message::Connect, Some(back)) => self.connect(now, message, back, random),
+            (Message::Connect, Some(back)) => self.connect(now, entered, message, back, random),
             (Message::ConnectAck, _) => self.connect_ack(now, entered, message),
             (Message::NotResponsible, _) => {
                 // Whoever of our contacts is closer to the key would be responsible instead.
@@ -78,7 +78,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         };
         let local = &self.local;
         match (body, back) {
-            (Body::Introduce(hint), Some(back)) => {
+            (Body::Introduce(hint), Some(back))
+                if hint.back <= trodden(entered, message, &back) =>
+            {
                 let cost = self.path_cost(message, &back);
                 self.overlay.hear(&back, cost, &hint, &mut self.actions);
             }
@@ -154,8 +156,17 @@ impl<C: Crypto, S: Space> Router<C, S> {
         }
     }
 
-    fn connect(&mut self, now: Time, message: &Routed<'_>, back: Route, random: &mut dyn Random) {
-        let Some(peer) = self.messenger.verify(message) else { return };
+    fn connect(
+        &mut self,
+        now: Time,
+        entered: Slot,
+        message: &Routed<'_>,
+        back: Route,
+        random: &mut dyn Random,
+    ) {
+        let Some(mut peer) = self.messenger.verify(message) else { return };
+        let trodden = trodden(entered, message, &back);
+        peer.connect.hints.retain(|hint| hint.back <= trodden);
         // The target is signed, the flags are not: a CONNECT for somebody else cannot be used here.
         let is_for_us = message.target == self.local.id()
             || (peer.connect.wrap && ENDS.contains(&message.target));
@@ -164,7 +175,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             return;
         }
         let (hints, settled) =
-            (self.overlay.hints(peer.id, back.first), self.overlay.is_settled(now));
+            (self.overlay.hints(peer.id, Towards::Route(&back)), self.overlay.is_settled(now));
         let cost = self.path_cost(message, &back);
         let (said, mark) = (peer.connect.sequence, message.id.mark());
         let contact = Contact { id: peer.id, route: back.clone(), cost, mark, said };
@@ -225,4 +236,15 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let share = u32::from(message.path_cost) * u32::from(back.hops()) / u32::from(walked);
         (share as u16).max(least)
     }
+}
+
+/// Returns how many links at the end of the way `back` are those by which the message left its origin: the record may have
+/// been cut, and a hint leaves out links of the way that the sender knows.
+fn trodden(entered: Slot, message: &Routed<'_>, back: &Route) -> u16 {
+    let slots = |labels: &Labels, last| -> Vec<Slot> {
+        labels.iter().map(|(_, slot)| slot).chain([last]).collect()
+    };
+    let came = slots(&message.labels, entered);
+    let known = slots(&back.labels.reversed(), back.first);
+    came.iter().zip(&known).take_while(|(came, known)| came == known).count() as u16
 }

@@ -15,7 +15,7 @@ use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
 use crate::local::LocalRouter;
 use crate::metric::Space;
-use crate::ring::{Action, Overlay};
+use crate::ring::{Action, Overlay, Towards};
 use crate::routes::pending::{Due, Pending};
 use crate::wire::bodies::{Connect, Seal};
 use crate::wire::{
@@ -142,6 +142,13 @@ impl<C: Crypto> Messenger<C> {
     ) -> Option<NodeId> {
         // The cheapest goes first, so that nobody delays what a router needs by offering what is far.
         let is_first = self.deferred.iter().all(|other| hops(other) > hops(&action));
+        // What joins networks is offered again later, and must not use up what this router needs to reach those beside it.
+        if let Action::Spread { route, .. } = &action
+            && !(is_first && self.budget.is_spare(desk.now, cost(route), route.hops()))
+        {
+            self.counters.dropped += 1;
+            return None;
+        }
         let tried = if is_first { self.try_act(desk, &action) } else { Tried::Later };
         match tried {
             Tried::Sent => return None,
@@ -440,7 +447,11 @@ impl<C: Crypto> Messenger<C> {
         message.flags.greedy = !matches!(request.way, Way::Route(_));
         (message.flags.closest, message.flags.linear) = (is_close, is_close);
         (message.flags.wrapped, message.best) = (wrapped, best);
-        let hints = desk.overlay.hints(to, route.first);
+        let towards = match request.way {
+            Way::Route(_) => Towards::Route(&route),
+            Way::Find | Way::Close => Towards::Ring(route.first),
+        };
+        let hints = desk.overlay.hints(to, towards);
         let settled = desk.overlay.is_settled(desk.now);
         let connect = connect(desk.local, &route, &hints, settled, is_close);
         self.send::<S>(desk, message, &Body::Connect(connect), &route);
@@ -507,7 +518,7 @@ fn connect(
     let mut hints: Hints = hints.into();
     hints.sort_by_key(|hint| hint.onward.nibbles());
     hints.retain(|hint| {
-        let length = 12 + hint.onward.as_bytes().len();
+        let length = 14 + hint.onward.as_bytes().len();
         room.checked_sub(length).map(|left| room = left).is_some()
     });
     Connect {

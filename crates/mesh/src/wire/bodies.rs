@@ -3,16 +3,17 @@
 //! | type | body | octets without lists |
 //! |---|---|---|
 //! | CONNECT, CONNECT_ACK | proof (48), sequence (8), instance (4), flags (1), count (1), hints, signature (64) | 126 |
-//! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 12 |
+//! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 14 |
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
 //! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
 //! | NOT_RESPONSIBLE | proof (48), sequence (8), signature (64) | 120 |
 //!
-//! A **hint** names another router and how to go on to it from the sender of the hint: id (8), cost (2),
-//! nibbles (2), labels. The first label is the giver's own, so that the receiver only appends them to its route to the
-//! giver.
+//! A **hint** names another router and the way to it: id (8), cost (2), links back (2), nibbles (2), labels. The way turns
+//! off the receiver's route to the sender at a router so many links before its end, of which the first label is. With no links
+//! back that is the sender itself. So two routes that have links in common are joined where they part, and no part of the
+//! way is gone to and fro.
 
 use ringway_sansio::Malformed;
 use smallvec::SmallVec;
@@ -37,27 +38,30 @@ pub const SESSION_SECOND: usize = 32 + 32 + SEAL + SESSION_PAYLOAD + SEAL;
 /// Length in octets of the third message of a session: a sealed key, and the payload sealed.
 pub const SESSION_THIRD: usize = 32 + SEAL + SESSION_PAYLOAD + SEAL;
 
-/// A router, and the route to it from the sender of the hint.
+/// A router, and the way to it from a router on the receiver's route to the sender.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hint {
     /// The router.
     pub id: NodeId,
-    /// Cost from the giver to the router.
+    /// Cost of what is behind the router where the way turns off.
     pub cost: u16,
-    /// Labels from the giver on, its own first.
+    /// Links at the end of the receiver's route to the sender that the way does not take.
+    pub back: u16,
+    /// Labels from there on, that of the router where it turns off first.
     pub onward: Labels,
 }
 
 impl Hint {
     fn parse(reader: &mut Reader<'_>) -> Result<Hint, Malformed> {
         let (id, cost) = (NodeId::new(reader.u64()?), reader.u16()?);
-        let nibbles = reader.u16()?;
-        Ok(Hint { id, cost, onward: read_labels(reader, nibbles)? })
+        let (back, nibbles) = (reader.u16()?, reader.u16()?);
+        Ok(Hint { id, cost, back, onward: read_labels(reader, nibbles)? })
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
         out.extend(self.id.to_bytes());
         out.extend(self.cost.to_be_bytes());
+        out.extend(self.back.to_be_bytes());
         out.extend(self.onward.nibbles().to_be_bytes());
         out.extend_from_slice(self.onward.as_bytes());
     }
@@ -302,7 +306,7 @@ mod tests {
 
     fn hint() -> Hint {
         let onward = Route::direct(Slot(7)).onward(Slot(8)).unwrap();
-        Hint { id: NodeId::new(5), cost: 6, onward }
+        Hint { id: NodeId::new(5), cost: 6, back: 7, onward }
     }
 
     fn seal(message: Message) -> Seal {
@@ -346,7 +350,7 @@ mod tests {
 
     #[test]
     fn lengths_are_those_of_the_table() {
-        let empty = Hint { id: NodeId::new(1), cost: 0, onward: Labels::default() };
+        let empty = Hint { id: NodeId::new(1), cost: 0, back: 0, onward: Labels::default() };
         let length = |message| {
             let hints = match message {
                 Message::Introduce => Hints::from_elem(empty.clone(), 1),
@@ -354,7 +358,7 @@ mod tests {
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 12, 68, 167, 114, 120, 131]);
+        assert_eq!(ALL.map(length), [126, 126, 14, 68, 167, 114, 120, 131]);
     }
 
     #[test]
@@ -374,10 +378,12 @@ mod tests {
     proptest! {
         #[test]
         fn bodies_are_parsed_back(
-            hints in proptest::collection::vec((any::<u64>(), any::<u16>(), labels()), 0..4),
+            hints in proptest::collection::vec((any::<u64>(), any::<[u16; 2]>(), labels()), 0..4),
             octets in proptest::collection::vec(any::<u8>(), 0..MAX_PAYLOAD),
         ) {
-            let hint = |(id, cost, onward)| Hint { id: NodeId::new(id), cost, onward };
+            let hint = |(id, [cost, back], onward): (u64, [u16; 2], Labels)| {
+                Hint { id: NodeId::new(id), cost, back, onward }
+            };
             let hints: Hints = hints.into_iter().map(hint).collect();
             for message in ALL {
                 let body = body(message, hints.clone(), &octets);

@@ -346,6 +346,40 @@ impl Route {
         Ok(labels)
     }
 
+    /// Returns the slots by which it leaves its routers.
+    fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
+        core::iter::once(self.first).chain(self.labels.iter().map(|(_, slot)| slot))
+    }
+
+    /// Returns where this route parts from `other` of the same router: the number of links that both begin with, and
+    /// the labels from there on. The way back of `other` goes on by them if as many links at its end are left out.
+    pub fn part(&self, other: &Route) -> Result<(u16, Labels), RouteTooLong> {
+        let common = self.slots().zip(other.slots()).take_while(|(ours, theirs)| ours == theirs);
+        let common = common.count();
+        let mut labels = Labels::default();
+        if let Some(slot) = self.slots().nth(common) {
+            labels.push(slot, other.slots().nth(common).unwrap_or(slot))?;
+        }
+        let mut rest = self.labels.iter().skip(common);
+        rest.try_for_each(|(class, slot)| labels.push_class(class, slot))?;
+        Ok((common as u16, labels))
+    }
+
+    /// Returns the route that turns off this one `back` links before its end, and goes on by `onward`. `None` if it would be
+    /// too long, or has no such router.
+    pub fn branch(&self, back: u16, onward: &Labels) -> Option<Route> {
+        if let Some(kept) = self.hops().checked_sub(back)?.checked_sub(1) {
+            let mut route = self.clone();
+            route.labels.truncate(kept);
+            return route.join(onward).ok();
+        }
+        // From here: the first of the labels is this router's own.
+        let mut onward = onward.iter();
+        let mut route = Route::direct(onward.next()?.1);
+        onward.try_for_each(|(class, slot)| route.labels.push_class(class, slot)).ok()?;
+        Some(route)
+    }
+
     /// Returns the route that goes on behind the end of this one by `onward`.
     pub fn join(&self, onward: &Labels) -> Result<Route, RouteTooLong> {
         let mut route = self.clone();
@@ -484,6 +518,40 @@ pub(crate) mod tests {
         let onward = Route::direct(Slot(3)).onward(Slot(300)).unwrap();
         assert_eq!(onward.iter().collect::<Vec<_>>(), [(Class::Wide, Slot(3))]);
         assert_eq!(route.join(&onward), Err(RouteTooLong));
+    }
+
+    /// The route that leaves its routers by these slots, at each of which it came in by 1.
+    fn route(slots: &[u16]) -> Route {
+        let mut route = Route::direct(Slot(slots[0]));
+        slots[1..].iter().for_each(|&slot| route.labels.push(Slot(slot), Slot(1)).unwrap());
+        route
+    }
+
+    #[test]
+    fn routes_are_joined_where_they_part() {
+        // Who asks is four links away, and comes by slots 5 to 8 of the routers between.
+        let (towards, back) = (route(&[30, 31, 32, 33]), route(&[5, 6, 7, 8]));
+        for (there, links, joined) in [
+            // Nothing in common.
+            (&[40, 41][..], 0, Some(&[5, 6, 7, 8, 40, 41][..])),
+            // They part on the way; from the last router before who asks; and at that.
+            (&[30, 31, 42, 43], 2, Some(&[5, 6, 42, 43])),
+            (&[30, 31, 32, 44], 3, Some(&[5, 44])),
+            (&[30, 31, 32, 33, 45, 46], 4, Some(&[45, 46])),
+            // To somebody on the way.
+            (&[30, 31], 2, Some(&[5, 6])),
+            (&[30, 31, 32, 33], 4, None),
+        ] {
+            let (common, onward) = route(there).part(&towards).unwrap();
+            assert_eq!(common, links, "{there:?}");
+            let found = back.branch(common, &onward);
+            let slots = found.map(|route| route.slots().map(|slot| slot.0).collect::<Vec<_>>());
+            assert_eq!(slots.as_deref(), joined, "{there:?}");
+        }
+        // The router where they part has room for both slots in its label.
+        let (_, onward) = route(&[30, 2]).part(&route(&[30, 300])).unwrap();
+        assert_eq!(onward.iter().next(), Some((Class::Wide, Slot(2))));
+        assert_eq!(back.branch(5, &onward), None);
     }
 
     proptest! {

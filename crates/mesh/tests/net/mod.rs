@@ -10,6 +10,7 @@ use ringway_mesh::config::Limits;
 use ringway_mesh::forward::message::{Here, Verdict, forward};
 use ringway_mesh::link::{PATH_COST, UNIT};
 use ringway_mesh::metric::{Ring, Space};
+use ringway_mesh::ring::Towards;
 use ringway_mesh::routes::{Contact, Detours};
 use ringway_mesh::wire::bodies::Connect;
 use ringway_mesh::wire::{Hint, Hints, Message, MessageId, Neighbour, Route, Routed, Slot};
@@ -154,7 +155,7 @@ impl<S: Space> Net<S> {
         let overlay = &mut self.nodes[to].overlay;
         match event {
             Event::Connect { from, back, hints } => {
-                let ours = overlay.hints(from, back.first);
+                let ours = overlay.hints(from, Towards::Route(&back));
                 let contact = contact(from, back.clone());
                 overlay.connected(NOW, contact, &connect(hints), out);
                 self.answer(to, from, &back, ours);
@@ -182,7 +183,7 @@ impl<S: Space> Net<S> {
                     continue;
                 }
             };
-            let hints = node.overlay.hints(to, route.first);
+            let hints = node.overlay.hints(to, Towards::Route(&route));
             let id = MessageId(self.random.next_u64());
             let mut routed = Routed::new(message, id, own, to, &route, &[]);
             let (end, _, verdict, hops) = self.walk(&mut routed, at, route.first);

@@ -76,7 +76,7 @@ pub(super) fn false_hints(around: NodeId, count: usize, random: &mut SplitMix) -
             // Short enough for any route.
             let _ = onward.push(Slot((labels >> (8 * label + 8)) as u16 & 7), Slot(0));
         }
-        Hint { id: NodeId::new(id), cost: 0, onward }
+        Hint { id: NodeId::new(id), cost: 0, back: 0, onward }
     };
     (0..count).map(hint).collect()
 }
