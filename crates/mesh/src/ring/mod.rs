@@ -14,6 +14,7 @@ mod doubts;
 mod introduce;
 mod missed;
 mod repair;
+mod turns;
 mod upkeep;
 
 use ringway_sansio::time::{Duration, sooner};
@@ -36,7 +37,6 @@ use upkeep::Upkeep;
 
 pub use doubts::Judgement;
 pub use introduce::Towards;
-use introduce::joined;
 
 /// Time in which contacts are introduced into another network once.
 const SPREAD_INTERVAL: Duration = Duration::from_secs(10);
@@ -429,7 +429,7 @@ impl<S: Space> Overlay<S> {
             return Some(Reach::Within);
         }
         let news = hints.iter().filter(|hint| self.is_nearest(hint.id));
-        let reach = |hint| match joined(&peer.route, hint) {
+        let reach = |hint| match introduce::joined(&peer.route, hint) {
             Some(_) => Reach::Within,
             None => Reach::Beyond,
         };
