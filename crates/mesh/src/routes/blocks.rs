@@ -4,13 +4,18 @@
 //! sizes of it, and each size keeps memory of its own in an allocator. Blocks are of one size, so what one router releases
 //! another takes, and nothing is copied to grow.
 
-/// Elements of a block.
-const BLOCK: usize = 8;
+use smallvec::SmallVec;
+
+/// Elements of a block: with its length one of contacts has just below 512 octets, a power of two, because allocators that
+/// are asked for an alignment take a longer class for other sizes.
+const BLOCK: usize = 10;
+
+type Block<T> = Box<SmallVec<[T; BLOCK]>>;
 
 /// Elements by position. All blocks but the last are full.
 #[derive(Clone, Debug)]
 pub(super) struct Blocks<T> {
-    blocks: Vec<Vec<T>>,
+    blocks: Vec<Block<T>>,
 }
 
 impl<T> Default for Blocks<T> {
@@ -35,12 +40,12 @@ impl<T> Blocks<T> {
     /// Returns all elements in order.
     #[inline]
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.blocks.iter().flatten()
+        self.blocks.iter().flat_map(|block| block.iter())
     }
 
     /// Returns all elements in order.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.blocks.iter_mut().flatten()
+        self.blocks.iter_mut().flat_map(|block| block.iter_mut())
     }
 
     /// Appends an element.
@@ -48,7 +53,7 @@ impl<T> Blocks<T> {
         match self.blocks.last_mut().filter(|block| block.len() < BLOCK) {
             Some(block) => block.push(value),
             None => {
-                let mut block = Vec::with_capacity(BLOCK);
+                let mut block = Block::<T>::default();
                 block.push(value);
                 self.blocks.push(block);
             }
@@ -87,7 +92,7 @@ impl<T> Blocks<T> {
     /// Removes all elements of which `is_kept` is false, and returns them in order.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&T) -> bool) -> Vec<T> {
         let mut removed = Vec::new();
-        for value in core::mem::take(&mut self.blocks).into_iter().flatten() {
+        for value in core::mem::take(&mut self.blocks).into_iter().flat_map(|block| *block) {
             if is_kept(&value) {
                 self.push(value);
             } else {
@@ -99,7 +104,8 @@ impl<T> Blocks<T> {
 
     /// Returns the octets that are allocated, without what the elements have.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.blocks.capacity() * size_of::<Vec<T>>() + self.blocks.len() * BLOCK * size_of::<T>()
+        self.blocks.capacity() * size_of::<Block<T>>()
+            + self.blocks.len() * size_of::<SmallVec<[T; BLOCK]>>()
     }
 }
 
@@ -107,6 +113,12 @@ impl<T> Blocks<T> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_block_of_contacts_fits_its_size() {
+        let size = size_of::<SmallVec<[crate::routes::Contact; BLOCK]>>();
+        assert!((481..=512).contains(&size), "{size}");
+    }
 
     proptest! {
         #[test]
@@ -137,7 +149,6 @@ mod tests {
                 prop_assert!(blocks.blocks.iter().all(|block| !block.is_empty()));
                 let full = blocks.blocks.iter().rev().skip(1);
                 prop_assert!(full.clone().all(|block| block.len() == BLOCK));
-                prop_assert_eq!(blocks.heap_bytes() % 8, 0);
             }
         }
     }
