@@ -376,7 +376,7 @@ mod tests {
 
     fn head(at: u64, len: usize) -> Head {
         let (count, sender, link) = ((1 << 40) - 1 - at, u32::MAX, at as u32);
-        Head { at, count, sender, link, len: len as u16, is_broadcast: at % 3 == 0 }
+        Head { at, count, sender, link, len: len as u16, is_broadcast: at.is_multiple_of(3) }
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
                     let mut octets: Vec<u8> = parts.iter().flat_map(part).collect();
                     octets.truncate(2_048);
                     // Most arrive at about the same time.
-                    (head(if at % 4 == 0 { at >> 24 } else { at % 9 }, octets.len()), octets)
+                    (head(if at.is_multiple_of(4) { at >> 24 } else { at % 9 }, octets.len()), octets)
                 })
                 .collect();
             packets.iter().for_each(|(head, octets)| pages.add_from(&mut pool, head, octets));
