@@ -224,8 +224,9 @@ fn one_neighbour_cannot_use_up_the_messages_of_all() {
         net.run(SECOND / 100);
     }
     let counters = net.nodes[1].router.counters();
-    // A burst and 20 seconds of the rate, in messages of about 1,060 octets; what is for the router itself counts too.
-    assert!(counters.forwarded - forwarded <= 40, "{counters:?}");
+    // A burst and 20 seconds of the rate are 38 messages of about 1,060 octets; what is for the router itself counts too.
+    // The others are those of upkeep between the ends.
+    assert!(counters.forwarded - forwarded <= 45, "{forwarded} before: {counters:?}");
     let start = net.now;
     net.send(2, 1, b"still there");
     net.run(SECOND);

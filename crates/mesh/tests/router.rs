@@ -7,6 +7,7 @@ use net::topology;
 use ringway_mesh::crypto::{Real, StandIn};
 use ringway_mesh::link::DownReason;
 use ringway_mesh::router::{Closest, Event, Refusal};
+use ringway_mesh::wire::Kind;
 use ringway_mesh::{Config, NodeId};
 use ringway_sansio::time::Duration;
 use wired::{START, Wired};
@@ -40,6 +41,20 @@ fn two_routers_link_with_real_keys() {
 #[test]
 fn two_routers_link_with_stand_ins() {
     two_routers_link::<StandIn>();
+}
+
+/// Whoever becomes a neighbour while the other router waits with its own handshake is not called again.
+#[test]
+fn each_link_needs_one_handshake() {
+    let mut net = Wired::<StandIn>::new(topology::grid(4), 3);
+    net.tap = Some(Vec::new());
+    net.run(SECOND * 10);
+    let sent = net.tap.take().unwrap_or_default();
+    let links: usize = net.links.iter().map(|links| links.len()).sum::<usize>() / 2;
+    for kind in [Kind::Init, Kind::Resp, Kind::Conf] {
+        let count = sent.iter().filter(|packet| Kind::of(packet) == Ok(kind)).count();
+        assert_eq!(count, links, "{kind:?}");
+    }
 }
 
 /// Nothing but links and triggers: no question that is asked by the clock is needed for nine pairs of ten.

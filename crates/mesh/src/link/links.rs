@@ -513,6 +513,11 @@ impl<C: Crypto> Links<C> {
         else {
             return;
         };
+        // It is no stranger any more, and need not be called.
+        self.strangers.retain(|stranger| stranger.address != from);
+        if self.strangers.is_empty() {
+            self.strangers = Vec::new();
+        }
         interface.change(now);
         interface.hurry(now, random);
         let (mtu, hellos) = (interface.config.mtu, interface.sent);

@@ -12,10 +12,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::Detour;
+use super::blocks::Blocks;
 use crate::config::{Limits, MAX_HOPS};
 use crate::id::{NodeId, Sequence};
 use crate::metric::{Ids, Space};
 use crate::wire::{Route, Slot};
+
+/// Ids by which their array grows.
+const IDS: usize = 16;
 
 /// A router to which a route is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -57,7 +61,7 @@ pub struct ContactTable<S> {
     limits: Arc<Limits>,
     /// The ids of `contacts`, because most questions are about ids.
     ids: Vec<NodeId>,
-    contacts: Vec<Contact>,
+    contacts: Blocks<Contact>,
     space: PhantomData<S>,
     changes: u64,
     /// Contacts that had to go because the table was full.
@@ -67,7 +71,7 @@ pub struct ContactTable<S> {
 impl<S: Space> ContactTable<S> {
     /// The empty table of the router `own`.
     pub fn new(own: NodeId, limits: impl Into<Arc<Limits>>) -> Self {
-        let (ids, contacts, space) = (Vec::new(), Vec::new(), PhantomData);
+        let (ids, contacts, space) = (Vec::new(), Blocks::default(), PhantomData);
         let limits = limits.into();
         ContactTable { own, limits, ids, contacts, space, changes: 0, full: 0 }
     }
@@ -80,9 +84,7 @@ impl<S: Space> ContactTable<S> {
     /// Returns the octets that are allocated.
     pub fn heap_bytes(&self) -> usize {
         let routes: usize = self.contacts.iter().map(|contact| contact.route.heap_bytes()).sum();
-        self.ids.capacity() * size_of::<NodeId>()
-            + self.contacts.capacity() * size_of::<Contact>()
-            + routes
+        self.ids.capacity() * size_of::<NodeId>() + self.contacts.heap_bytes() + routes
     }
 
     /// Returns how often a contact has come or gone.
@@ -102,7 +104,7 @@ impl<S: Space> ContactTable<S> {
 
     /// Returns a contact.
     pub fn get(&self, id: NodeId) -> Option<&Contact> {
-        self.ids.binary_search(&id).ok().map(|at| &self.contacts[at])
+        self.contacts.get(self.ids.binary_search(&id).ok()?)
     }
 
     /// Returns the contacts that this router must know.
@@ -137,7 +139,7 @@ impl<S: Space> ContactTable<S> {
         let wanted = self.wants(contact.id, contact.cost);
         match self.ids.binary_search(&contact.id) {
             Ok(at) => {
-                let known = &mut self.contacts[at];
+                let Some(known) = self.contacts.get_mut(at) else { return Adopted::Refused };
                 let said = known.said.max(contact.said);
                 let is_kept = wanted || contact.is_neighbour() || contact.route == known.route;
                 if is_kept {
@@ -150,9 +152,8 @@ impl<S: Space> ContactTable<S> {
                 let before = self.near();
                 let id = contact.id;
                 if self.ids.len() == self.ids.capacity() {
-                    let more = room(self.ids.len() + 1) - self.ids.len();
-                    self.ids.reserve_exact(more);
-                    self.contacts.reserve_exact(more);
+                    // Tables stay, and very many are simulated.
+                    self.ids.reserve_exact(IDS);
                 }
                 self.ids.insert(at, id);
                 self.contacts.insert(at, contact);
@@ -168,15 +169,12 @@ impl<S: Space> ContactTable<S> {
         let at = self.ids.binary_search(&id).ok()?;
         self.ids.remove(at);
         self.changes += 1;
-        Some(self.contacts.remove(at))
+        self.contacts.remove(at)
     }
 
     /// Removes all contacts whose route begins with `slot`.
     pub fn invalidate(&mut self, slot: Slot) -> Vec<Contact> {
-        let (gone, kept) = core::mem::take(&mut self.contacts)
-            .into_iter()
-            .partition(|contact| contact.route.first == slot);
-        self.contacts = kept;
+        let gone = self.contacts.retain(|contact| contact.route.first != slot);
         self.ids = self.contacts.iter().map(|contact| contact.id).collect();
         self.changes += 1;
         gone
@@ -208,22 +206,25 @@ impl<S: Space> ContactTable<S> {
 
     /// The route to a contact has become longer: another that costs as much as it did is a better one.
     pub fn worsen(&mut self, id: NodeId) {
-        if let Ok(at) = self.ids.binary_search(&id) {
-            let cost = &mut self.contacts[at].cost;
-            *cost = cost.saturating_mul(2);
+        if let Ok(at) = self.ids.binary_search(&id)
+            && let Some(contact) = self.contacts.get_mut(at)
+        {
+            contact.cost = contact.cost.saturating_mul(2);
         }
     }
 
     /// Returns the best next contact for a message to `key` and its distance, if one is below `below`: the closest to the
     /// key, or a cheaper one that is about as close, which is not more than twice as far.
     pub fn closest(&self, key: NodeId, below: u64) -> Option<(&Contact, u64)> {
-        let distance = |contact: &Contact| S::distance(contact.id, key);
-        let closer = self.contacts.iter().filter(|contact| distance(contact) < below);
-        let best = closer.min_by_key(|contact| {
-            let magnitude = u64::BITS - S::span(contact.id, key).leading_zeros();
-            (magnitude, contact.cost, distance(contact))
-        })?;
-        Some((best, distance(best)))
+        let magnitude = |id: NodeId| u64::BITS - S::span(id, key).leading_zeros();
+        let closer = || {
+            let all = self.ids.iter().enumerate().map(|(at, &id)| (at, id, S::distance(id, key)));
+            all.filter(|&(.., distance)| distance < below)
+        };
+        let least = closer().map(|(_, id, _)| magnitude(id)).min()?;
+        let about = closer().filter(|&(_, id, _)| magnitude(id) == least);
+        let about = about.filter_map(|(at, _, distance)| Some((self.contacts.get(at)?, distance)));
+        about.min_by_key(|&(contact, distance)| (contact.cost, distance))
     }
 
     /// Returns the contacts of a class.
@@ -265,14 +266,6 @@ impl<S: Space> ContactTable<S> {
         let better = better.filter(|other| (other.cost, other.id) < (contact.cost, id));
         better.count() < self.limits.candidates
     }
-}
-
-/// Returns for how many contacts a table with at least as many has room. Tables stay, and very many are simulated, so they
-/// grow by a fourth at most, and take what usual allocators have: 4, 5, 6 or 7 times a power of two octets.
-fn room(contacts: usize) -> usize {
-    let octets = contacts * size_of::<Contact>();
-    let step = (octets.next_power_of_two() / 8).max(64);
-    octets.next_multiple_of(step) / size_of::<Contact>()
 }
 
 /// Returns whether a cost is so much below another that a change of route is worth it: by a quarter. Less would have

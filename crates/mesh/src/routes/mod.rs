@@ -1,5 +1,6 @@
 //! What a router knows of ways to others: contacts, marks of the routes of others, and requests under way.
 
+mod blocks;
 pub mod contact;
 pub mod detours;
 pub mod marks;

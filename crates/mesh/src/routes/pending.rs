@@ -74,9 +74,9 @@ impl<T: Clone> Pending<T> {
         let wait = (HOP * u32::from(hops)).max(self.limits.min_wait);
         let due = now + wait;
         let wait = u32::try_from(wait.as_micros()).unwrap_or(u32::MAX);
-        // Some are under way at the start only, and very many routers are simulated.
+        // Some are under way at the start only, and very many routers are simulated: few sizes leave few gaps in memory.
         if self.requests.len() == self.requests.capacity() {
-            self.requests.reserve_exact(4);
+            self.requests.reserve_exact(self.requests.len().max(4));
         }
         self.requests.push(Request { id, value, due, wait, retransmissions: 0 });
         Some(id)

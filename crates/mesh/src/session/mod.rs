@@ -170,7 +170,8 @@ pub struct Counters {
 /// The sessions of a router.
 pub struct Sessions<C: Crypto> {
     limits: Arc<Limits>,
-    peers: BTreeMap<Prefix, Peer<C>>,
+    /// Elsewhere, because a node of the tree has room for eleven.
+    peers: BTreeMap<Prefix, Box<Peer<C>>>,
     by_index: BTreeMap<u32, Prefix>,
     halves: Vec<Half<C>>,
     fragments: Fragments,
@@ -216,7 +217,7 @@ impl<C: Crypto> Sessions<C> {
     /// Returns the octets that are allocated, without the packets that wait.
     pub fn heap_bytes(&self) -> usize {
         // Trees are about half full.
-        2 * self.peers.len() * size_of::<(Prefix, Peer<C>)>()
+        self.peers.len() * (size_of::<Peer<C>>() + 2 * size_of::<(Prefix, Box<Peer<C>>)>())
             + 2 * self.by_index.len() * size_of::<(u32, Prefix)>()
             + self.halves.capacity() * size_of::<Half<C>>()
             + self.fragments.heap_bytes()
@@ -267,7 +268,7 @@ impl<C: Crypto> Sessions<C> {
     ) -> Delivery {
         if !self.peers.contains_key(&prefix) {
             self.make_room();
-            self.peers.insert(prefix, Peer::new(now));
+            self.peers.insert(prefix, Box::new(Peer::new(now)));
         }
         self.replace_broken(prefix);
         let Some(peer) = self.peers.get_mut(&prefix) else { return Delivery::Dropped };
@@ -538,7 +539,7 @@ impl<C: Crypto> Sessions<C> {
         let prefix = owner.prefix();
         if !self.peers.contains_key(&prefix) {
             self.make_room();
-            self.peers.insert(prefix, Peer::new(now));
+            self.peers.insert(prefix, Box::new(Peer::new(now)));
         }
         let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
         let begun = (half.since, CROSSING);

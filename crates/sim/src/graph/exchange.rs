@@ -4,7 +4,7 @@
 //! each takes what is for it and knows the first window in which anything is due. There are two tables, used in turn:
 //! who is late still reads one while the others write into the next.
 
-use super::flight::Pages;
+use super::pages::Pages;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

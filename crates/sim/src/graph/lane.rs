@@ -4,8 +4,9 @@ use super::adjacency::{Adjacency, Link};
 use super::agenda::{Agenda, Entry};
 use super::engine::{Arrival, Carrier, Engine, Timer, mix};
 use super::exchange::{Exchange, Report};
-use super::flight::{Flight, Head, Log, Pages, first_of_block, sum};
+use super::flight::{Flight, Log, first_of_block, sum};
 use super::node::{Destination, GraphNode};
+use super::pages::{Head, Pages};
 use super::queue::QueuesOf;
 use super::store::MAX_LEN;
 use crate::error::Error;
@@ -25,7 +26,7 @@ pub(super) struct Shard {
     agenda: Agenda,
     /// What is due at one node.
     of_node: Vec<Entry>,
-    /// The copy of a broadcast for one of its receivers.
+    /// A packet that is not read where it lies.
     copy: Vec<u8>,
 }
 
@@ -66,8 +67,8 @@ impl Shard {
     /// Returns the allocated bytes: of events, and of packets.
     pub(super) fn memory(&self) -> [usize; 2] {
         let agenda = self.agenda.memory() + self.of_node.capacity() * size_of::<Entry>();
-        let out = self.out.iter().map(Pages::memory).fold([agenda, self.copy.capacity()], sum);
-        sum(out, self.flight.memory())
+        let out: usize = self.out.iter().map(Pages::memory).sum();
+        sum([agenda, self.copy.capacity() + out], self.flight.memory())
     }
 }
 
@@ -206,7 +207,8 @@ impl Lane<'_> {
             let to = *self.adjacency.link(head.link);
             if head.at >= until {
                 let index = to.peer - engine.nodes().start;
-                self.shard.flight.add(index, *head, pages.bytes(packet));
+                let Shard { flight, copy, .. } = &mut *self.shard;
+                flight.add(index, &pages.copy(packet, copy), copy);
             } else {
                 engine.count_event()?;
                 self.shard.flight.packets -= 1;
@@ -234,8 +236,9 @@ impl Lane<'_> {
             let to = *self.adjacency.link(link);
             let at = to.arrival(sent).as_nanos();
             if at >= self.shard.until {
-                let head = Head { at, link, ..*head };
-                self.shard.flight.add_broadcast(head, broadcasts.bytes(packet));
+                let Shard { flight, copy, .. } = &mut *self.shard;
+                let head = Head { at, link, ..broadcasts.copy(packet, copy) };
+                flight.add_broadcast(&head, copy);
                 return Ok(());
             }
             if at != before && is_local {
@@ -298,19 +301,12 @@ impl Lane<'_> {
             for entry in &of_node {
                 let at = begin + u64::from(entry.since);
                 let (head, bytes) = match entry.packet & BROADCAST {
-                    0 => pages.packet_mut(entry.packet),
-                    _ => broadcasts.packet_mut(entry.packet ^ BROADCAST),
+                    0 => pages.read(entry.packet, &mut copy),
+                    _ => broadcasts.read(entry.packet ^ BROADCAST, &mut copy),
                 };
                 // A timer of the same time comes first, if the node has a lower number than the sender.
                 self.call_timers(engine, node, at + u64::from(node < head.sender))?;
                 engine.set_now(Time::from_nanos(at));
-                let bytes = if head.is_broadcast {
-                    copy.clear();
-                    copy.extend_from_slice(bytes);
-                    &mut copy[..]
-                } else {
-                    bytes
-                };
                 let bits = engine.bits(head.sender, head.count);
                 let from = self.adjacency.link(entry.link).back;
                 let arrival = Arrival { from, bytes, bits, link: entry.link };
@@ -367,9 +363,9 @@ impl Lane<'_> {
         let head = new_head(engine, node, count, link, at);
         if shard == self.index {
             self.shard.flight.packets += 1;
-            self.shard.flight.add(to.peer - engine.nodes().start, head, &engine.scratch);
+            self.shard.flight.add(to.peer - engine.nodes().start, &head, &engine.scratch);
         } else {
-            self.shard.out[shard].add(head, &engine.scratch);
+            self.shard.out[shard].add(&head, &engine.scratch);
         }
     }
 
@@ -379,7 +375,7 @@ impl Lane<'_> {
         let at = self.adjacency.link(start).arrival(engine.now).as_nanos();
         let head = Head { is_broadcast: true, ..new_head(engine, node, count, start, at) };
         self.shard.flight.packets += 1;
-        self.shard.flight.add_broadcast(head, &engine.scratch);
+        self.shard.flight.add_broadcast(&head, &engine.scratch);
         if self.bounds.len() == 2 {
             return;
         }
@@ -388,7 +384,7 @@ impl Lane<'_> {
             let shard = self.shard_of(self.adjacency.link(link).peer);
             if reached & 1 << shard == 0 {
                 reached |= 1 << shard;
-                self.shard.out[shard].add(head, &engine.scratch);
+                self.shard.out[shard].add(&head, &engine.scratch);
             }
         }
     }
@@ -398,7 +394,7 @@ impl Lane<'_> {
 #[inline]
 fn new_head<N>(engine: &Engine<N>, sender: u32, count: u64, link: u32, at: u64) -> Head {
     let len = engine.scratch.len() as u16;
-    Head { at, count, sender, link, start: 0, len, is_broadcast: false }
+    Head { at, count, sender, link, len, is_broadcast: false }
 }
 
 impl<N> Carrier<N> for Lane<'_> {

@@ -2,8 +2,8 @@
 //!
 //! It has neither addresses nor routes: [`World`](crate::World) has those, at some kilobytes a link. Here all
 //! nodes are of one type, so calls are static. A link has a delay and a probability of loss and takes 12 bytes in
-//! each direction, and if any link has a rate, each takes 32 more for its queue. A packet in flight takes 32 bytes
-//! and its size, a broadcast to any number of neighbours no more; and each of its arrivals takes 20 bytes during the
+//! each direction, and if any link has a rate, each takes 32 more for its queue. A packet in flight takes 20 bytes
+//! and its size, less where it repeats itself, a broadcast to any number of neighbours no more; and each of its arrivals takes 20 bytes during the
 //! window in which it happens.
 //!
 //! Read [`topology`] for graphs and [`Plan`] for those that someone described, [`adjacency`] for links, [`node`] for
@@ -29,6 +29,7 @@ mod links;
 pub mod mesh;
 pub mod node;
 pub mod oracle;
+mod pages;
 mod plan;
 mod planar;
 mod points;
