@@ -55,7 +55,7 @@ fn config() -> Config {
         contacts: 16, marks: 16, sessions: 8, half_sessions: 8, pending: 8, handshakes: 8, neighbours: 8,
         ..Limits::default()
     };
-    Config { limits, extension_bits: 0, control_burst: 4_096, ..Config::default() }
+    Config { limits: limits.into(), extension_bits: 0, control_burst: 4_096, ..Config::default() }
 }
 
 struct World {

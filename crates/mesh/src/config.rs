@@ -1,5 +1,7 @@
 //! Every limit by name. Each has a counter of the same meaning where it is enforced.
 
+use std::sync::Arc;
+
 use ringway_sansio::time::Duration;
 
 /// Maximum number of nibbles in the route of an ordinary data packet: 241 links between routers with up to 15 neighbours.
@@ -31,10 +33,10 @@ pub const APPLICATION_RATE: u32 = 32 * 1024;
 pub const APPLICATION_BURST: u32 = 1024 * 1024;
 
 /// How a router is configured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Sizes of its tables.
-    pub limits: Limits,
+    /// Sizes of its tables. Routers of one process share them.
+    pub limits: Arc<Limits>,
     /// Octets a second that its control messages may cost, counted at every hop.
     pub control_rate: u32,
     /// Octets that they may cost at once, for each hop of the mean route.
@@ -50,7 +52,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            limits: Limits::default(),
+            limits: Arc::default(),
             control_rate: CONTROL_RATE,
             control_burst: CONTROL_BURST,
             application_rate: APPLICATION_RATE,

@@ -213,7 +213,8 @@ fn noise_fills_no_table() {
 #[test]
 fn one_neighbour_cannot_use_up_the_messages_of_all() {
     let limits = Limits { neighbour_rate: 1_000, neighbour_burst: 20_000, ..Limits::default() };
-    let mut net = Wired::<StandIn>::with(topology::line(3), 5, &Config { limits, ..config() });
+    let mut net =
+        Wired::<StandIn>::with(topology::line(3), 5, &Config { limits: limits.into(), ..config() });
     net.run(SECOND * 60);
     let forwarded = net.nodes[1].router.counters().forwarded;
     for number in 0..2_000u64 {

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(Adjacency::new(&topology(kind, nodes)?, |_, _| link)?)
     };
     let config = Config {
-        limits: Limits { neighbours: 4_096, output: 512, ..Limits::default() },
+        limits: Limits { neighbours: 4_096, output: 512, ..Limits::default() }.into(),
         extension_bits: 0,
         ..Config::default()
     };

@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         sessions: 16,
         ..Limits::default()
     };
-    let config = Config { limits, extension_bits: 0, ..Config::default() };
+    let config = Config { limits: limits.into(), extension_bits: 0, ..Config::default() };
     let before = status("VmRSS");
     let mut graph = Graph::<MeshNode>::idle_in_shards(adjacency, 1, shards as usize);
     for number in 0..nodes {

@@ -42,7 +42,7 @@ impl<S: Space + Send> Run<S> {
         let nodes = adjacency.nodes();
         let identities = Identities::draw(nodes, 1);
         let limits = Limits { output: 512, ..Limits::default() };
-        let config = Config { limits, extension_bits: 0, ..Config::default() };
+        let config = Config { limits: limits.into(), extension_bits: 0, ..Config::default() };
         let mut graph = Graph::<MeshNode<S>>::idle(adjacency, 1);
         for number in 0..nodes {
             let node = MeshNode::new(&config, &identities, number, 0, 1, Time::ZERO);

@@ -65,7 +65,7 @@ fn mesh(
     let schedule = rates().draw(&adjacency, 5).unwrap();
     let identities = Identities::draw(adjacency.nodes(), 5);
     let limits = Limits { output: 512, ..Limits::default() };
-    let config = Config { limits, extension_bits: 0, ..Config::default() };
+    let config = Config { limits: limits.into(), extension_bits: 0, ..Config::default() };
     let node = |node, life, now| MeshNode::new(&config, &identities, node, life, 5, now).unwrap();
     let mut graph = Graph::<MeshNode>::idle_in_shards(adjacency, 5, shards);
     for number in 0..graph.len() {

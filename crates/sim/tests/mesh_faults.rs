@@ -102,7 +102,7 @@ fn run(seed: u64) -> Result<(), String> {
     let schedule = rates(seed, loss).draw(&adjacency, seed).map_err(text)?;
     let nodes = adjacency.nodes();
     let limits = Limits { output: 512, ..Limits::default() };
-    let config = Config { limits, extension_bits: 0, ..Config::default() };
+    let config = Config { limits: limits.into(), extension_bits: 0, ..Config::default() };
     let makers = Makers { config, identities: Identities::draw(nodes, seed), seed };
     let mut graph = Graph::<Member>::idle(adjacency, seed);
     for number in 0..nodes {

@@ -99,7 +99,7 @@ impl LabRouter {
         log: Option<Log>,
     ) -> Self {
         let mut random = node_random(seed, wiring.number, 0);
-        let config = Config { limits, extension_bits: 0, ..Config::default() };
+        let config = Config { limits: limits.into(), extension_bits: 0, ..Config::default() };
         let local = LocalRouter::new(identity, NetworkKey::OPEN, 0, 0, &mut random);
         let mut router = Router::new(&config, local, now, &mut random);
         let interface =

@@ -180,7 +180,7 @@ mod tests {
             let (now, mut random) = (Time::from_secs(1_000), SplitMix::new(5));
             let limits =
                 Limits { neighbour_rate: 2_000, neighbour_burst: 20_000, ..Limits::default() };
-            let config = Config { extension_bits: 0, limits, ..Config::default() };
+            let config = Config { extension_bits: 0, limits: limits.into(), ..Config::default() };
             let nodes = (0..5).map(|at| {
                 let Some(identity) = Search::new(0, &mut random).step(1) else {
                     panic!("no identity")

@@ -1,7 +1,6 @@
 //! Messages of the overlay: written, signed and paid for; verified when they come.
 
 use core::marker::PhantomData;
-use std::sync::Arc;
 
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
@@ -9,7 +8,7 @@ use ringway_sansio::{Random, Time};
 use super::Closest;
 use super::outbox::Outbox;
 use crate::budget::{ByteHops, SmallBucket, TokenBucket};
-use crate::config::{Config, Limits, MAX_TAGS};
+use crate::config::{Config, MAX_TAGS};
 use crate::crypto::{Crypto, Domain};
 use crate::id::{NodeId, Prefix};
 use crate::identity::Proof;
@@ -118,9 +117,9 @@ pub(super) struct Messenger<C> {
 }
 
 impl<C: Crypto> Messenger<C> {
-    pub(super) fn new(now: Time, config: &Config, limits: Arc<Limits>) -> Self {
+    pub(super) fn new(now: Time, config: &Config) -> Self {
         Messenger {
-            pending: Pending::new(limits),
+            pending: Pending::new(config.limits.clone()),
             budget: ByteHops::new(config.control_rate, config.control_burst, now),
             applications: ((config.application_rate, config.application_burst), SmallBucket::FULL),
             deferred: Vec::new(),

@@ -41,7 +41,6 @@ use core::cell::Cell;
 use core::net::Ipv6Addr;
 use core::ops::Range;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Malformed, Random, Time};
@@ -193,17 +192,17 @@ pub struct Router<C: Crypto = Real, S: Space = Ring> {
 impl<C: Crypto, S: Space> Router<C, S> {
     /// A router without interfaces.
     pub fn new(config: &Config, local: LocalRouter, now: Time, random: &mut dyn Random) -> Self {
-        let limits = Arc::new(config.limits);
+        let limits = &config.limits;
         Router {
             links: Links::new(now, limits.clone(), random),
             overlay: Overlay::new(local.id(), limits.clone()),
-            marks: Marks::new(config.limits.marks),
+            marks: Marks::new(limits.marks),
             detours: Detours::default(),
             carrier: Carrier::new(limits.clone()),
-            messenger: Messenger::new(now, config, limits),
+            messenger: Messenger::new(now, config),
             local,
             outbox: Outbox::default(),
-            output: Output::new(config.limits.output),
+            output: Output::new(limits.output),
             actions: Vec::new(),
             events: VecDeque::new(),
             counters: Counters::default(),

@@ -88,7 +88,7 @@ impl Outcome {
 /// The defaults of the daemon, but for what hubs and memory need: more neighbours, and no buffer that is kept.
 fn config() -> Config {
     let limits = Limits { neighbours: 4_096, output: 512, ..Limits::default() };
-    Config { limits, extension_bits: 0, ..Config::default() }
+    Config { limits: limits.into(), extension_bits: 0, ..Config::default() }
 }
 
 /// A network and what its nodes are made of.
@@ -339,7 +339,7 @@ fn disturb(
     if seconds == 0 {
         return Ok(None);
     }
-    let (config, identities, seed) = (world.config, world.identities.clone(), world.seed);
+    let (config, identities, seed) = (world.config.clone(), world.identities.clone(), world.seed);
     let mut faults = Faults::new(schedule);
     let make = |number, life, now| {
         let node = MeshNode::new(&config, &identities, number, life, seed, now);
