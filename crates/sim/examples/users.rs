@@ -114,8 +114,10 @@ impl Exchange {
 
     /// Returns the calls that have ended, and ends those that have waited for too long.
     fn take_ended(&mut self, now: Time) -> Vec<(End, Option<Duration>)> {
-        let silent = self.calls.extract_if(.., |_, call| now.since(call.begun) > TIMER_B);
-        self.ended.extend(silent.map(|_| (End::Silent, None)));
+        let before = self.calls.len();
+        self.calls.retain(|_, call| now.since(call.begun) <= TIMER_B);
+        let silent = before - self.calls.len();
+        self.ended.extend(core::iter::repeat_n((End::Silent, None), silent));
         std::mem::take(&mut self.ended)
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. Two routers that connect tell each other their contacts beside the other ([`Overlay::hints`]). Each connects to
 //!    those it wants.
-//! 2. A contact that a new one displaces is introduced to the contact between ([`introduce`]).
+//! 2. A contact that a new one displaces is introduced to the contact between (`introduce.rs`).
 //!
 //! On the ring all this is done on a line from the lowest id to the highest. Its first router and its last look for each
 //! other, so that each knows the other ([`Overlay::partner`]). What lost messages have left undone is repeated by the clock.
