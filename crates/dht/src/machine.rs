@@ -20,7 +20,7 @@ use crate::publications::{Name, Publications, Written};
 use crate::record::{Draft, Record, RecordError, key};
 use crate::repair::{self, Repair};
 use crate::search::Desk;
-use crate::table::{Outcome as Placed, Table};
+use crate::table::{self, Table};
 use crate::timing::RoundTrip;
 use crate::wire::{Outcome, Packet};
 
@@ -279,8 +279,8 @@ impl<C: Crypto> Dht<C> {
         let packet = Packet::parse(octets)?;
         match packet {
             Packet::Put { request, rest, record } => {
-                if let Some(Placed::Kept) =
-                    self.place(now, origin, origin, (request, rest), &record)
+                if let Some(table::Outcome::Kept) =
+                    self.keep(now, origin, origin, (request, rest), &record)
                 {
                     let store = Packet::Store { request, publisher: origin, rest, record };
                     for leaf in self.neighbours.leaves().distinct() {
@@ -289,7 +289,7 @@ impl<C: Crypto> Dht<C> {
                 }
             }
             Packet::Store { request, publisher, rest, record } => {
-                self.place(now, origin, publisher, (request, rest), &record);
+                self.keep(now, origin, publisher, (request, rest), &record);
             }
             Packet::Stored { request, outcome, leaves } => {
                 let mut desk = desk!(self, now, random);
@@ -347,14 +347,14 @@ impl<C: Crypto> Dht<C> {
 
     /// Keeps a record for `publisher`, and answers it unless `request` is 0. Returns what became of the record, if `origin`
     /// may have it kept: its signer, or a keeper.
-    fn place(
+    fn keep(
         &mut self,
         now: Time,
         origin: NodeId,
         publisher: NodeId,
         (request, rest): (u32, u32),
         record: &Record,
-    ) -> Option<Placed> {
+    ) -> Option<table::Outcome> {
         // Who has a record kept for another can revive it, so it must be a keeper.
         if origin != publisher && !self.neighbours.is_beside(origin) {
             self.counters.refused += 1;
@@ -373,10 +373,10 @@ impl<C: Crypto> Dht<C> {
             return Some(placed);
         }
         let outcome = match placed {
-            Placed::Kept if self.neighbours.keeps(record.key()) => Outcome::Kept,
-            Placed::Kept => Outcome::Aside,
-            Placed::Full => Outcome::Full,
-            Placed::Later => {
+            table::Outcome::Kept if self.neighbours.keeps(record.key()) => Outcome::Kept,
+            table::Outcome::Kept => Outcome::Aside,
+            table::Outcome::Full => Outcome::Full,
+            table::Outcome::Later => {
                 if let Some(entry) = self.table.get(record.key(), signer) {
                     let (rest, record) = (entry.rest(now), entry.record.clone());
                     let found = Packet::Found { request, index: 0, count: 1, rest, record };

@@ -85,7 +85,7 @@ impl Publications {
         self.records.is_empty()
     }
 
-    /// Returns how many routers keep a record, as far as they have answered.
+    /// Returns the routers that keep a record, as far as they have answered.
     pub fn kept_by(&self, kind: u8, name: &[u8]) -> &[NodeId] {
         self.records.get(&(kind, name.into())).map_or(&[], |publication| &publication.kept_by)
     }

@@ -1,9 +1,8 @@
 //! How keepers find out what one of them lacks.
 //!
 //! The owner of a range sends a DIGEST of it to each router beside it: soon after these have changed, again and again until
-//! all have agreed, once more then, and now and then while nothing changes (Rhea et al. 2004: periodic repair survives churn that reactive
-//! repair does not).
-//! Whoever has something else answers with ENTRIES, or with DIGESTs of parts if it has too much for one message. Then both
+//! all have agreed, once more then, and now and then while nothing changes (Rhea et al. 2004: periodic repair survives
+//! churn that reactive repair does not). Whoever has something else answers with ENTRIES, or with DIGESTs of parts if it has too much for one message. Then both
 //! send what the other lacks, a few records at a time.
 
 use std::collections::VecDeque;
