@@ -13,7 +13,7 @@ use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
 use ringway_mesh::session::{ProbeId, ProbeOutcome, ProbeRefused};
-use ringway_mesh::{LocalRouter, Prefix, Router};
+use ringway_mesh::{Identity, LocalRouter, Prefix, Router};
 use ringway_os::netlink::{self, Monitor, Netlink, NetlinkError};
 use ringway_os::{Capability, ChaCha, Clock, drop_capabilities};
 use ringway_sansio::Time;
@@ -34,6 +34,7 @@ use crate::socket::{self, NAMED};
 use crate::state::{self, StateError};
 use crate::status::{self, Counters, Surroundings};
 use crate::traffic::{Ports, Traffic};
+use crate::users::{APPLICATION, Attachment, PRIVATE_PORT, Users};
 
 /// Largest UDP payload between named routers, of which nobody knows the way: IPv6 over Ethernet.
 const NAMED_MTU: u16 = 1_452;
@@ -106,6 +107,7 @@ struct Daemon<'a> {
     clock: Clock,
     start: Time,
     traffic: Traffic,
+    users: Users,
     ports: &'a Ports,
     netlink: Netlink,
     interfaces: Interfaces,
@@ -131,10 +133,25 @@ pub async fn run(
     log: &dyn Fn(&str),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
+    run_with(settings, log, shutdown, None).await
+}
+
+/// Runs a router as [`run`] does, with a SIP server in the same process.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_with(
+    settings: &Settings,
+    log: &dyn Fn(&str),
+    shutdown: impl Future<Output = ()>,
+    attachment: Option<Attachment>,
+) -> Result<(), StartError> {
     let mut monitor = Monitor::open()?;
     let (clock, mut random) = (Clock::new(), ChaCha::from_os()?);
     let start = clock.now();
-    let router = router(settings, log, start, &mut random)?;
+    let identity = identity(settings, log, &mut random)?;
+    let router = router(settings, identity.clone(), start, &mut random)?;
+    let users = Users::new(&identity, attachment, start)?;
     let (id, port) = (router.id(), settings.port);
     let path = control::path(&settings.state);
     let listener = control::listen(&path)
@@ -168,6 +185,7 @@ pub async fn run(
         clock,
         start,
         traffic: Traffic::new(router, random, port),
+        users,
         ports: &ports,
         netlink,
         interfaces: Interfaces::new(&settings.interfaces),
@@ -179,6 +197,9 @@ pub async fn run(
     let address = id.prefix().router();
     if !is_local(&mut monitor, address).await {
         log(&format!("the address {address} is not in use after {} s", LOCAL_WAIT.as_secs()));
+    }
+    if let Err(error) = daemon.users.open(address).await {
+        log(&format!("UDP port {PRIVATE_PORT} of {address}: {error}; no other router can be asked about its users"));
     }
     daemon.read_interfaces();
     daemon.read_lan(&mut lan);
@@ -195,16 +216,25 @@ pub async fn run(
     Ok(())
 }
 
-/// Returns the router of this host, which has no interfaces yet but the network between named routers.
-fn router(
+/// Returns the identity of this host's router.
+fn identity(
     settings: &Settings,
     log: &dyn Fn(&str),
-    start: Time,
     random: &mut ChaCha,
-) -> Result<Router<Real>, StartError> {
+) -> Result<Arc<Identity>, StartError> {
     let identity = state::identity(&settings.state, random, || {
         log(&format!("a new identity is created in {}", settings.state.display()));
     })?;
+    Ok(Arc::new(identity))
+}
+
+/// Returns the router of this host, which has no interfaces yet but the network between named routers.
+fn router(
+    settings: &Settings,
+    identity: Arc<Identity>,
+    start: Time,
+    random: &mut ChaCha,
+) -> Result<Router<Real>, StartError> {
     let network = match &settings.network_key {
         Some(path) => state::network_key(path)?,
         None => NetworkKey::OPEN,
@@ -280,6 +310,7 @@ impl Daemon<'_> {
             let due = self.traffic.router().poll_timeout();
             let due = sooner(due, lan.as_ref().and_then(Lan::poll_timeout));
             let due = sooner(due, watchdog.poll_timeout());
+            let due = sooner(due, self.users.poll_timeout());
             let due = due.unwrap_or(now + Duration::from_secs(3_600));
             let sleep = self.clock.instant(due.max(now + TICK));
             tokio::select! {
@@ -302,6 +333,7 @@ impl Daemon<'_> {
                     let now = self.clock.now();
                     watchdog.handle_timeout(now);
                     self.traffic.handle_timeout(now);
+                    self.users.handle_timeout(now);
                     if let Some(lan) = lan {
                         lan.handle_timeout(now);
                     }
@@ -322,6 +354,9 @@ impl Daemon<'_> {
                     *lan = None;
                 },
                 Some(request) = requested.recv() => self.handle_request(request),
+                () = self.users.next(|| self.clock.now()) => {
+                    self.users.handle_waiting(self.clock.now());
+                }
                 () = &mut shutdown => return,
             }
         }
@@ -329,9 +364,33 @@ impl Daemon<'_> {
 
     /// Sends what the router has to send, and logs what has happened.
     fn flush(&mut self) {
-        self.traffic.flush(self.ports, self.clock.now());
-        while let Some(event) = self.traffic.poll_event() {
-            self.report(&event);
+        let now = self.clock.now();
+        self.handle_events(now);
+        self.traffic.flush(self.ports, now);
+        // What could not be sent is an event too.
+        if self.handle_events(now) {
+            self.traffic.flush(self.ports, now);
+        }
+    }
+
+    /// Handles what has happened, and what follows from it. Returns whether anything has.
+    fn handle_events(&mut self, now: Time) -> bool {
+        let mut any = false;
+        loop {
+            while let Some(event) = self.traffic.poll_event() {
+                any = true;
+                match event {
+                    Event::Closest { origin, application: APPLICATION, octets, .. } => {
+                        self.users.handle_payload(now, origin, &octets);
+                    }
+                    event => self.report(&event),
+                }
+            }
+            // What a router sends to itself comes back at once.
+            if !self.users.settle(now, &mut self.traffic) {
+                return any;
+            }
+            any = true;
         }
     }
 
@@ -459,6 +518,8 @@ impl Daemon<'_> {
     }
 
     fn leave(&mut self) {
+        self.users.leave(self.clock.now());
+        self.flush();
         self.traffic.leave();
         self.flush();
         (self.log)("left the mesh");

@@ -9,6 +9,7 @@
 //! | [`advertise`] | router advertisements for the hosts of a LAN, and their times |
 //! | [`device`] | the TUN device and its address |
 //! | [`interfaces`] | which interfaces there are now |
+//! | [`users`] | the directory of users, and a SIP server beside the router |
 //! | [`daemon`] | the loop that joins them with the router |
 //! | `traffic` | the path of packets between the kernel and the router |
 //! | `trains` | packets that are sent together |
@@ -37,6 +38,7 @@ pub mod state;
 pub mod status;
 mod traffic;
 mod trains;
+pub mod users;
 
-pub use daemon::{StartError, run};
+pub use daemon::{StartError, run, run_with};
 pub use settings::Settings;

@@ -12,11 +12,11 @@ use std::net::Ipv6Addr;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
-use ringway_mesh::Router;
+use ringway_mesh::{NodeId, Router};
 use ringway_mesh::crypto::Real;
 use ringway_mesh::link::{InterfaceConfig, LinkAddress};
 use ringway_mesh::output::Burst;
-use ringway_mesh::router::Event;
+use ringway_mesh::router::{Closest, Event, Refusal};
 use ringway_mesh::session::{ProbeId, ProbeRefused};
 use ringway_mesh::wire::Kind;
 use ringway_os::tun::{
@@ -31,6 +31,7 @@ use socket2::Socket;
 use crate::socket;
 use crate::status::Counters;
 use crate::trains::Trains;
+use crate::users::APPLICATION;
 
 /// Packets after which everything else has its turn; what was read at once is handled nevertheless.
 const TURN: usize = 64;
@@ -142,6 +143,21 @@ impl Traffic {
         hop_limit: u8,
     ) -> Result<ProbeId, ProbeRefused> {
         self.router.probe(now, destination, hop_limit, &mut self.random)
+    }
+
+    /// Sends octets of the directory to the router that is responsible for a key.
+    ///
+    /// # Errors
+    /// The budget of applications is used up, or there are too many octets.
+    pub(crate) fn send_closest(
+        &mut self,
+        now: Time,
+        key: NodeId,
+        octets: &[u8],
+        by_another: bool,
+    ) -> Result<(), Refusal> {
+        let closest = Closest { key, application: APPLICATION, octets, by_another };
+        self.router.send_closest(now, &closest, &mut self.random)
     }
 
     /// Returns what was counted here.

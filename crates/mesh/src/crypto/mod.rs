@@ -80,6 +80,8 @@ pub enum Domain {
     Payload,
     /// A record that other routers keep.
     Record,
+    /// The permission of a user's home for another router.
+    Grant,
 }
 
 impl Domain {
@@ -88,6 +90,7 @@ impl Domain {
             Domain::Message => b"ringway mesh 1 message\0",
             Domain::Payload => b"ringway mesh 1 payload\0",
             Domain::Record => b"ringway mesh 1 record\0",
+            Domain::Grant => b"ringway mesh 1 grant\0",
         }
     }
 }

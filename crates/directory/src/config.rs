@@ -1,0 +1,74 @@
+//! Every limit and interval by name.
+
+use ringway_sansio::time::Duration;
+
+/// Kind of the records of accounts.
+pub const KIND_ACCOUNT: u8 = 1;
+/// Kind of the records of locations.
+pub const KIND_LOCATION: u8 = 2;
+/// Maximum length in octets of a user's name with its domain. A name with a mark must fit a name of the DHT.
+pub const MAX_NAME: usize = 200;
+/// Maximum length in octets of a short number.
+pub const MAX_NUMBER: usize = 15;
+/// Maximum length in octets of a name for display.
+pub const MAX_DISPLAY: usize = 64;
+
+/// Limits and intervals of a directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// The DHT below.
+    pub dht: ringway_dht::Config,
+    /// Lifetime in seconds of the record of an account. A home may be away for so long before its names are free.
+    pub account_lifetime: u32,
+    /// Lifetime in seconds of the record of a location. A router that has ended without notice is called for so long.
+    pub location_lifetime: u32,
+    /// Time for which the account of a name is known after it was looked up.
+    pub account_age: Duration,
+    /// Time for which a home may be replaced by an answer that does not name it: the first home that was seen stays.
+    pub home_memory: Duration,
+    /// Names whose account is known.
+    pub accounts: usize,
+    /// Time for which a grant is valid.
+    pub grant_lifetime: Duration,
+    /// Names that are looked for at a time.
+    pub questions: usize,
+    /// Verifications that this router has asked for, at a time.
+    pub verifications: usize,
+    /// Verifications that others have asked this router for, at a time.
+    pub judgements: usize,
+    /// Private messages that are taken from one router in a second, and at once.
+    pub private_rate: u32,
+    /// See `private_rate`.
+    pub private_burst: u32,
+    /// Routers whose rates are known.
+    pub origins: usize,
+    /// Time after which a private message without an answer is sent again.
+    pub repeat: Duration,
+    /// Time after which a question is given up.
+    pub patience: Duration,
+    /// Interval at which a router looks for others that claim the names of its users.
+    pub audit: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            dht: ringway_dht::Config::default(),
+            account_lifetime: 86_400,
+            location_lifetime: 600,
+            account_age: Duration::from_secs(300),
+            home_memory: Duration::from_secs(7 * 86_400),
+            accounts: 16_384,
+            grant_lifetime: Duration::from_secs(86_400),
+            questions: 1_024,
+            verifications: 256,
+            judgements: 256,
+            private_rate: 32,
+            private_burst: 128,
+            origins: 1_024,
+            repeat: Duration::from_millis(500),
+            patience: Duration::from_secs(6),
+            audit: Duration::from_secs(600),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ## Modules
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`statement`] | what routers state about users: accounts, locations, grants |
+//! | [`resolve`] | what follows from the statements about one name |
+//! | [`config`] | every limit and interval by name |
+//! | [`private`] | messages between two routers that nobody else may read |
+//! | [`accounts`] | the users of this router, and those that are registered here |
+//! | [`questions`] | where users are, as far as it is being asked |
+//! | [`verifications`] | credentials that their home is asked about |
+//! | [`machine`] | all of it joined |
+
+#![forbid(unsafe_code)]
+
+pub mod accounts;
+pub mod config;
+pub mod machine;
+pub mod private;
+pub mod questions;
+pub mod resolve;
+pub mod statement;
+pub mod verifications;
+
+pub use config::Config;
+pub use machine::{Counters, Directory, Event};
+pub use private::{CredentialsCheck, Verdict};
+pub use questions::{QuestionId, Whereabouts};
+pub use resolve::{Home, Located};
+pub use statement::{Account, Grant, Location};

@@ -1,0 +1,176 @@
+//! Messages between two routers that nobody else may read: they contain what passwords could be guessed from. The world
+//! sends them in sessions of the mesh, which are encrypted from router to router, so that the router they come from is
+//! known too.
+//!
+//! Octet 0 is the version in its high nibble and the type in its low one. Integers are big-endian.
+//!
+//! | type | parts |
+//! |---|---|
+//! | CHECK, 1 | request (4), id of the sender (8), length of the name (1), name, length of the method (1), method, credentials |
+//! | JUDGED, 2 | request (4), verdict (1), a grant if the verdict is 0 |
+
+use ringway_mesh::{NodeId, Prefix};
+use ringway_sansio::{Malformed, Reader};
+
+use crate::config::MAX_NAME;
+use crate::statement::Grant;
+
+/// Maximum length in octets of the value of a header field with credentials.
+pub const MAX_CREDENTIALS: usize = 700;
+/// Maximum length in octets of the name of a method.
+pub const MAX_METHOD: usize = 32;
+/// Maximum length in octets of a private message: it passes every link in one packet.
+pub const MAX_PRIVATE: usize = 1_100;
+
+const VERSION: u8 = 1;
+
+/// A message for one other router.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PrivateMessage {
+    /// The router, by its prefix.
+    pub to: Prefix,
+    /// The octets.
+    pub octets: Vec<u8>,
+}
+
+/// Digest credentials that only the home of a user can check.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CredentialsCheck {
+    /// The user with its domain.
+    pub name: Box<str>,
+    /// The method of the request.
+    pub method: Box<str>,
+    /// The value of the header field.
+    pub credentials: Box<[u8]>,
+}
+
+impl CredentialsCheck {
+    /// Returns whether the parts are within their limits.
+    pub fn fits(&self) -> bool {
+        !self.name.is_empty()
+            && self.name.len() <= MAX_NAME
+            && self.method.len() <= MAX_METHOD
+            && self.credentials.len() <= MAX_CREDENTIALS
+    }
+}
+
+/// What a home thinks of credentials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// They are of a user of the home, who knows the password.
+    Right,
+    /// They are not.
+    Wrong,
+    /// The home has no such user.
+    NoSuchUser,
+}
+
+/// A private message, read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Private {
+    /// Asks the home of a user to check credentials.
+    Check { request: u32, router: NodeId, check: CredentialsCheck },
+    /// What the home thinks of them.
+    Judged { request: u32, verdict: Verdict, grant: Option<Grant> },
+}
+
+impl Private {
+    pub(crate) fn parse(octets: &[u8]) -> Result<Private, Malformed> {
+        let mut reader = Reader::new("expected a whole private message", octets);
+        let head = reader.u8()?;
+        if head >> 4 != VERSION {
+            return Err(reader.fault("expected version 1 of private messages"));
+        }
+        match head & 15 {
+            1 => {
+                let (request, router) = (reader.u32()?, NodeId::new(reader.u64()?));
+                let name = read_text(&mut reader, MAX_NAME)?;
+                let method = read_text(&mut reader, MAX_METHOD)?;
+                let credentials: Box<[u8]> = reader.rest().into();
+                let check = CredentialsCheck { name, method, credentials };
+                if !check.fits() {
+                    return Err(reader.fault("expected a name, a method and credentials"));
+                }
+                Ok(Private::Check { request, router, check })
+            }
+            2 => {
+                let request = reader.u32()?;
+                let verdict = match reader.u8()? {
+                    0 => Verdict::Right,
+                    1 => Verdict::Wrong,
+                    2 => Verdict::NoSuchUser,
+                    _ => return Err(reader.fault("expected a verdict from 0 to 2")),
+                };
+                let grant = match verdict {
+                    Verdict::Right => Some(Grant::read(&mut reader)?),
+                    _ => None,
+                };
+                reader.end()?;
+                Ok(Private::Judged { request, verdict, grant })
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 2")),
+        }
+    }
+
+    pub(crate) fn to_octets(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(128);
+        match self {
+            Private::Check { request, router, check } => {
+                out.push(VERSION << 4 | 1);
+                out.extend(request.to_be_bytes());
+                out.extend(router.to_bytes());
+                for text in [&check.name, &check.method] {
+                    out.push(text.len() as u8);
+                    out.extend(text.as_bytes());
+                }
+                out.extend(&check.credentials);
+            }
+            Private::Judged { request, verdict, grant } => {
+                out.push(VERSION << 4 | 2);
+                out.extend(request.to_be_bytes());
+                out.push(*verdict as u8);
+                if let Some(grant) = grant {
+                    grant.write(&mut out);
+                }
+            }
+        }
+        out
+    }
+}
+
+fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<Box<str>, Malformed> {
+    let length = usize::from(reader.u8()?);
+    if length > max {
+        return Err(reader.fault("expected a shorter text"));
+    }
+    let text = core::str::from_utf8(reader.take(length)?);
+    text.map(Into::into).map_err(|_| reader.fault("expected UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_longest_check_fits_a_message() {
+        let check = CredentialsCheck {
+            name: "a".repeat(MAX_NAME).into(),
+            method: "M".repeat(MAX_METHOD).into(),
+            credentials: [b'c'; MAX_CREDENTIALS].into(),
+        };
+        let message = Private::Check { request: 1, router: NodeId::new(2), check };
+        let octets = message.to_octets();
+        assert!(octets.len() <= MAX_PRIVATE);
+        assert_eq!(Private::parse(&octets), Ok(message));
+    }
+
+    proptest! {
+        #[test]
+        fn octets_are_a_message_or_a_fault(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(message) = Private::parse(&octets) {
+                prop_assert_eq!(message.to_octets(), octets);
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Where users are, as far as it is being asked: two look-ups a name, of which that of the account is remembered.
+
+use std::collections::BTreeMap;
+
+use ringway_dht::{Answer, LookUpId, Record};
+use ringway_mesh::NodeId;
+use ringway_mesh::crypto::Crypto;
+use ringway_sansio::Time;
+use smallvec::SmallVec;
+
+use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
+use crate::resolve::{self, Home, Located};
+
+/// The number of a question.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct QuestionId(pub(crate) u64);
+
+/// What is known of a user after a question.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Whereabouts {
+    /// This is.
+    Found(Located),
+    /// Too few routers have answered.
+    Unavailable,
+}
+
+/// The account of a name, as far as it is remembered.
+#[derive(Clone, Debug)]
+struct Remembered {
+    home: Option<Home>,
+    /// When it was looked up.
+    looked_up: Time,
+    /// When the home was last seen to claim the name.
+    seen: Time,
+    /// When it was last of use.
+    used: Time,
+}
+
+/// What was asked, and which look-ups are still to be answered.
+#[derive(Clone, Debug, Default)]
+struct Question {
+    waiting: SmallVec<[QuestionId; 2]>,
+    account: Option<LookUpId>,
+    location: Option<LookUpId>,
+    /// The records of locations; `None` if too few have answered.
+    records: Option<Vec<Record>>,
+}
+
+/// Questions under way, and the accounts that are remembered.
+#[derive(Clone, Debug, Default)]
+pub struct Questions {
+    under_way: BTreeMap<Box<str>, Question>,
+    accounts: BTreeMap<Box<str>, Remembered>,
+    last: u64,
+}
+
+/// The look-ups of a router.
+pub(crate) trait LookUps {
+    /// Begins a look-up; `None` if there are too many.
+    fn look_up(&mut self, kind: u8, name: &str) -> Option<LookUpId>;
+}
+
+impl Questions {
+    /// Returns how many names are asked about.
+    pub fn len(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Returns whether there is no question.
+    pub fn is_empty(&self) -> bool {
+        self.under_way.is_empty()
+    }
+
+    /// Returns the home of a user, if it is remembered.
+    pub fn home(&self, name: &str) -> Option<&Home> {
+        self.accounts.get(name)?.home.as_ref()
+    }
+
+    /// Asks where a user is. Who asks for a name that is asked about already gets the same answer. Returns `None` if too
+    /// much is asked.
+    pub(crate) fn ask(
+        &mut self,
+        now: Time,
+        config: &Config,
+        name: &str,
+        look_ups: &mut dyn LookUps,
+    ) -> Option<QuestionId> {
+        self.last += 1;
+        let id = QuestionId(self.last);
+        if let Some(question) = self.under_way.get_mut(name) {
+            question.waiting.push(id);
+            return Some(id);
+        }
+        if self.under_way.len() >= config.questions {
+            return None;
+        }
+        let location = look_ups.look_up(KIND_LOCATION, name)?;
+        let is_fresh = |known: &Remembered| now.since(known.looked_up) < config.account_age;
+        let account = match self.accounts.get_mut(name) {
+            Some(known) if is_fresh(known) && known.home.is_some() => {
+                known.used = now;
+                None
+            }
+            _ => look_ups.look_up(KIND_ACCOUNT, name),
+        };
+        let question = Question {
+            waiting: SmallVec::from_slice(&[id]),
+            account,
+            location: Some(location),
+            records: None,
+        };
+        self.under_way.insert(name.into(), question);
+        Some(id)
+    }
+
+    /// Handles the answer to a look-up. Returns the questions that it ends, and their answer, with the name.
+    pub(crate) fn answered<C: Crypto>(
+        &mut self,
+        now: Time,
+        config: &Config,
+        id: LookUpId,
+        answer: Answer,
+        signer: &dyn Fn(&Record) -> NodeId,
+    ) -> Option<(Box<str>, SmallVec<[QuestionId; 2]>, Whereabouts)> {
+        let is_of = |question: &Question| {
+            question.account == Some(id) || question.location == Some(id)
+        };
+        let name = self.under_way.iter().find(|(_, question)| is_of(question))?.0.clone();
+        let question = self.under_way.get_mut(&name)?;
+        let records = match answer {
+            Answer::Found(records) => Some(records),
+            Answer::Absent => Some(Vec::new()),
+            Answer::Unknown => None,
+        };
+        if question.account == Some(id) {
+            question.account = None;
+            if let Some(records) = records {
+                self.remember(now, config, &name, &records, signer);
+            }
+        } else {
+            question.location = None;
+            question.records = records;
+        }
+        let question = self.under_way.get(&name)?;
+        if question.account.is_some() || question.location.is_some() {
+            return None;
+        }
+        let question = self.under_way.remove(&name)?;
+        let bits = config.dht.extension_bits;
+        let home = self.accounts.get(&name).and_then(|known| known.home.clone());
+        let is_known = self.accounts.contains_key(&name);
+        let whereabouts = match (question.records, home) {
+            (None, _) => Whereabouts::Unavailable,
+            (Some(records), Some(home)) => {
+                let routers = resolve::routers::<C>(now, &name, &home, &records, bits, signer);
+                Whereabouts::Found(Located { home: Some(home), routers })
+            }
+            (Some(_), None) if is_known => Whereabouts::Found(Located::default()),
+            (Some(_), None) => Whereabouts::Unavailable,
+        };
+        Some((name, question.waiting, whereabouts))
+    }
+
+    /// Remembers whose a name is. A home that was seen to have it keeps it for a while without being seen.
+    pub(crate) fn remember(
+        &mut self,
+        now: Time,
+        config: &Config,
+        name: &str,
+        records: &[Record],
+        signer: &dyn Fn(&Record) -> NodeId,
+    ) {
+        let before = self.accounts.get(name);
+        let known = before.and_then(|known| known.home.as_ref().map(|home| home.router));
+        let found = resolve::home(records, known, signer);
+        let is_same = known.is_some() && found.as_ref().map(|home| home.router) == known;
+        let next = match before {
+            Some(before)
+                if known.is_some()
+                    && !is_same
+                    && now.since(before.seen) < config.home_memory =>
+            {
+                Remembered { looked_up: now, used: now, ..before.clone() }
+            }
+            _ => Remembered { home: found, looked_up: now, seen: now, used: now },
+        };
+        if self.accounts.len() >= config.accounts && !self.accounts.contains_key(name) {
+            self.make_room();
+        }
+        self.accounts.insert(name.into(), next);
+    }
+
+    /// Removes the eighth of the accounts that was used longest ago, those of names that nobody has first.
+    fn make_room(&mut self) {
+        let mut ages: Vec<(bool, Time)> = self
+            .accounts
+            .values()
+            .map(|known| (known.home.is_some(), known.used))
+            .collect();
+        ages.sort_unstable();
+        let Some(&limit) = ages.get(ages.len() / 8) else { return };
+        self.accounts.retain(|_, known| (known.home.is_some(), known.used) > limit);
+    }
+}
