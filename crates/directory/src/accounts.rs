@@ -11,6 +11,8 @@ use crate::statement::{Account, Grant};
 #[derive(Clone, Debug)]
 pub(crate) struct OwnAccount {
     pub account: Account,
+    /// Whether enough routers keep the record.
+    pub stored: bool,
     /// The home that claims the same name, if there is one.
     pub rival: Option<NodeId>,
     /// When others that claim the name are looked for again.

@@ -195,7 +195,9 @@ impl<C: Crypto> Directory<C> {
         // What others claim is looked for soon after the start, not for all users at once.
         let spread = random.next_u64() % 1_024;
         let audit = now + self.config.audit / 10 + self.config.audit / 1_024 * spread as u32;
-        let own = OwnAccount { account: account.clone(), rival: None, audit };
+        let before = self.accounts.own.get(name);
+        let (stored, rival) = before.map_or((false, None), |own| (own.stored, own.rival));
+        let own = OwnAccount { account: account.clone(), stored, rival, audit };
         self.accounts.own.insert(name.into(), own);
         self.accounts.grants.remove(name);
         Ok(())
@@ -232,14 +234,19 @@ impl<C: Crypto> Directory<C> {
         if let Some(known) = self.accounts.registered.get(name)
             && (known.preference, known.grant) == (preference, grant)
         {
-            return Ok(known.stored);
+            return Ok(known.stored && self.has_account(name));
         }
         self.publish_location(now, name, &Location { preference, grant }, random)?;
         // What is stored already stays so while a later version is written.
         let stored = self.accounts.registered.get(name).is_some_and(|known| known.stored);
         let registered = Registered { preference, grant, stored };
         self.accounts.registered.insert(name.into(), registered);
-        Ok(stored)
+        Ok(stored && self.has_account(name))
+    }
+
+    /// Returns whether others find the account of a user: that of another home has been found.
+    fn has_account(&self, name: &str) -> bool {
+        self.accounts.own.get(name).is_none_or(|own| own.stored)
     }
 
     /// Has it known that a user is not registered here any more.
@@ -393,6 +400,7 @@ impl<C: Crypto> Directory<C> {
         while let Some(event) = self.dht.poll_event() {
             match event {
                 ringway_dht::Event::Stored((KIND_LOCATION, name), _) => self.stored(&name, true),
+                ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
                 _ => {}
@@ -405,7 +413,18 @@ impl<C: Crypto> Directory<C> {
         if let Some(registered) = self.accounts.registered.get_mut(name) {
             // A renewal that fails leaves what is stored until its lifetime ends; the next one follows at once.
             registered.stored |= stored;
-            self.notify(Event::Registered { name: name.into(), stored });
+            if !stored || self.has_account(name) {
+                self.notify(Event::Registered { name: name.into(), stored });
+            }
+        }
+    }
+
+    fn stored_account(&mut self, name: &[u8]) {
+        let Ok(name) = core::str::from_utf8(name) else { return };
+        let Some(own) = self.accounts.own.get_mut(name) else { return };
+        let is_new = !core::mem::replace(&mut own.stored, true);
+        if is_new && self.accounts.registered.get(name).is_some_and(|known| known.stored) {
+            self.notify(Event::Registered { name: name.into(), stored: true });
         }
     }
 

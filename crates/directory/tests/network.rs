@@ -1,0 +1,226 @@
+//! Several routers in virtual time: users that are added, registered, called and visit others.
+
+mod net;
+
+use net::Net;
+use ringway_directory::{Account, Event, Verdict};
+use ringway_sansio::time::Duration;
+
+const ALICE: &str = "alice@mesh";
+
+/// A user that is registered at its home is found from everywhere, and not found when it has gone.
+#[test]
+fn a_user_is_found_from_every_router() {
+    let mut net = Net::new(10, 1);
+    let routers = net.up();
+    let home = routers[3];
+    net.add(home, ALICE, "secret");
+    assert!(net.register(home, ALICE, "secret"));
+    for &router in &routers {
+        assert_eq!(net.routers(router, ALICE), [home]);
+    }
+    net.change(home, |directory, now, random| directory.unregister(now, ALICE, random));
+    net.run(25_000);
+    for &router in &routers {
+        let located = net.locate(router, ALICE).unwrap();
+        assert!(located.routers.is_empty() && located.home.is_some());
+    }
+    let nobody = net.locate(routers[0], "bob@mesh").unwrap();
+    assert_eq!(nobody.home, None);
+}
+
+/// Where a password is right it is known to the home alone; the other router gets a grant.
+#[test]
+fn a_user_registers_at_another_router_with_the_password_of_home() {
+    let mut net = Net::new(10, 2);
+    let routers = net.up();
+    let (home, visited, caller) = (routers[1], routers[5], routers[8]);
+    net.add(home, ALICE, "secret");
+    assert!(!net.register(visited, ALICE, "guess"));
+    assert_eq!(net.verify(visited, "bob@mesh", "secret"), Some(Verdict::NoSuchUser));
+    assert!(net.register(home, ALICE, "secret"));
+    assert!(net.register(visited, ALICE, "secret"));
+    let mut both = [home, visited];
+    both.sort();
+    assert_eq!(net.routers(caller, ALICE), both);
+    // The home may go: the phone at the other router is still reached.
+    net.crash(home);
+    net.run(30_000);
+    assert!(net.routers(caller, ALICE).contains(&visited));
+}
+
+/// RFC 7616 credentials are in no message that others than home can read.
+#[test]
+fn credentials_go_to_the_home_alone() {
+    let mut net = Net::new(10, 3);
+    let routers = net.up();
+    let (home, visited) = (routers[1], routers[5]);
+    net.add(home, ALICE, "a secret of alice");
+    net.run(5_000);
+    assert!(net.register(visited, ALICE, "a secret of alice"));
+    let is_in = |octets: &[u8]| octets.windows(17).any(|part| part == b"a secret of alice");
+    let with: Vec<_> = net.private.iter().filter(|(_, octets)| is_in(octets)).collect();
+    assert!(!with.is_empty() && with.iter().all(|(from, _)| *from == visited));
+    assert!(!net.dht_octets.iter().any(|octets| is_in(octets)));
+}
+
+/// A router that states without a grant that a user is there is not believed, nor is a grant for somebody else.
+#[test]
+fn a_router_cannot_take_a_user_that_has_not_come_to_it() {
+    let mut net = Net::new(10, 4);
+    let routers = net.up();
+    let (home, hostile, caller) = (routers[1], routers[5], routers[8]);
+    net.add(home, ALICE, "secret");
+    assert!(net.register(home, ALICE, "secret"));
+    // Without a grant its own directory refuses.
+    let refused =
+        net.change(hostile, |directory, now, random| directory.register(now, ALICE, 1_000, random));
+    assert!(refused.is_err());
+    // One that claims to be a second home is not believed either by those that know the first.
+    assert_eq!(net.routers(caller, ALICE), [home]);
+    let account = Account { created: 1, password_set: 1, ..Account::default() };
+    net.change(hostile, |directory, now, random| {
+        directory.set_account(now, ALICE, &account, random).unwrap();
+        directory.register(now, ALICE, 1_000, random).unwrap();
+    });
+    net.run(400_000);
+    assert_eq!(net.routers(caller, ALICE), [home]);
+    // The operator of the home is alarmed.
+    let is_alarm = |event: &Event| matches!(event, Event::Contested { by, .. } if *by == hostile);
+    net.run(700_000);
+    assert!(net.nodes[&home].events.iter().any(is_alarm));
+}
+
+/// A new password ends what was granted for the one before, as soon as the account is looked up anew.
+#[test]
+fn a_new_password_ends_grants() {
+    let mut net = Net::new(10, 5);
+    let routers = net.up();
+    let (home, visited, caller) = (routers[1], routers[5], routers[8]);
+    net.add(home, ALICE, "secret");
+    net.run(5_000);
+    assert!(net.register(visited, ALICE, "secret"));
+    assert_eq!(net.routers(caller, ALICE), [visited]);
+    net.run(2_000);
+    net.add(home, ALICE, "another");
+    net.run(330_000);
+    assert!(net.routers(caller, ALICE).is_empty());
+    assert!(net.register(visited, ALICE, "another"));
+    net.run(30_000);
+    assert_eq!(net.routers(caller, ALICE), [visited]);
+}
+
+/// Both halves of a divided network go on, and what was registered in each is found everywhere afterwards.
+#[test]
+fn halves_unite_their_registrations() {
+    let mut net = Net::new(12, 6);
+    let routers = net.up();
+    let (left, right) = routers.split_at(6);
+    net.add(left[0], ALICE, "secret");
+    net.add(right[0], "bob@mesh", "secret");
+    net.run(5_000);
+    assert!(net.register(left[0], ALICE, "secret"));
+    net.divide(left);
+    net.run(30_000);
+    assert!(net.register(right[1], "bob@mesh", "secret"));
+    assert_eq!(net.routers(left[3], ALICE), [left[0]]);
+    assert_eq!(net.routers(right[3], "bob@mesh"), [right[1]]);
+    net.unite();
+    net.run(60_000);
+    for &router in &routers {
+        assert_eq!(net.routers(router, ALICE), [left[0]]);
+        assert_eq!(net.routers(router, "bob@mesh"), [right[1]]);
+    }
+}
+
+/// One name added in both halves: the first keeps it, the other user gets a marked name and both operators are notified.
+#[test]
+fn a_name_added_twice_is_kept_by_the_first() {
+    let mut net = Net::new(12, 7);
+    let routers = net.up();
+    // Accounts are written again soon, to the keepers of the whole network.
+    net.config.account_lifetime = 1_800;
+    net.restart();
+    let (left, right) = routers.split_at(6);
+    net.divide(left);
+    net.run(30_000);
+    net.add(left[0], ALICE, "secret");
+    net.run(2_000);
+    net.add(right[0], ALICE, "other");
+    assert!(net.register(left[0], ALICE, "secret"));
+    assert!(net.register(right[0], ALICE, "other"));
+    net.unite();
+    net.run(1_400_000);
+    let contested = |net: &Net, home| {
+        net.nodes[&home].events.iter().find_map(|event| match event {
+            Event::Contested { by, marked, .. } => Some((*by, marked.clone())),
+            _ => None,
+        })
+    };
+    assert_eq!(contested(&net, left[0]), Some((right[0], None)));
+    let second = contested(&net, right[0]);
+    let Some((_, Some(marked))) = second else { panic!("{second:?}") };
+    // Whoever has not called either before reaches the first.
+    assert_eq!(net.routers(left[4], ALICE), [left[0]]);
+    assert_eq!(net.routers(right[4], ALICE), [left[0]]);
+    assert_eq!(net.routers(left[4], &marked), [right[0]]);
+}
+
+/// An acknowledged registration survives the crash of any two routers, with every fifth message lost.
+#[test]
+fn a_registration_survives_the_end_of_two_routers() {
+    for seed in 0..20 {
+        let mut net = Net::new(12, 100 + seed);
+        net.loss = 20;
+        let routers = net.up();
+        let home = routers[0];
+        net.add(home, ALICE, "secret");
+        if !net.register(home, ALICE, "secret") {
+            continue;
+        }
+        let others: Vec<_> = routers.iter().copied().filter(|&id| id != home).collect();
+        let first = (seed as usize * 5) % others.len();
+        net.crash(others[first]);
+        net.crash(others[(first + 1) % others.len()]);
+        let caller = others[(first + 5) % others.len()];
+        let found = net.locate(caller, ALICE);
+        assert!(found.is_none_or(|found| !found.routers.is_empty()), "seed {seed}");
+        net.run(20_000);
+        assert_eq!(net.routers(caller, ALICE), [home], "seed {seed}");
+    }
+}
+
+/// A router that asks too much is refused, and others are not.
+#[test]
+fn one_router_cannot_use_up_the_checks_of_a_home() {
+    let mut net = Net::new(10, 8);
+    let routers = net.up();
+    let (home, hostile, visited) = (routers[1], routers[5], routers[7]);
+    net.add(home, ALICE, "secret");
+    net.run(5_000);
+    // What a router sends that repeats one question without end.
+    net.verify(hostile, ALICE, "guess");
+    let question = net.private.iter().find(|(from, _)| *from == hostile).unwrap().1.clone();
+    for request in 0..10_000_u32 {
+        let mut octets = question.clone();
+        octets[1..5].copy_from_slice(&request.to_be_bytes());
+        net.send_private(hostile, home.prefix(), octets);
+    }
+    assert!(net.register(visited, ALICE, "secret"));
+    let counters = net.nodes[&home].directory.counters();
+    assert!(counters.policed > 9_000, "{counters:?}");
+}
+
+/// A verification whose home is gone ends within the time that a phone waits.
+#[test]
+fn a_verification_without_a_home_ends() {
+    let mut net = Net::new(10, 9);
+    let routers = net.up();
+    let (home, visited) = (routers[1], routers[5]);
+    net.add(home, ALICE, "secret");
+    net.run(5_000);
+    net.crash(home);
+    let begun = net.now;
+    assert_eq!(net.verify(visited, ALICE, "secret"), None);
+    assert!(net.now - begun < Duration::from_secs(8));
+}
