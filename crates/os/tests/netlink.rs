@@ -70,6 +70,19 @@ fn a_link_gets_its_address_and_routes() {
 }
 
 #[test]
+fn a_source_is_refused_on_a_link() {
+    if !inside_a_namespace("a_source_is_refused_on_a_link") {
+        return;
+    }
+    let mut netlink = Netlink::open().unwrap();
+    netlink.refuse_source("lan0", OWN).unwrap();
+    let rules = ip("-6 rule show");
+    assert!(rules.contains("5267:\tfrom fd12:3456::1 iif lan0 [detached] prohibit"), "{rules}");
+    let again = netlink.refuse_source("lan0", OWN).unwrap_err().to_string();
+    assert!(again.contains("rule against fd12:3456::1 from lan0"), "{again}");
+}
+
+#[test]
 fn errors_name_what_failed() {
     if !inside_a_namespace("errors_name_what_failed") {
         return;

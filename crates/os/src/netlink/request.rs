@@ -63,6 +63,16 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// Length in octets of `struct fib_rule_hdr` (linux/fib_rules.h).
+const RULE: usize = 12;
+/// Attributes and the action of a rule (linux/fib_rules.h).
+const FRA_SRC: u16 = 2;
+const FRA_IIFNAME: u16 = 3;
+const FRA_PRIORITY: u16 = 6;
+const FR_ACT_PROHIBIT: u8 = 8;
+/// Priority of the rules that refuse: before the main table.
+const REFUSING: u32 = 5_267;
+
 /// An IPv6 route through an interface, in the main table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
@@ -188,6 +198,25 @@ impl Netlink {
     pub fn remove_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let request = route_request(libc::RTM_DELROUTE, 0, route);
         self.change(request).map_err(|failure| failure.of("remove", self.route_name(route)))
+    }
+
+    /// Has the kernel refuse to forward what comes from the link named `interface` with the source address `source`. A rule
+    /// that there is already is left alone, and is an error ("File exists").
+    ///
+    /// # Errors
+    /// As [`Netlink::link`].
+    pub fn refuse_source(&mut self, interface: &str, source: Ipv6Addr) -> Result<(), NetlinkError> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let mut header = [0; RULE];
+        (header[0], header[2]) = (libc::AF_INET6 as u8, 128);
+        (header[4], header[7]) = (libc::RT_TABLE_UNSPEC, FR_ACT_PROHIBIT);
+        let name = [interface.as_bytes(), b"\0"].concat();
+        let request = Request::new(libc::RTM_NEWRULE, flags, &header)
+            .attribute(FRA_SRC, &source.octets())
+            .attribute(FRA_IIFNAME, &name)
+            .attribute(FRA_PRIORITY, &REFUSING.to_ne_bytes());
+        self.change(request)
+            .map_err(|failure| failure.of("add", format!("rule against {source} from {interface}")))
     }
 
     /// Sets the MTU of a link, in octets.
