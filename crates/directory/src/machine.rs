@@ -34,6 +34,13 @@ pub enum Event {
     Located(QuestionId, Box<str>, Whereabouts),
     /// Credentials have been checked; `None` if their home has not answered.
     Verified(QuestionId, Option<Verdict>),
+    /// The home of a user has permitted this router to have it: to be kept for [`Directory::set_grant`] after a restart.
+    Granted {
+        /// The user.
+        name: Box<str>,
+        /// The permission.
+        grant: Grant,
+    },
     /// Another router asks for a check: answer with [`Directory::judge`].
     Judge {
         /// For the answer.
@@ -213,6 +220,14 @@ impl<C: Crypto> Directory<C> {
         }
         self.unregister(now, name, random);
         true
+    }
+
+    /// Takes a permission that was given before a restart. What does not hold any more is ignored.
+    pub fn set_grant(&mut self, now: Time, name: &str, grant: Grant) {
+        let (own, bits) = (self.id(), self.config.dht.extension_bits);
+        if !grant.has_ended(now) && grant.verify::<C>(name, own, bits).is_some() {
+            self.accounts.grants.insert(name.into(), grant);
+        }
     }
 
     /// Has it known that a user is registered at this router: [`Event::Registered`] follows when that is safe, unless it is
@@ -508,7 +523,9 @@ impl<C: Crypto> Directory<C> {
 
     fn verified(&mut self, outcome: Outcome) {
         if let Some(grant) = outcome.grant {
-            self.accounts.grants.insert(outcome.name, grant);
+            let name = outcome.name;
+            self.accounts.grants.insert(name.clone(), grant);
+            self.notify(Event::Granted { name, grant });
         }
         self.notify(Event::Verified(outcome.id, outcome.verdict));
     }

@@ -154,6 +154,17 @@ impl Grant {
         out.extend(self.signature);
     }
 
+    /// Parses a grant, unverified.
+    ///
+    /// # Errors
+    /// Another number of octets.
+    pub fn parse(octets: &[u8]) -> Result<Grant, Malformed> {
+        let mut reader = Reader::new("expected a whole grant", octets);
+        let grant = Grant::read(&mut reader)?;
+        reader.end()?;
+        Ok(grant)
+    }
+
     /// Reads a grant, unverified.
     ///
     /// # Errors

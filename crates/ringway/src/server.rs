@@ -4,11 +4,14 @@ use crate::live;
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
+use ringway_router::settings::parse_peer;
 use ringway_server::manage::{self, MissingStore, UserManager};
+use ringway_server::mesh::MeshSettings;
 use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
 use std::io::Read;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
@@ -61,6 +64,49 @@ pub(crate) struct Serve {
     /// 127.0.0.1:8060]
     #[arg(long, value_name = "ADDR")]
     http: Option<HttpAddr>,
+    #[command(flatten)]
+    mesh: MeshArgs,
+}
+
+/// The router of a mesh that the server is.
+#[derive(Args)]
+struct MeshArgs {
+    /// Makes the server one of the routers of a mesh, which all together are one server of the domain `mesh`
+    #[arg(long)]
+    mesh: bool,
+    /// Interface on which other routers are discovered (repeatable) [default: all, unless there is a --peer]
+    #[arg(long = "interface", value_name = "IF", requires = "mesh")]
+    interfaces: Vec<String>,
+    /// Router that is reached through the network between, as udp://HOST[:PORT] (repeatable)
+    #[arg(long = "peer", value_name = "URI", value_parser = parse_peer, requires = "mesh")]
+    peers: Vec<SocketAddr>,
+    /// Interface of a LAN whose hosts get addresses of the mesh
+    #[arg(long, value_name = "IF", requires = "mesh")]
+    lan: Option<String>,
+    /// Name of the TUN device [default: mesh0]
+    #[arg(long, value_name = "NAME", requires = "mesh")]
+    tun: Option<String>,
+    /// File with the key of the network, which all routers share; without one everybody may join
+    #[arg(long, value_name = "FILE", requires = "mesh")]
+    network_key: Option<PathBuf>,
+    /// Directory of the router's identity [default: mesh in the state directory]
+    #[arg(long, value_name = "DIR", requires = "mesh")]
+    mesh_state: Option<PathBuf>,
+}
+
+impl MeshArgs {
+    fn settings(self) -> Option<MeshSettings> {
+        let MeshArgs { mesh, interfaces, peers, lan, tun, network_key, mesh_state } = self;
+        mesh.then_some(MeshSettings {
+            interfaces,
+            peers,
+            lan,
+            tun,
+            network_key,
+            state: mesh_state,
+            port: None,
+        })
+    }
 }
 
 /// The server that a command addresses.
@@ -153,8 +199,9 @@ pub(crate) fn server(command: Server) -> Result<(), CommandError> {
 }
 
 fn run_server(args: Serve) -> Result<(), CommandError> {
-    let Serve { config, listen, domains, store, auth, workers, http } = args;
-    let overrides = Overrides { listen, domains, store, auth, workers, http };
+    let Serve { config, listen, domains, store, auth, workers, http, mesh } = args;
+    let mesh = mesh.settings();
+    let overrides = Overrides { listen, domains, store, auth, workers, http, mesh };
     serve(&Sources { config, overrides }).map_err(|failure| CommandError(failure.0))
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ringway_directory::verifications::JudgementId;
 use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, QuestionId, Verdict, Whereabouts,
+    Account, Config, CredentialsCheck, Directory, Event, Grant, QuestionId, Verdict, Whereabouts,
 };
 use ringway_mesh::crypto::Real;
 use ringway_mesh::router::Refusal;
@@ -71,6 +71,13 @@ pub enum Command {
         /// The server's number for it.
         tag: u64,
     },
+    /// A permission that was reported before a restart.
+    SetGrant {
+        /// The user with its domain.
+        name: Box<str>,
+        /// The permission.
+        grant: Grant,
+    },
     /// The answer to [`Report::Judge`].
     Judge {
         /// Its number.
@@ -108,6 +115,13 @@ pub enum Report {
         tag: u64,
         /// What it thinks.
         verdict: Option<Verdict>,
+    },
+    /// The home of a user has permitted this router to have it.
+    Granted {
+        /// The user.
+        name: Box<str>,
+        /// The permission.
+        grant: Grant,
     },
     /// Another router asks for a check of credentials.
     Judge {
@@ -258,6 +272,7 @@ impl Users {
                 Some(id) => self.tags.push((id, tag)),
                 None => self.report(Report::Verified { tag, verdict: None }),
             },
+            Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
             Command::Judge { id, verdict } => directory.judge(now, id, verdict),
         }
     }
@@ -326,6 +341,7 @@ impl Users {
                 let Some(at) = self.tags.iter().position(|(of, _)| *of == id) else { return };
                 Report::Verified { tag: self.tags.swap_remove(at).1, verdict }
             }
+            Event::Granted { name, grant } => Report::Granted { name, grant },
             Event::Judge { id, router, check } => Report::Judge { id, router, check },
             Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
             _ => return,

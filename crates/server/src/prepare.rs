@@ -7,6 +7,8 @@
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
+use crate::mesh::{DOMAIN, MeshThread};
+use crate::mesh::thread::UsersSlot;
 use crate::observe::control::{self, Control, ControlDirectory};
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, check_creatable};
@@ -17,6 +19,7 @@ use std::fs::OpenOptions;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::PoisonError;
 use tracing::warn;
 
 /// The resources of a server that starts.
@@ -33,6 +36,8 @@ pub(crate) struct Resources {
     /// Maximum number of open connections.
     pub(crate) connections: usize,
     pub(crate) locator: Locator,
+    /// The router, if the server is one of a mesh.
+    pub(crate) mesh: Option<MeshThread>,
     pub(crate) store: Store,
     /// `None` for a store in memory while another server uses the control socket.
     pub(crate) directory: Option<ControlDirectory>,
@@ -48,13 +53,21 @@ impl Resources {
         let kind = setup::store(settings).map_err(|e| one(e.to_string()))?;
         let clock = Clock::new();
         let tls = Tls::load(&settings.tls)?;
+        // First: sockets may need its address.
+        let (mesh, slot) = start_mesh(settings, clock).map_err(one)?.unzip();
         let sockets = Sockets::open(settings, &tls, clock).map_err(one)?;
         let Sockets { pages, listen, endpoints, net, connections, locator } = sockets;
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
         let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
-        let store = Store::open(&kind, clock.now(), settings.registrar.expires_max, revive);
+        let exchange = mesh.as_ref().map(|mesh: &MeshThread| mesh.exchange().clone());
+        let max_expires = settings.registrar.expires_max;
+        let store = Store::open(&kind, clock.now(), max_expires, revive, exchange);
         let store = store.map_err(|e| one(e.to_string()))?;
+        if let Some(slot) = slot {
+            let mut users = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            *users = Some(store.users().clone());
+        }
         let directory = control_directory(&kind).map_err(one)?;
         check_cdr(settings.cdr.as_deref()).map_err(one)?;
         Ok(Resources {
@@ -67,10 +80,20 @@ impl Resources {
             net,
             connections,
             locator,
+            mesh,
             store,
             directory,
         })
     }
+}
+
+/// Starts the router, if the server is one of a mesh.
+fn start_mesh(settings: &Settings, clock: Clock) -> Result<Option<(MeshThread, UsersSlot)>, String> {
+    let Some(mesh) = &settings.mesh else { return Ok(None) };
+    let router = mesh.router().map_err(|e| format!("mesh: {e}"))?;
+    let domains = setup::domains(settings, None);
+    let domain = domains.first().map_or(DOMAIN, |domain| &domain.name);
+    MeshThread::start(domain, router, clock).map(Some)
 }
 
 /// Checks for everything that would prevent `serve` from starting with these settings.

@@ -12,6 +12,8 @@ use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::locate::Locator;
+use crate::mesh::location::MeshUsers;
+use crate::mesh::{Exchange, MeshLocation, MeshThread};
 use crate::log::Log;
 use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
@@ -21,7 +23,9 @@ use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
 use crate::worker::{Post, Worker, WorkerParts, post_with_retry};
 use ringway_net::{Clock, Endpoint};
-use ringway_proxy::config::Config;
+use ringway_proxy::auth::Users;
+use ringway_proxy::config::{Config, MeshNetwork};
+use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
 use std::io;
 use std::net::TcpListener;
@@ -121,6 +125,7 @@ struct Server {
     connections: usize,
     management: Management,
     log: Log,
+    mesh: Option<MeshThread>,
 }
 
 /// Sockets of management: prepared at first, then listening.
@@ -135,20 +140,28 @@ impl Server {
     fn start(sources: &Sources, settings: Settings, log: Log) -> Result<Self, Failure> {
         let resources = Resources::new(&settings).map_err(Failure)?;
         let Resources { kind, clock, tls, pages, listen, endpoints, net, .. } = resources;
-        let Resources { connections, locator, mut store, directory, .. } = resources;
+        let Resources { connections, locator, mut store, directory, mesh, .. } = resources;
         setup::warn_of_open_rules(&settings);
         let workers = net.mailboxes().len();
         if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
             store.set_domain(&name.0)?;
         }
-        let config =
+        let exchange = mesh.as_ref().map(|mesh| mesh.exchange().clone());
+        let mut config =
             setup::proxy(&settings, store.domain(), net.listeners(), workers, &store.secret());
+        config.mesh = mesh_network(exchange.as_ref());
         let config = Arc::new(config);
         let first_run = first_run::create(sources, &settings, &config, &store)?;
         net.set_origins(setup::origins(&settings, &config));
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
-        connect_store(&store, &net, &workers_ended);
+        connect_store(&store, &net, &workers_ended, exchange.as_ref());
+        if let Some(exchange) = &exchange {
+            exchange.set_mailboxes(net.mailboxes().to_vec());
+            announce_users(&store, exchange, clock.now());
+            let keeper = store.clone();
+            exchange.set_keeper(Box::new(move |name, octets| keeper.keep_grant(name, octets)));
+        }
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
@@ -172,6 +185,7 @@ impl Server {
             connections,
             management: Management { pages, directory, _socket: None },
             log,
+            mesh,
         };
         server.start_workers(endpoints, &locator, &board, clock)?;
         Ok(server)
@@ -187,14 +201,17 @@ impl Server {
         let (sender, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
         let shared = Arc::new(Shared::new(&self.config.secret));
+        let exchange = self.mesh.as_ref().map(|mesh| mesh.exchange().clone());
+        let (location, users) = resources_of(&self.store, exchange.as_ref());
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(WorkerParts {
                 index: endpoint.worker(),
                 config: self.config.clone(),
-                store: self.store.location().clone(),
-                users: self.store.users().clone(),
+                store: location.clone(),
+                users: users.clone(),
                 control: self.control.clone(),
                 locator: locator.clone(),
+                exchange: exchange.clone(),
                 board: board.clone(),
                 calls: self.monitor.calls.clone(),
                 clock,
@@ -328,6 +345,10 @@ impl Server {
             }
         }
         self.workers_ended.store(true, Relaxed);
+        // What is registered here is withdrawn before the links are closed.
+        if let Some(mesh) = &mut self.mesh {
+            mesh.stop();
+        }
         self.monitor.calls.stop();
         self.store.flush();
         info!("stopped");
@@ -372,13 +393,15 @@ impl Server {
         for what in needs_restart(&self.settings, &settings) {
             warn!("{what} has changed: it takes effect at the next start");
         }
-        let config = Arc::new(setup::proxy(
+        let mut config = setup::proxy(
             &settings,
             self.store.domain(),
             self.control.listeners(),
             self.workers.len(),
             &self.store.secret(),
-        ));
+        );
+        config.mesh = mesh_network(self.mesh.as_ref().map(MeshThread::exchange));
+        let config = Arc::new(config);
         self.tls.reload(&settings.tls).map_err(Failure)?;
         self.control.set_origins(setup::origins(&settings, &config));
         setup::warn_of_open_rules(&settings);
@@ -452,10 +475,53 @@ impl Drop for EndNotice {
 
 /// Connects the store to the workers: it reports which changes are durable, and changes of watched
 /// registrations.
-fn connect_store(store: &Store, control: &ringway_net::Control<Post>, ended: &Arc<AtomicBool>) {
+/// Returns what the proxy knows of the mesh.
+fn mesh_network(exchange: Option<&Arc<Exchange>>) -> Option<MeshNetwork> {
+    exchange?.address().map(|address| MeshNetwork { address })
+}
+
+/// Returns the location service and the users of the workers.
+fn resources_of(
+    store: &Store,
+    exchange: Option<&Arc<Exchange>>,
+) -> (Arc<dyn LocationStore>, Arc<dyn Users>) {
+    let (local, users) = (store.location().clone(), store.users().clone());
+    match exchange {
+        Some(exchange) => {
+            let domain = exchange.domain().into();
+            let exchange = exchange.clone();
+            (Arc::new(MeshLocation { local, exchange }), Arc::new(MeshUsers { local: users, domain }))
+        }
+        None => (local, users),
+    }
+}
+
+/// Has the mesh know the users of this server, and who is registered already.
+fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time) {
+    for (user, realm, account) in store.accounts() {
+        exchange.announce_account(&user, &realm, account);
+    }
+    for (name, octets) in store.grants() {
+        exchange.announce_grant(name, octets);
+    }
+    store.each_registered(now, &mut |aor| exchange.announce(aor));
+}
+
+fn connect_store(
+    store: &Store,
+    control: &ringway_net::Control<Post>,
+    ended: &Arc<AtomicBool>,
+    exchange: Option<&Arc<Exchange>>,
+) {
+    let exchange = exchange.cloned();
     let mailboxes = control.mailboxes().to_vec();
     let ended = ended.clone();
     store.set_commit_sink(Arc::new(move |worker, ids, ok| {
+        let over = exchange.as_ref().map(|exchange| exchange.disk(worker, ids, ok));
+        let ids = over.as_deref().unwrap_or(ids);
+        if ids.is_empty() {
+            return;
+        }
         // A REGISTER waits for this report, so it must be delivered: the store waits for a slow
         // worker.
         if let (Some(mailbox), false) = (mailboxes.get(usize::from(worker)), ended.load(Relaxed)) {

@@ -8,6 +8,8 @@ use crate::config::{
     TlsSettings,
 };
 use crate::host;
+use crate::mesh::MeshSettings;
+use crate::mesh::settings::{ANYCAST, DOMAIN, SERVER_NAME};
 use crate::observe::Facts;
 use crate::observe::http::connections;
 use crate::validity;
@@ -44,6 +46,8 @@ pub struct Overrides {
     pub workers: Option<u8>,
     /// `--http`
     pub http: Option<HttpAddr>,
+    /// `--mesh`, and the flags of the router.
+    pub mesh: Option<MeshSettings>,
 }
 
 /// Sources of the configuration; read again on reload.
@@ -79,6 +83,9 @@ impl Sources {
         settings.workers = o.workers.or(settings.workers);
         settings.auth.mode = o.auth.unwrap_or(settings.auth.mode);
         settings.http = o.http.unwrap_or(settings.http);
+        if let Some(flags) = &o.mesh {
+            settings.mesh.get_or_insert_default().override_by(flags);
+        }
         Ok(settings)
     }
 }
@@ -122,6 +129,12 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
 pub fn domains(settings: &Settings, stored: Option<&str>) -> Vec<Domain> {
     let mut out = Vec::new();
     let text = |host: &Host| host.0.as_str().into();
+    let anywhere = || [SERVER_NAME.into(), format!("[{ANYCAST}]").into()];
+    if settings.mesh.is_some() && settings.names.is_empty() && settings.domains.is_empty() {
+        let aliases = anywhere().into_iter().collect();
+        out.push(Domain { name: DOMAIN.into(), aliases, mode: settings.mode });
+        return out;
+    }
     if let Some((first, others)) = settings.names.split_first() {
         out.push(Domain {
             name: text(first),
@@ -230,6 +243,7 @@ pub fn proxy(
             max_forks: limits.forks,
         },
         secret: Secret::new(secret),
+        mesh: None,
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::calls::Calls;
 use crate::locate::Locator;
+use crate::mesh::Exchange;
 use crate::observe::{Board, Snapshot};
 use crate::text::clean;
 use ringway_net::{Control, Handler, LocalAddresses, Mailbox};
@@ -12,7 +13,7 @@ use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::{
-    AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, ResolveId, World,
+    AskId, AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, Reply, ResolveId, World,
 };
 use ringway_sansio::{
     Backlog, CloseReason, Flow, Hop, Outbox, Peer, Program, Random, Time, Transport,
@@ -35,6 +36,8 @@ pub enum Post {
     Resolved(ResolveId, Vec<Hop>),
     /// A new configuration of the proxy.
     Configured(Arc<Config>),
+    /// The reply to a question about users of other servers.
+    Answered(AskId, Reply),
     /// Accept no new calls.
     Drain,
     /// Publish the counters on the board.
@@ -72,6 +75,7 @@ pub struct Worker {
     index: u8,
     control: Control<Post>,
     locator: Locator,
+    exchange: Option<Arc<Exchange>>,
     board: Arc<Board>,
     calls: Calls,
     random: ChaCha,
@@ -109,6 +113,8 @@ pub struct WorkerParts {
     pub control: Control<Post>,
     /// Server location.
     pub locator: Locator,
+    /// The directory of users, if the server is a router of a mesh.
+    pub exchange: Option<Arc<Exchange>>,
     /// Board on which counters are published.
     pub board: Arc<Board>,
     /// Receiver of the steps of calls.
@@ -126,7 +132,7 @@ impl Worker {
     /// Fails when the system returns no random bytes.
     pub fn new(parts: WorkerParts) -> std::io::Result<Self> {
         let WorkerParts { index, config, store, users, control, locator, board, .. } = parts;
-        let WorkerParts { calls, clock, shared, .. } = parts;
+        let WorkerParts { calls, clock, shared, exchange, .. } = parts;
         let world = World {
             store,
             users,
@@ -141,6 +147,7 @@ impl Worker {
             index,
             control,
             locator,
+            exchange,
             board,
             calls,
             random: ChaCha::from_os()?,
@@ -167,6 +174,15 @@ impl Worker {
                     let known = self.locator.locate(self.index, id, target, source, seed);
                     if let Some(hops) = known {
                         self.core.handle_resolved(now, id, &hops, out);
+                    }
+                }
+                Event::Ask { id, question, .. } => {
+                    let reply = match &self.exchange {
+                        Some(exchange) => exchange.ask(self.index, id, question),
+                        None => Some(Reply::Unavailable),
+                    };
+                    if let Some(reply) = reply {
+                        self.core.handle_answered(now, id, reply, out);
                     }
                 }
                 Event::HandOver { worker, flow, bytes } => {
@@ -333,6 +349,7 @@ impl Handler for Worker {
             }
             Post::Changed(aor, why) => self.core.handle_changed(now, &aor, why, out),
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
+            Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(),

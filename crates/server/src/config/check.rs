@@ -2,11 +2,12 @@
 
 use super::reach::{self, Names};
 use super::sections::{
-    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
+    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, Mesh, MAX_DOMAINS, MAX_LISTEN,
     MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, RegistrarSettings, Route, Tls, TlsSettings, WebSocket,
     WebSocketSettings,
 };
 use super::settings::Settings;
+use crate::mesh::MeshSettings;
 use super::shape::Host;
 use super::span::Span;
 use ringway_document::{Document, Problem};
@@ -67,6 +68,7 @@ impl Check<'_, '_> {
             domains,
             routes,
             websocket: self.websocket(file.websocket),
+            mesh: file.mesh.map(mesh),
         }
     }
 
@@ -286,3 +288,16 @@ impl Check<'_, '_> {
         }
     }
 }
+/// Returns the router that a section describes.
+fn mesh(section: Mesh) -> MeshSettings {
+    MeshSettings {
+        interfaces: section.interfaces,
+        peers: section.peers.into_iter().map(|peer| peer.0).collect(),
+        lan: section.lan,
+        tun: section.tun,
+        network_key: section.network_key.map(|file| file.0),
+        state: section.state.map(|file| file.0),
+        port: (section.port > 0).then_some(section.port),
+    }
+}
+

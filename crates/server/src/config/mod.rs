@@ -87,6 +87,9 @@ impl Settings {
             fix(path);
         }
         self.tls.roots.iter_mut().chain(&mut self.cdr).for_each(fix);
+        if let Some(mesh) = &mut self.mesh {
+            mesh.network_key.iter_mut().chain(&mut mesh.state).for_each(fix);
+        }
         for certificate in self.tls.default.iter_mut().chain(&mut self.tls.domains) {
             fix(&mut certificate.certificate);
             fix(&mut certificate.key);

@@ -1,7 +1,7 @@
 //! The sections of the file: keys, types, defaults and limits.
 
 use super::read::{Word, duration, find_word, integer, tables, word};
-use super::shape::{FileName, Host, HttpAddr, Listen, Network, OriginText, StoreKind};
+use super::shape::{FileName, Host, HttpAddr, Listen, MeshPeer, Network, OriginText, StoreKind};
 use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
@@ -400,6 +400,7 @@ pub(super) struct File {
     pub(super) timers: TimerSettings,
     pub(super) sctp: SctpSettings,
     pub(super) websocket: WebSocket,
+    pub(super) mesh: Option<Mesh>,
     #[serde(deserialize_with = "tables")]
     pub(super) domain: Vec<Domain>,
     #[serde(deserialize_with = "tables")]
@@ -432,6 +433,24 @@ pub(super) struct TlsDomain {
 #[serde(deny_unknown_fields)]
 pub(super) struct Cdr {
     pub(super) path: FileName,
+}
+
+/// `[mesh]`
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Mesh {
+    pub(super) interfaces: Vec<String>,
+    pub(super) peers: Vec<MeshPeer>,
+    pub(super) lan: Option<String>,
+    pub(super) tun: Option<String>,
+    pub(super) network_key: Option<FileName>,
+    pub(super) state: Option<FileName>,
+    #[serde(deserialize_with = "mesh_port")]
+    pub(super) port: u16,
+}
+
+fn mesh_port<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
+    integer(from, "UDP port", 1..=u16::MAX)
 }
 
 #[derive(Default, Deserialize)]

@@ -5,6 +5,7 @@ use super::sections::{
     TimerSettings, TlsSettings, WebSocketSettings,
 };
 use super::shape::{Host, HttpAddr, Listen, Network, StoreKind};
+use crate::mesh::MeshSettings;
 use ringway_proxy::config::Mode;
 use ringway_proxy::routes::Rule;
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub struct Settings {
     pub timers: TimerSettings,
     /// SCTP.
     pub sctp: SctpSettings,
+    /// The router of a mesh that the server is, if it is one.
+    pub mesh: Option<MeshSettings>,
     /// WebSockets.
     pub websocket: WebSocketSettings,
     /// The routing table.

@@ -27,6 +27,18 @@ from_text! {
     Host: "a host name or an address in quotes";
     OriginText: "an origin in quotes";
     FileName: "a file name in quotes";
+    MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
+}
+
+/// A router of a mesh that is reached through the network between.
+pub(super) struct MeshPeer(pub(super) SocketAddr);
+
+impl FromStr for MeshPeer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        ringway_router::settings::parse_peer(text).map(MeshPeer)
+    }
 }
 
 /// An origin of web pages, as text.

@@ -303,11 +303,13 @@ impl StoreFile {
         {
             let mut users = None;
             let mut bindings = None;
+            let mut grants = None;
             let mut meta = None;
             for (table, key, value) in changes {
                 let slot = match table {
                     Table::Users => &mut users,
                     Table::Bindings => &mut bindings,
+                    Table::Grants => &mut grants,
                     Table::Meta => &mut meta,
                 };
                 let open = match slot {

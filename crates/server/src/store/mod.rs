@@ -26,9 +26,13 @@ pub use writer::{
 };
 
 use crate::config::StoreKind;
+use crate::mesh::Exchange;
+use crate::mesh::journal::MeshJournal;
 use crate::random;
 use file::Journal;
+use ringway_directory::Account;
 use ringway_proxy::auth::Users;
+use ringway_proxy::location as proxy;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
 use std::io::Write;
@@ -63,12 +67,17 @@ pub struct Store {
     new: bool,
     writer: Option<Writer>,
     loaded: LoadSummary,
+    /// Permissions of other homes, as they were kept: the user, and the octets.
+    grants: Vec<(String, Vec<u8>)>,
+    /// Learns of users that are added or removed.
+    exchange: Option<Arc<Exchange>>,
 }
 
 impl Store {
     /// Opens a store and loads it. `revive` maps a flow of an earlier process to one of this
     /// process, as for [`MemoryStore::load`]. A binding ends at most `max_expires` after `now`,
-    /// because the clock or the configuration may have changed since it was made.
+    /// because the clock or the configuration may have changed since it was made. With an
+    /// `exchange`, registrations are acknowledged when other routers keep them too.
     ///
     /// # Errors
     /// Fails when the file cannot be used.
@@ -77,23 +86,33 @@ impl Store {
         now: Time,
         max_expires: Duration,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
+        exchange: Option<Arc<Exchange>>,
     ) -> Result<Self, StoreError> {
         let key = random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?;
         let StoreKind::Redb(path) = kind else {
             return Ok(Store {
                 users: Arc::default(),
-                location: Arc::new(MemoryStore::new(key)),
+                location: Arc::new(match &exchange {
+                    Some(exchange) => {
+                        let journal = MeshJournal { exchange: exchange.clone(), disk: None };
+                        MemoryStore::with_journal(key, Box::new(journal))
+                    }
+                    None => MemoryStore::new(key),
+                }),
                 secret: random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?,
                 domain: None,
                 new: true,
                 writer: None,
                 loaded: LoadSummary::default(),
+                grants: Vec::new(),
+                exchange,
             });
         };
         let file = StoreFile::open(path, true)?;
         let again = path.clone();
         let lifetime = Lifetime { now, latest: now + max_expires };
-        Store::load(file, key, lifetime, revive, Box::new(move || StoreFile::open(&again, false)))
+        let reopen = Box::new(move || StoreFile::open(&again, false));
+        Store::load(file, key, lifetime, revive, reopen, exchange)
     }
 
     fn load(
@@ -102,14 +121,26 @@ impl Store {
         lifetime: Lifetime,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
         reopen: Reopen,
+        exchange: Option<Arc<Exchange>>,
     ) -> Result<Self, StoreError> {
         let mut loaded = LoadSummary::default();
         let users = UserTable::default();
         load_users(&file, &users, &mut loaded)?;
         let mut writer = Writer::new();
-        let location = MemoryStore::with_journal(key, Box::new(writer.appender()));
+        let disk: Box<dyn proxy::Journal> = Box::new(writer.appender());
+        let location = MemoryStore::with_journal(
+            key,
+            match exchange.clone() {
+                Some(exchange) => Box::new(MeshJournal { exchange, disk: Some(disk) }),
+                None => disk,
+            },
+        );
         load_bindings(&file, &location, lifetime, revive, &mut loaded)?;
         let domain = domain(&file)?;
+        let mut grants = Vec::new();
+        file.each(Table::Grants, &mut |name, octets| {
+            grants.push((String::from_utf8_lossy(name).into_owned(), octets.to_vec()));
+        })?;
         let (secret, new) = secret(&file)?;
         let path = file.path().to_owned();
         writer.start(file, reopen).map_err(|e| StoreError::Io(path, e))?;
@@ -121,6 +152,8 @@ impl Store {
             new: new && loaded.users == 0,
             writer: Some(writer),
             loaded,
+            grants,
+            exchange,
         })
     }
 
@@ -194,12 +227,56 @@ impl Store {
         writer.ok_or("a store in memory has no backup")?.snapshot()
     }
 
+    /// Returns every user with its realm, and what a mesh is to know of it.
+    pub(crate) fn accounts(&self) -> Vec<(String, String, Account)> {
+        let users = self.users.list().into_iter();
+        let with_account = |(user, realm): (String, String)| {
+            let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
+            Some((user, realm, account(&hashes)))
+        };
+        users.filter_map(with_account).collect()
+    }
+
+    /// Returns the permissions of other homes that were kept.
+    pub(crate) fn grants(&self) -> &[(String, Vec<u8>)] {
+        &self.grants
+    }
+
+    /// Keeps a permission of another home, without waiting.
+    pub(crate) fn keep_grant(&self, name: &str, octets: &[u8]) {
+        if let Some(writer) = &self.writer {
+            writer.change_later(Table::Grants, name.as_bytes(), octets);
+        }
+    }
+
+    /// Visits every address-of-record that has a binding.
+    pub(crate) fn each_registered(&self, now: Time, visit: &mut dyn FnMut(&[u8])) {
+        let (mut cursor, mut last) = (None, Vec::new());
+        loop {
+            cursor = self.location.list(cursor.as_ref(), 1_000, now, &mut |aor, _| {
+                if last != aor {
+                    last = aor.to_vec();
+                    visit(aor);
+                }
+            });
+            if cursor.is_none() {
+                return;
+            }
+        }
+    }
+
     fn write(&self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         match &self.writer {
             Some(writer) => writer.change(table, key, value),
             None => Ok(()),
         }
     }
+}
+
+/// Returns what a mesh is to know of a user.
+fn account(hashes: &Hashes) -> Account {
+    let (created, password_set) = hashes.seconds();
+    Account { created, password_set, ..Account::default() }
 }
 
 /// Adds, changes and removes users, in a running server or in a store file without a server.
@@ -230,13 +307,28 @@ impl UserStore for Store {
             return Err(format!("expected at most {MAX_USERS} users"));
         }
         let key = users::key(user.as_bytes(), realm.as_bytes());
+        let hashes = match self.users.get(user.as_bytes(), realm.as_bytes()) {
+            Some(before) => hashes.of_user_added(&before),
+            None => hashes,
+        };
         self.write(Table::Users, &key, Some(hashes.bytes()))?;
+        let account = account(&hashes);
         self.users.put(user.as_bytes(), realm.as_bytes(), hashes);
+        if let Some(exchange) = &self.exchange
+            && !exchange.set_account(user, realm, account)
+        {
+            return Err("the user is added, and the mesh learns of it at the next start".into());
+        }
         Ok(new)
     }
 
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
         self.write(Table::Users, &users::key(user.as_bytes(), realm.as_bytes()), None)?;
+        if let Some(exchange) = &self.exchange
+            && !exchange.remove_account(user, realm)
+        {
+            return Err("the user is removed, and the mesh learns of it at the next start".into());
+        }
         Ok(self.users.take(user.as_bytes(), realm.as_bytes()))
     }
 
@@ -307,7 +399,12 @@ impl UserStore for OfflineStore {
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String> {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         let text = |e: StoreError| e.to_string();
-        let new = self.0.get(Table::Users, &key).map_err(text)?.is_none();
+        let before = self.0.get(Table::Users, &key).map_err(text)?;
+        let new = before.is_none();
+        let hashes = match before.and_then(|before| Hashes::from_bytes(&before)) {
+            Some(before) => hashes.of_user_added(&before),
+            None => hashes,
+        };
         if new && self.0.len(Table::Users).map_err(text)? >= MAX_USERS as u64 {
             return Err(format!("expected at most {MAX_USERS} users"));
         }

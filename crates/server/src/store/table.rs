@@ -14,6 +14,8 @@ pub(super) const BINDINGS: Bytes = TableDefinition::new("bindings");
 /// Groups of changes that are not yet in `bindings`, in the order they were made.
 pub(super) const JOURNAL: TableDefinition<'static, u64, &'static [u8]> =
     TableDefinition::new("journal");
+/// Maps a user with its domain to the permission of its home to have it registered here.
+pub(super) const GRANTS: Bytes = TableDefinition::new("grants");
 /// Format version, main domain and keys.
 pub(super) const META: Bytes = TableDefinition::new("meta");
 
@@ -22,6 +24,7 @@ pub(super) const META: Bytes = TableDefinition::new("meta");
 pub(super) enum Table {
     Users,
     Bindings,
+    Grants,
     Meta,
 }
 
@@ -30,6 +33,7 @@ impl Table {
         match self {
             Table::Users => USERS,
             Table::Bindings => BINDINGS,
+            Table::Grants => GRANTS,
             Table::Meta => META,
         }
     }

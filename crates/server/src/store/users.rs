@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum length of a user name in bytes.
 pub const MAX_USER: usize = 128;
@@ -23,9 +24,12 @@ pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
 pub const MAX_USERS: usize = 1_000_000;
 
 const SHARDS: usize = 64;
-/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256.
-const VALUE: usize = 1 + 16 + 32 + 32;
-const VERSION: u8 = 1;
+/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then the seconds since 1970 in which the user was
+/// added and in which the password was set (big-endian).
+const VALUE: usize = UNDATED + 8;
+/// Length of a value of version 1, which has no seconds.
+const UNDATED: usize = 1 + 16 + 32 + 32;
+const VERSION: u8 = 2;
 
 /// Reason why a name or password is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -73,7 +77,7 @@ pub fn check_password(password: &str) -> Result<(), BadUser> {
     Ok(())
 }
 
-/// The password hashes of one user.
+/// The password hashes of one user, and when they were made.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Hashes([u8; VALUE]);
 
@@ -87,12 +91,28 @@ impl Hashes {
     /// Hashes a password.
     pub fn new(user: &str, realm: &str, password: &str) -> Self {
         let text = [user, ":", realm, ":", password].concat();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let second = u32::try_from(now.as_secs()).unwrap_or(u32::MAX).to_be_bytes();
         let mut out = [0; VALUE];
         out[0] = VERSION;
         out[1..17].copy_from_slice(&Md5::digest(&text));
         out[17..49].copy_from_slice(&Sha256::digest(&text));
-        out[49..].copy_from_slice(&Sha512_256::digest(&text));
+        out[49..UNDATED].copy_from_slice(&Sha512_256::digest(&text));
+        out[UNDATED..UNDATED + 4].copy_from_slice(&second);
+        out[UNDATED + 4..].copy_from_slice(&second);
         Hashes(out)
+    }
+
+    /// Returns the second in which the user was added, and that in which the password was set; 0 if that is not known.
+    pub fn seconds(&self) -> (u32, u32) {
+        let [.., a, b, c, d, e, f, g, h] = self.0;
+        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
+    }
+
+    /// Returns these hashes as the new ones of a user that was added before.
+    pub(super) fn of_user_added(mut self, before: &Hashes) -> Self {
+        self.0[UNDATED..UNDATED + 4].copy_from_slice(&before.0[UNDATED..UNDATED + 4]);
+        self
     }
 
     /// Returns the stored form.
@@ -102,8 +122,14 @@ impl Hashes {
 
     /// Converts the stored form back; `None` if its length or version is wrong.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let value: [u8; VALUE] = bytes.try_into().ok()?;
-        (value[0] == VERSION).then_some(Hashes(value))
+        let mut value = [0; VALUE];
+        match (bytes.first()?, bytes.len()) {
+            (1, UNDATED) => value[..UNDATED].copy_from_slice(bytes),
+            (&VERSION, VALUE) => value.copy_from_slice(bytes),
+            _ => return None,
+        }
+        value[0] = VERSION;
+        Some(Hashes(value))
     }
 }
 
@@ -179,6 +205,11 @@ impl UserTable {
         .flatten()
     }
 
+    /// Returns the hashes of a user.
+    pub(super) fn get(&self, user: &[u8], realm: &[u8]) -> Option<Hashes> {
+        self.find(user, realm, Hashes::clone)
+    }
+
     /// Returns the number of users.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|s| s.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
@@ -216,7 +247,7 @@ impl Users for UserTable {
             let octets = match algorithm {
                 Algorithm::Md5 => &hashes.0[1..17],
                 Algorithm::Sha256 => &hashes.0[17..49],
-                Algorithm::Sha512_256 => &hashes.0[49..],
+                Algorithm::Sha512_256 => &hashes.0[49..UNDATED],
             };
             Ha1::from_octets(algorithm, octets)
         })?
@@ -254,8 +285,23 @@ mod tests {
         let hashes = Hashes::new("u", "r", "p");
         assert_eq!(Hashes::from_bytes(hashes.bytes()), Some(hashes.clone()));
         assert_eq!(Hashes::from_bytes(&hashes.bytes()[1..]), None);
+        let (added, set) = hashes.seconds();
+        assert!(added > 1_700_000_000 && set == added);
         assert_eq!(format!("{hashes:?}"), "Hashes(..)");
         assert_eq!(from_key(&key(b"u", b"r")), Some(("u", "r")));
+    }
+
+    #[test]
+    fn hashes_of_a_store_without_dates_are_read() {
+        let hashes = Hashes::new("u", "r", "p");
+        let mut before = hashes.bytes()[..UNDATED].to_vec();
+        before[0] = 1;
+        let before = Hashes::from_bytes(&before).unwrap();
+        assert_eq!(before.seconds(), (0, 0));
+        assert_eq!(before.0[1..UNDATED], hashes.0[1..UNDATED]);
+        // A new password does not make a new user.
+        let (added, set) = hashes.clone().of_user_added(&before).seconds();
+        assert_eq!((added, set), (0, hashes.seconds().1));
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! The location service of workers: the registrations of this server, and what is known of other routers.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ringway_proxy::auth::Users;
+use ringway_proxy::location::{
+    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
+};
+use ringway_sansio::{FlowId, Time};
+use ringway_sip::digest::{Algorithm, Ha1};
+
+use super::exchange::Exchange;
+use super::settings::SIP_PORT;
+use crate::store::UserTable;
+
+/// Registrations here and elsewhere.
+pub struct MeshLocation {
+    /// Those here.
+    pub local: Arc<MemoryStore>,
+    /// What is known of others.
+    pub exchange: Arc<Exchange>,
+}
+
+impl LocationStore for MeshLocation {
+    fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
+        self.local.lookup(aor, now, visit)
+    }
+
+    fn update(
+        &self,
+        aor: &[u8],
+        now: Time,
+        tag: CommitTag,
+        edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+    ) -> Commit {
+        self.local.update(aor, now, tag, edit)
+    }
+
+    fn expire(&self, now: Time, budget: usize) -> usize {
+        self.local.expire(now, budget)
+    }
+
+    fn flow_closed(&self, flow: FlowId, now: Time) -> usize {
+        self.local.flow_closed(flow, now)
+    }
+
+    fn watch(&self, aor: &[u8], worker: u8) {
+        self.local.watch(aor, worker);
+    }
+
+    fn unwatch(&self, aor: &[u8], worker: u8) {
+        self.local.unwatch(aor, worker);
+    }
+
+    fn records(&self) -> usize {
+        self.local.records()
+    }
+
+    fn contacts(&self) -> usize {
+        self.local.contacts()
+    }
+
+    fn elsewhere(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+        let Some(name) = self.exchange.name_of(aor) else {
+            return Elsewhere::Known { exists: false };
+        };
+        let exists = self.exchange.visit(name, now, &mut |router, preference| {
+            visit(format!("<sip:[{router}]:{SIP_PORT};lr>").as_bytes(), preference);
+        });
+        exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
+    }
+
+    fn speaks_for(&self, server: IpAddr, aor: &[u8], now: Time) -> Option<bool> {
+        match self.exchange.name_of(aor) {
+            Some(name) => self.exchange.speaks_for(server, name, now),
+            None => Some(false),
+        }
+    }
+}
+
+/// The users of this server, and that there may be others at other routers.
+pub struct MeshUsers {
+    /// Those here.
+    pub local: Arc<UserTable>,
+    /// The domain of the mesh.
+    pub domain: Box<str>,
+}
+
+impl Users for MeshUsers {
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+        self.local.ha1(user, realm, algorithm)
+    }
+
+    fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+        self.local.exists(user, realm)
+    }
+
+    fn may_be_elsewhere(&self, user: &[u8], realm: &[u8]) -> bool {
+        realm == self.domain.as_bytes() && !user.is_empty()
+    }
+}
+

@@ -1,0 +1,22 @@
+//! The server as one router of a mesh: all routers together are one proxy and registrar.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | which interfaces, which network |
+//! | [`thread`] | the router, on a thread of its own |
+//! | [`exchange`] | what workers ask the directory of users, and its answers |
+//! | [`journal`] | registrations are acknowledged when other routers keep them too |
+//! | [`location`] | the location service of workers: this server's, and what is known of others |
+//! | [`judge`] | credentials that other routers ask this one about |
+
+pub mod exchange;
+pub mod journal;
+pub mod judge;
+pub mod location;
+pub mod settings;
+pub mod thread;
+
+pub use exchange::Exchange;
+pub use location::MeshLocation;
+pub use settings::{DOMAIN, MeshSettings};
+pub use thread::MeshThread;

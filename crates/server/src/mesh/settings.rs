@@ -1,0 +1,98 @@
+//! `[mesh]`: which interfaces, which network.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use ringway_router::settings::{PORT, Settings, TUN};
+
+use crate::host;
+
+/// Default name of the domain that all routers of a mesh serve.
+pub const DOMAIN: &str = "mesh";
+/// Other name of the domain, which the routers' name servers know.
+pub const SERVER_NAME: &str = "sip.mesh";
+/// The address at which every router of every mesh is a SIP server: whoever sends there reaches the router of the own LAN.
+/// After `fd` it is "ringway" in ASCII. A router has it as a prefix of its own with a probability of 2^-56.
+pub const ANYCAST: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6777, 0x6179, 0, 0, 0, 1);
+/// Port at which routers are SIP servers for each other.
+pub const SIP_PORT: u16 = 5060;
+
+/// The router of this server.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MeshSettings {
+    /// Names of the interfaces on which routers are discovered; all that there are if empty and there are no peers.
+    pub interfaces: Vec<String>,
+    /// Routers that are reached through the network between.
+    pub peers: Vec<SocketAddr>,
+    /// Interface of a LAN whose hosts get addresses of this router.
+    pub lan: Option<String>,
+    /// Name of the TUN device.
+    pub tun: Option<String>,
+    /// File with the key of the network; without one, everybody may join.
+    pub network_key: Option<PathBuf>,
+    /// Directory of the router's identity.
+    pub state: Option<PathBuf>,
+    /// UDP port of the mesh.
+    pub port: Option<u16>,
+}
+
+impl MeshSettings {
+    /// Replaces what flags of the command line set.
+    pub fn override_by(&mut self, flags: &MeshSettings) {
+        if !flags.interfaces.is_empty() {
+            self.interfaces.clone_from(&flags.interfaces);
+        }
+        if !flags.peers.is_empty() {
+            self.peers.clone_from(&flags.peers);
+        }
+        let flags = flags.clone();
+        self.lan = flags.lan.or(self.lan.take());
+        self.tun = flags.tun.or(self.tun.take());
+        self.network_key = flags.network_key.or(self.network_key.take());
+        self.state = flags.state.or(self.state.take());
+        self.port = flags.port.or(self.port);
+    }
+
+    /// Returns the settings of the router.
+    ///
+    /// # Errors
+    /// There is no directory for its identity.
+    pub fn router(&self) -> std::io::Result<Settings> {
+        let tun = self.tun.clone().unwrap_or_else(|| TUN.to_owned());
+        let interfaces = match self.interfaces.is_empty() && self.peers.is_empty() {
+            true => all_interfaces(&tun, self.lan.as_deref()),
+            false => self.interfaces.clone(),
+        };
+        let state = match &self.state {
+            Some(state) => state.clone(),
+            None => host::state_directory()?.join("mesh"),
+        };
+        Ok(Settings {
+            interfaces,
+            peers: self.peers.clone(),
+            lan: self.lan.clone(),
+            tun,
+            network_key: self.network_key.clone(),
+            state,
+            port: self.port.unwrap_or(PORT),
+            ..Settings::default()
+        })
+    }
+}
+
+/// Returns the names of all interfaces on which other routers may be, in order.
+fn all_interfaces(tun: &str, lan: Option<&str>) -> Vec<String> {
+    let wanted = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_MULTICAST;
+    let unwanted = InterfaceFlags::IFF_LOOPBACK | InterfaceFlags::IFF_POINTOPOINT;
+    let interfaces = getifaddrs().into_iter().flatten();
+    let mut names: Vec<String> = interfaces
+        .filter(|i| i.flags.contains(wanted) && !i.flags.intersects(unwanted))
+        .map(|i| i.interface_name)
+        .filter(|name| name != tun && Some(&**name) != lan)
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
