@@ -4,12 +4,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringway_dht::neighbours::{Leaves, Side};
 use ringway_dht::wire::{Packet, Span};
 use ringway_dht::{Config, Dht, Draft, Event, Record};
+use ringway_mesh::NodeId;
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::id::Sequence;
 use ringway_mesh::identity::{Identity, Search};
-use ringway_mesh::NodeId;
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -28,7 +29,8 @@ fn record(by: &Identity, a: u8, b: u8) -> Record {
 
 fuzz_target!(|data: &[u8]| {
     let random = &mut SplitMix::new(1);
-    let config = Config { extension_bits: 0, records: 12, records_of_signer: 6, ..Config::default() };
+    let config =
+        Config { extension_bits: 0, records: 12, records_of_signer: 6, ..Config::default() };
     let peers: Vec<Identity> = (2..8).map(identity).collect();
     let mut now = Time::from_secs(1_000);
     let mut dht: Dht<StandIn> = Dht::new(config, identity(1), now);
@@ -39,7 +41,8 @@ fuzz_target!(|data: &[u8]| {
         rest = more;
         let by = &peers[usize::from(peer) % peers.len()];
         let origin = by.id();
-        let span = Span { first: NodeId::new(u64::from(a) << 56), last: NodeId::new(u64::from(b) << 56) };
+        let span =
+            Span { first: NodeId::new(u64::from(a) << 56), last: NodeId::new(u64::from(b) << 56) };
         let (request, age) = (u32::from(a), u32::from(b));
         match action % 12 {
             0 => {
@@ -58,21 +61,62 @@ fuzz_target!(|data: &[u8]| {
                 let packet = Packet::Store { request, publisher: other.id(), rest: age, record };
                 dht.handle(now, origin, &packet.to_octets(), random);
             }
-            3 => dht.handle(now, origin, &Packet::Get { request, kind: 1, name: &[a % 8] }.to_octets(), random),
+            3 => dht.handle(
+                now,
+                origin,
+                &Packet::Get { request, kind: 1, name: &[a % 8] }.to_octets(),
+                random,
+            ),
             4 => {
                 // Answers to whatever was asked last.
                 for message in dht.take_messages() {
-                    if let Ok(Packet::Put { request, record, .. } | Packet::Store { request, record, .. }) =
-                        Packet::parse(&message.octets)
+                    let packet = Packet::parse(&message.octets);
+                    if let Ok(Packet::Get { request, .. }) = packet {
+                        let found = record(by, a, b);
+                        let leaves = Leaves::default();
+                        let found = Packet::Found {
+                            request,
+                            index: 0,
+                            count: 1,
+                            settled: true,
+                            leaves,
+                            rest: age,
+                            record: found,
+                        };
+                        dht.handle(now, origin, &found.to_octets(), random);
+                    }
+                    if let Ok(
+                        Packet::Put { request, record, .. } | Packet::Store { request, record, .. },
+                    ) = packet
                     {
-                        let found = Packet::Found { request, index: 0, count: 1, rest: age, record };
+                        let leaves = Leaves {
+                            before: Side::new(),
+                            behind: [ids[usize::from(a) % 6]].into_iter().collect(),
+                        };
+                        let (index, count, settled) = (a % 3, a % 3 + 1, b % 2 == 0);
+                        let found = Packet::Found {
+                            request,
+                            index,
+                            count,
+                            settled,
+                            leaves,
+                            rest: age,
+                            record,
+                        };
                         dht.handle(now, origin, &found.to_octets(), random);
                     }
                 }
             }
-            5 => _ = dht.publish(now, &Draft { kind: 1, name: &[a % 8], value: &[b], lifetime: 30 }, random),
+            5 => {
+                _ = dht.publish(
+                    now,
+                    &Draft { kind: 1, name: &[a % 8], value: &[b], lifetime: 30 },
+                    random,
+                )
+            }
             6 => _ = dht.withdraw(now, 1, &[a % 8], random),
-            7 => _ = dht.look_up(now, 1, &[a % 8], random),
+            7 if b % 2 == 0 => _ = dht.look_up(now, 1, &[a % 8], random),
+            7 => _ = dht.look_up_all(now, 1, &[a % 8], random),
             8 => {
                 let near = ids.iter().copied().take(usize::from(a) % 5);
                 dht.update_neighbours(now, near, ids.get(usize::from(b) % 7).copied(), random);
@@ -87,9 +131,15 @@ fuzz_target!(|data: &[u8]| {
             }
             10 => {
                 for message in dht.take_messages() {
-                    let packet = Packet::parse(&message.octets).expect("what is sent is well-formed");
+                    let packet =
+                        Packet::parse(&message.octets).expect("what is sent is well-formed");
                     assert_eq!(packet.to_octets(), message.octets);
-                    dht.handle(now, if a % 2 == 0 { dht.id() } else { origin }, &message.octets, random);
+                    dht.handle(
+                        now,
+                        if a % 2 == 0 { dht.id() } else { origin },
+                        &message.octets,
+                        random,
+                    );
                 }
             }
             _ => {

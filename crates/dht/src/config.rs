@@ -1,6 +1,9 @@
 //! Every limit and interval by name. Each limit has a counter where it is enforced.
 
+use ringway_mesh::config::{APPLICATION_BURST, APPLICATION_RATE};
 use ringway_sansio::time::Duration;
+
+pub use crate::shares::Rate;
 
 /// Maximum length in octets of a name.
 pub const MAX_NAME: usize = 255;
@@ -15,8 +18,13 @@ pub const KEEPERS: usize = 1 + 2 * BESIDE;
 pub const QUORUM: usize = KEEPERS / 2 + 1;
 /// Maximum number of messages of a look-up.
 pub const MAX_ATTEMPTS: u8 = 32;
+/// Maximum number of records of one name in an answer.
+pub const MAX_OF_NAME: usize = 64;
 /// Maximum lifetime in seconds of a record.
 pub const MAX_LIFETIME: u32 = 86_400;
+
+/// A quarter of what the mesh allows to its applications.
+const SHARE: Rate = Rate { rate: APPLICATION_RATE / 4, burst: APPLICATION_BURST / 4 };
 
 /// Sizes and intervals of a router's part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +33,7 @@ pub struct Config {
     pub records: usize,
     /// Records of one signer.
     pub records_of_signer: usize,
-    /// Records with one name, of different signers.
+    /// Records with one name, of different signers; at most [`MAX_OF_NAME`].
     pub records_of_name: usize,
     /// Records of this router.
     pub publications: usize,
@@ -58,6 +66,13 @@ pub struct Config {
     pub origin_rate: u32,
     /// See `origin_rate`.
     pub origin_burst: u32,
+    /// What answers to questions of other routers may cost. Together with the two below it should be at most what the mesh
+    /// allows to its applications.
+    pub answers: Rate,
+    /// What may be spent to pass on what other routers write, and to acknowledge it.
+    pub passing_on: Rate,
+    /// What may be spent to compare with the routers beside this one, and to send them what they lack.
+    pub repairs: Rate,
     /// Zero bits that hash extensions of identities must have.
     pub extension_bits: u8,
 }
@@ -83,6 +98,9 @@ impl Default for Config {
             origins: 1_024,
             origin_rate: 32,
             origin_burst: 256,
+            answers: SHARE,
+            passing_on: SHARE,
+            repairs: SHARE,
             extension_bits: ringway_mesh::identity::HASH_EXTENSION_BITS,
         }
     }

@@ -11,19 +11,23 @@ use ringway_mesh::identity::Identity;
 use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
-use crate::config::{BESIDE, Config, QUORUM};
-use crate::look_ups::{Answer, LookUpId, LookUps};
-use crate::neighbours::{Neighbours, behind};
+use crate::config::{Config, MAX_OF_NAME, QUORUM};
+use crate::look_ups::{Answer, Found, LookUpId, LookUps};
+use crate::neighbours::{Leaves, Neighbours};
 use crate::origins::Origins;
 use crate::output::Message;
 use crate::publications::{Name, Publications, Written};
 use crate::record::{Draft, Record, RecordError, key};
 use crate::repair::{self, Repair};
+use crate::scale::Scale;
 use crate::search::Desk;
+use crate::shares::{Shares, cost};
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
 use crate::wire::{Outcome, Packet};
 
+/// The mean number of links of a way, unless the caller sets it.
+const MEAN_HOPS: u16 = 4;
 /// Maximum number of events that wait for the caller.
 const MAX_EVENTS: usize = 1_024;
 
@@ -50,6 +54,10 @@ pub struct Counters {
     pub refused: u64,
     /// Records whose signature is wrong.
     pub forged: u64,
+    /// Answers of routers that are too far from the key to be its keepers.
+    pub far: u64,
+    /// Answers, and messages to pass on, for which the share of who asked did not suffice.
+    pub unpaid: u64,
     /// Events that found no room.
     pub events: u64,
     /// Records for other keepers that had to wait for the next digest.
@@ -66,6 +74,11 @@ pub struct Dht<C: Crypto = Real> {
     look_ups: LookUps,
     repair: Repair,
     origins: Origins,
+    answers: Shares,
+    passing_on: Shares,
+    repairs: Shares,
+    hops: u16,
+    scale: Scale,
     trip: RoundTrip,
     out: Vec<Message>,
     events: VecDeque<Event>,
@@ -75,18 +88,20 @@ pub struct Dht<C: Crypto = Real> {
 
 /// Lends the publications or the look-ups what they need of a router.
 macro_rules! desk {
-    ($dht:ident, $now:expr, $random:expr) => {
+    ($dht:ident, $now:expr, $random:expr) => {{
+        let quorum = $dht.quorum($now);
         Desk {
             now: $now,
             config: &$dht.config,
             identity: &$dht.identity,
-            spacing: $dht.spacing(),
-            quorum: $dht.quorum($now),
+            measure: $dht.scale.measure($now, $dht.neighbours.leaves().spacing()),
+            scale: &mut $dht.scale,
+            quorum,
             trip: &mut $dht.trip,
             random: $random,
             out: &mut $dht.out,
         }
-    };
+    }};
 }
 
 /// Lends the repair what it needs of a router.
@@ -97,6 +112,8 @@ macro_rules! bench {
             config: &$dht.config,
             neighbours: &$dht.neighbours,
             table: &$dht.table,
+            shares: &mut $dht.repairs,
+            hops: $dht.hops,
             out: &mut $dht.out,
         }
     };
@@ -116,6 +133,11 @@ impl<C: Crypto> Dht<C> {
             look_ups: LookUps::default(),
             repair: Repair::new(now),
             origins: Origins::default(),
+            answers: Shares::default(),
+            passing_on: Shares::default(),
+            repairs: Shares::default(),
+            hops: MEAN_HOPS,
+            scale: Scale::default(),
             trip: RoundTrip::default(),
             out: Vec::new(),
             events: VecDeque::new(),
@@ -159,7 +181,8 @@ impl<C: Crypto> Dht<C> {
 
     /// Returns the counts of dropped messages.
     pub fn counters(&self) -> Counters {
-        Counters { postponed: self.repair.postponed, ..self.counters }
+        let unpaid = self.answers.refused + self.passing_on.refused + self.repairs.refused;
+        Counters { postponed: self.repair.postponed, unpaid, ..self.counters }
     }
 
     /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
@@ -174,6 +197,11 @@ impl<C: Crypto> Dht<C> {
         if self.neighbours.update(now, near, partner) {
             self.repair.hurry(now, random);
         }
+    }
+
+    /// Takes the mean number of links of a way through the mesh, by which messages are paid; 4 until it is called.
+    pub fn set_mean_hops(&mut self, hops: u16) {
+        self.hops = hops.max(1);
     }
 
     /// Publishes a record, or its next version, and keeps it alive until it is withdrawn. Returns its version;
@@ -197,8 +225,9 @@ impl<C: Crypto> Dht<C> {
         self.publications.withdraw::<C>(&mut desk, kind, name)
     }
 
-    /// Looks for the records of a kind and name. The answer is an [`Event::Answer`]. Returns `None` if too many look-ups
-    /// are under way.
+    /// Looks for the records of a kind and name. The answer is an [`Event::Answer`]: what the first keeper has that has any.
+    /// A caller that accepts none of them asks [`look_up_all`](Self::look_up_all). Returns `None` if too many look-ups are
+    /// under way.
     pub fn look_up(
         &mut self,
         now: Time,
@@ -218,7 +247,21 @@ impl<C: Crypto> Dht<C> {
                 return Some(id);
             }
         }
-        self.look_ups.begin(&mut desk!(self, now, random), kind, name)
+        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), false)
+    }
+
+    /// Looks for all records of a kind and name, as a quorum of their keepers has them: the last version of each signer that
+    /// was stored before, or a later one. The answer is an [`Event::Answer`]. Returns `None` if too many look-ups are under
+    /// way.
+    pub fn look_up_all(
+        &mut self,
+        now: Time,
+        kind: u8,
+        name: &[u8],
+        random: &mut dyn Random,
+    ) -> Option<LookUpId> {
+        self.table.expire(now);
+        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), true)
     }
 
     /// Notifies those beside this router that it leaves. They take over at once.
@@ -282,29 +325,33 @@ impl<C: Crypto> Dht<C> {
                 if let Some(table::Outcome::Kept) =
                     self.keep(now, origin, origin, (request, rest), &record)
                 {
-                    let store = Packet::Store { request, publisher: origin, rest, record };
-                    for leaf in self.neighbours.leaves().distinct() {
-                        self.send(leaf, &store);
-                    }
+                    self.pass_on(now, origin, (request, rest), record);
                 }
             }
             Packet::Store { request, publisher, rest, record } => {
                 self.keep(now, origin, publisher, (request, rest), &record);
             }
             Packet::Stored { request, outcome, leaves } => {
-                let mut desk = desk!(self, now, random);
-                let written =
-                    self.publications.stored(&mut desk, origin, request, outcome, &leaves);
-                written.into_iter().for_each(|written| self.written(written));
+                let key = self.publications.key_of(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    let mut desk = desk!(self, now, random);
+                    let written =
+                        self.publications.stored(&mut desk, origin, request, outcome, &leaves);
+                    written.into_iter().for_each(|written| self.written(written));
+                }
             }
             Packet::Get { request, kind, name } => self.get(now, origin, request, kind, name),
-            Packet::Found { request, index, count, record, .. } => {
-                self.found(now, request, (index, count), record, random);
+            Packet::Found { request, index, count, settled, leaves, record, .. } => {
+                let number = (index, count, settled);
+                self.found(now, (origin, request), number, &leaves, record, random);
             }
             Packet::Absent { request, settled, leaves } => {
-                let mut desk = desk!(self, now, random);
-                let ended = self.look_ups.absent(&mut desk, origin, request, settled, &leaves);
-                ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+                let key = self.look_ups.key_of(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    let mut desk = desk!(self, now, random);
+                    let ended = self.look_ups.absent(&mut desk, origin, request, settled, &leaves);
+                    self.ended(ended);
+                }
             }
             packet => self.repair(now, origin, packet, random),
         }
@@ -345,6 +392,42 @@ impl<C: Crypto> Dht<C> {
         }
     }
 
+    /// Returns whether an answer counts: its sender is near enough to the key to be one of its keepers.
+    fn may_keep(&mut self, now: Time, origin: NodeId, key: NodeId) -> bool {
+        let own = self.neighbours.leaves().spacing();
+        let is_near = origin == self.id() || self.scale.measure(now, own).is_near(origin, key);
+        self.counters.far += u64::from(!is_near);
+        is_near
+    }
+
+    /// Has those beside this router keep a record too, if its publisher's share allows that. Otherwise the publisher does so
+    /// itself: it is notified of who they are.
+    fn pass_on(
+        &mut self,
+        now: Time,
+        publisher: NodeId,
+        (request, rest): (u32, u32),
+        record: Record,
+    ) {
+        let leaves = self.neighbours.leaves().distinct();
+        let octets = Packet::Store { request, publisher, rest, record }.to_octets();
+        let cost = leaves.len() as u64 * cost(octets.len(), self.hops);
+        if self.may_cost(now, publisher, cost) {
+            let copies = leaves.into_iter().map(|to| Message {
+                to,
+                octets: octets.clone(),
+                by_another: false,
+            });
+            self.out.extend(copies);
+        }
+    }
+
+    /// Returns whether the share of another router allows what is to be passed on for it.
+    fn may_cost(&mut self, now: Time, other: NodeId, cost: u64) -> bool {
+        let Config { passing_on, origins, .. } = self.config;
+        other == self.id() || self.passing_on.spend(now, passing_on, origins, other, cost)
+    }
+
     /// Keeps a record for `publisher`, and answers it unless `request` is 0. Returns what became of the record, if `origin`
     /// may have it kept: its signer, or a keeper.
     fn keep(
@@ -372,6 +455,7 @@ impl<C: Crypto> Dht<C> {
         if request == 0 {
             return Some(placed);
         }
+        let leaves = self.neighbours.leaves().clone();
         let outcome = match placed {
             table::Outcome::Kept if self.neighbours.keeps(record.key()) => Outcome::Kept,
             table::Outcome::Kept => Outcome::Aside,
@@ -379,15 +463,31 @@ impl<C: Crypto> Dht<C> {
             table::Outcome::Later => {
                 if let Some(entry) = self.table.get(record.key(), signer) {
                     let (rest, record) = (entry.rest(now), entry.record.clone());
-                    let found = Packet::Found { request, index: 0, count: 1, rest, record };
-                    self.send(publisher, &found);
+                    let settled = false;
+                    let found = Packet::Found {
+                        request,
+                        index: 0,
+                        count: 1,
+                        settled,
+                        leaves,
+                        rest,
+                        record,
+                    };
+                    self.acknowledge(now, origin, publisher, &found);
                 }
                 return Some(placed);
             }
         };
-        let leaves = self.neighbours.leaves().clone();
-        self.send(publisher, &Packet::Stored { request, outcome, leaves });
+        self.acknowledge(now, origin, publisher, &Packet::Stored { request, outcome, leaves });
         Some(placed)
+    }
+
+    /// Answers a publisher, if the share of the router that has brought the record allows that.
+    fn acknowledge(&mut self, now: Time, origin: NodeId, publisher: NodeId, packet: &Packet<'_>) {
+        let message = Message::to(publisher, packet);
+        if self.may_cost(now, origin, cost(message.octets.len(), self.hops)) {
+            self.out.push(message);
+        }
     }
 
     /// Returns the signer of a record. One that is kept here is known to be good.
@@ -399,18 +499,27 @@ impl<C: Crypto> Dht<C> {
         }
     }
 
+    /// Answers a question, if the share of who asks allows that.
     fn get(&mut self, now: Time, origin: NodeId, request: u32, kind: u8, name: &[u8]) {
-        let found = self.table.of_name(key(kind, name), kind, name);
-        let count = found.len().min(usize::from(u8::MAX)) as u8;
+        let key = key(kind, name);
+        let settled = self.is_settled(now, key);
+        let leaves = self.neighbours.leaves();
+        let found = self.table.of_name(key, kind, name);
+        let count = found.len().min(MAX_OF_NAME) as u8;
+        let mut answers: Vec<Message> = Vec::new();
         for (entry, index) in found.into_iter().zip(0..count) {
-            let (rest, record) = (entry.rest(now), entry.record.clone());
-            let packet = Packet::Found { request, index, count, rest, record };
-            self.out.push(Message::to(origin, &packet));
+            let (leaves, rest, record) = (leaves.clone(), entry.rest(now), entry.record.clone());
+            let packet = Packet::Found { request, index, count, settled, leaves, rest, record };
+            answers.push(Message::to(origin, &packet));
         }
         if count == 0 {
-            let settled = self.is_settled(now, key(kind, name));
-            let leaves = self.neighbours.leaves().clone();
-            self.send(origin, &Packet::Absent { request, settled, leaves });
+            let leaves = leaves.clone();
+            answers.push(Message::to(origin, &Packet::Absent { request, settled, leaves }));
+        }
+        let Config { answers: rate, origins, .. } = self.config;
+        let all = answers.iter().map(|message| cost(message.octets.len(), self.hops)).sum();
+        if origin == self.id() || self.answers.spend(now, rate, origins, origin, all) {
+            self.out.extend(answers);
         }
     }
 
@@ -418,34 +527,32 @@ impl<C: Crypto> Dht<C> {
     fn found(
         &mut self,
         now: Time,
-        request: u32,
-        number: (u8, u8),
+        (origin, request): (NodeId, u32),
+        (index, count, settled): (u8, u8, bool),
+        leaves: &Leaves,
         record: Record,
         random: &mut dyn Random,
     ) {
+        let sought = self.look_ups.key_of(request);
+        if sought.is_some_and(|key| !self.may_keep(now, origin, key)) {
+            return;
+        }
         let Some(signer) = self.signer(&record) else {
             self.counters.forged += 1;
             return;
         };
-        if self.look_ups.expects(request) {
-            let mut desk = desk!(self, now, random);
-            let ended = self.look_ups.found(&mut desk, request, number, signer, record);
-            ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+        if sought.is_some() {
+            let found = Found { index, count, settled, leaves, signer, record };
+            let ended = self.look_ups.found(&mut desk!(self, now, random), origin, request, found);
+            self.ended(ended);
         } else if signer == self.id() {
             let mut desk = desk!(self, now, random);
             self.publications.surpass::<C>(&mut desk, request, &record);
         }
     }
 
-    /// Returns about how far routers are from each other on the ring.
-    fn spacing(&self) -> u64 {
-        let leaves = self.neighbours.leaves();
-        match (leaves.before.last(), leaves.behind.last()) {
-            (Some(&before), Some(&after)) if before != after => {
-                behind(before, after) / (2 * BESIDE as u64)
-            }
-            _ => u64::MAX / 4,
-        }
+    fn ended(&mut self, ended: Option<(LookUpId, Answer)>) {
+        ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
     }
 
     fn send(&mut self, to: NodeId, packet: &Packet<'_>) {

@@ -40,6 +40,18 @@ impl Leaves {
         ids.dedup();
         ids
     }
+
+    /// Returns about how far routers are from each other on the ring: a quarter of the distance between the outer ones. If
+    /// there are fewer than four, they and the router between them are all.
+    pub(crate) fn spacing(&self) -> u64 {
+        let count = self.distinct().len();
+        match (self.before.last(), self.behind.last()) {
+            (Some(&first), Some(&last)) if count == 2 * BESIDE => {
+                behind(first, last) / count as u64
+            }
+            _ => u64::MAX / (count as u64 + 1),
+        }
+    }
 }
 
 /// Returns how far behind `from` a position is, around the ring.
@@ -105,9 +117,12 @@ impl Neighbours {
     pub fn keeps(&self, key: NodeId) -> bool {
         let Leaves { before, behind: after } = &self.leaves;
         let (Some(&first), Some(&last)) = (before.get(BESIDE - 1), after.get(BESIDE - 1)) else {
-            // So few that each keeps everything.
             return true;
         };
+        if self.keepers() < KEEPERS {
+            // So few that each keeps everything, also if one of them is on both sides.
+            return true;
+        }
         // What the last of those behind this one owns ends where the next begins, which only it knows.
         let report = self.reports.iter().find(|(id, _)| *id == last);
         let end = report.and_then(|(_, leaves)| leaves.behind.first().copied()).unwrap_or(last);
@@ -296,6 +311,21 @@ mod tests {
         // A network of five: the one behind the last is the first before this one.
         neighbours.report(NOW, NodeId::new(70), Leaves { before: ids(&[60]), behind: ids(&[30]) });
         assert_eq!(kept(&neighbours), [true; 7]);
+        // Of three, each is on both sides of the others.
+        let mut last = Neighbours::new(NodeId::new(50), NOW);
+        last.update(NOW, near(&[10, 20]), Some(NodeId::new(10)));
+        last.report(
+            NOW,
+            NodeId::new(10),
+            Leaves { before: ids(&[50, 20]), behind: ids(&[20, 50]) },
+        );
+        last.report(
+            NOW,
+            NodeId::new(20),
+            Leaves { before: ids(&[10, 50]), behind: ids(&[50, 10]) },
+        );
+        assert_eq!(last.leaves(), &Leaves { before: ids(&[20, 10]), behind: ids(&[10, 20]) });
+        assert_eq!((kept(&last), last.keepers()), ([true; 7], 3));
         neighbours.update(NOW, near(&[60]), None);
         assert_eq!((kept(&neighbours), neighbours.keepers()), ([true; 7], 2));
     }

@@ -145,7 +145,7 @@ impl Publications {
     ) -> Option<Written> {
         let name = self.of_request(request)?;
         let publication = self.records.get_mut(&name)?;
-        publication.search.learn(origin, leaves);
+        publication.search.learn(desk, origin, leaves);
         if outcome != Outcome::Kept {
             return None;
         }
@@ -192,7 +192,11 @@ impl Publications {
             match publication.state {
                 State::Writing { request, begun, due } if due <= now => {
                     let is_safe = publication.kept_by.len() >= desk.quorum;
-                    let is_enough = is_safe && publication.search.attempts() >= SPREAD;
+                    // Readers ask the owner first.
+                    let owner = publication.search.keepers().first().copied();
+                    let is_current = owner.is_some_and(|id| publication.kept_by.contains(&id));
+                    let is_enough =
+                        is_safe && is_current && publication.search.attempts() >= SPREAD;
                     if !is_enough && now.since(begun) < desk.config.patience {
                         publication.send(desk, request, begun);
                     } else if is_safe {
@@ -256,6 +260,12 @@ impl Publications {
         }
     }
 
+    /// Returns the key of the record that is written with this number.
+    pub(crate) fn key_of(&self, request: u32) -> Option<NodeId> {
+        let name = self.of_request(request)?;
+        self.records.get(&name).map(|publication| publication.search.key())
+    }
+
     fn of_request(&self, request: u32) -> Option<Name> {
         let is_of = |publication: &Publication| matches!(publication.state, State::Writing { request: own, .. } if own == request);
         let found = self.records.iter().find(|(_, publication)| is_of(publication));
@@ -283,7 +293,7 @@ impl Publication {
             let silent = self.search.keepers().into_iter().filter(|id| !kept_by.contains(id));
             desk.out.extend(silent.map(direct));
         }
-        let message = match self.search.next_by_ring(desk.spacing) {
+        let message = match self.search.next_by_ring(desk.measure.spacing) {
             Target::Owner { by_another } => {
                 let packet = Packet::Put { request, rest, record: record.clone() };
                 Message { to: self.search.key(), octets: packet.to_octets(), by_another }

@@ -15,6 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::config::{BESIDE, Config};
 use crate::neighbours::Neighbours;
 use crate::output::Message;
+use crate::shares::{Shares, cost};
 use crate::table::Table;
 use crate::wire::{MAX_MARKS, Marks, PARTS, Packet, Span};
 
@@ -33,12 +34,27 @@ pub(crate) struct Desk<'a> {
     pub(crate) config: &'a Config,
     pub(crate) neighbours: &'a Neighbours,
     pub(crate) table: &'a Table,
+    /// What may be spent for each router beside this one.
+    pub(crate) shares: &'a mut Shares,
+    pub(crate) hops: u16,
     pub(crate) out: &'a mut Vec<Message>,
 }
 
 impl Desk<'_> {
     fn send(&mut self, to: NodeId, packet: &Packet<'_>) {
         self.out.push(Message::to(to, packet));
+    }
+
+    /// Sends what another router has caused, if its share allows that. What it does not, the next digest finds.
+    fn answer(&mut self, to: NodeId, packet: &Packet<'_>) -> bool {
+        let message = Message::to(to, packet);
+        let cost = cost(message.octets.len(), self.hops);
+        let Config { repairs, origins, .. } = *self.config;
+        let is_paid = self.shares.spend(self.now, repairs, origins, to, cost);
+        if is_paid {
+            self.out.push(message);
+        }
+        is_paid
     }
 }
 
@@ -131,12 +147,16 @@ impl Repair {
         if self.next <= desk.now && !self.queue.is_empty() {
             self.next = desk.now + desk.config.repair_pace;
             for _ in 0..desk.config.repair_burst {
-                let Some((to, key, signer)) = self.queue.pop_front() else { break };
+                let Some(task) = self.queue.pop_front() else { break };
+                let (to, key, signer) = task;
                 if let Some(entry) = desk.table.get(key, signer) {
                     let (rest, record) = (entry.rest(desk.now), entry.record.clone());
                     let packet =
                         Packet::Store { request: 0, publisher: NodeId::default(), rest, record };
-                    desk.send(to, &packet);
+                    if !desk.answer(to, &packet) {
+                        // It waits until others have had their turn.
+                        self.queue.push_back(task);
+                    }
                 }
             }
         }
@@ -197,7 +217,7 @@ impl Repair {
                 true => entries(desk, part),
                 false => digest(desk, part, PARTS, (false, false)),
             };
-            desk.send(origin, &packet);
+            desk.answer(origin, &packet);
         }
         if parts.len() == 1 {
             self.synced.retain(|(id, _)| *id != origin && desk.neighbours.is_beside(*id));
@@ -207,7 +227,7 @@ impl Repair {
         }
         if !differs && confirm {
             let leaves = desk.neighbours.leaves().clone();
-            desk.send(origin, &Packet::Agree { leaves, span });
+            desk.answer(origin, &Packet::Agree { leaves, span });
         }
     }
 
@@ -232,7 +252,7 @@ impl Repair {
         ours.sort_unstable();
         theirs.retain(|mark| ours.binary_search(mark).is_err());
         if !theirs.is_empty() {
-            desk.send(origin, &Packet::Want { span, marks: theirs });
+            desk.answer(origin, &Packet::Want { span, marks: theirs });
         }
     }
 

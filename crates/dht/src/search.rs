@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::config::{Config, KEEPERS};
 use crate::neighbours::{Leaves, keepers};
 use crate::output::Message;
+use crate::scale::{Measure, Scale};
 use crate::timing::RoundTrip;
 
 /// Maximum number of routers around a key that are remembered.
@@ -17,8 +18,9 @@ pub(crate) struct Desk<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a Config,
     pub(crate) identity: &'a Identity,
-    /// About how far routers are from each other on the ring.
-    pub(crate) spacing: u64,
+    /// How far routers are from each other on the ring.
+    pub(crate) measure: Measure,
+    pub(crate) scale: &'a mut Scale,
     /// How many of the keepers of a record make a quorum.
     pub(crate) quorum: usize,
     pub(crate) trip: &'a mut RoundTrip,
@@ -45,11 +47,13 @@ pub(crate) struct Search {
     known: Vec<NodeId>,
     asked: Vec<NodeId>,
     attempts: u8,
+    /// Whether somebody has answered.
+    answered: bool,
 }
 
 impl Search {
     pub(crate) fn new(key: NodeId) -> Self {
-        Search { key, known: Vec::new(), asked: Vec::new(), attempts: 0 }
+        Search { key, known: Vec::new(), asked: Vec::new(), attempts: 0, answered: false }
     }
 
     pub(crate) fn key(&self) -> NodeId {
@@ -61,8 +65,15 @@ impl Search {
         self.attempts
     }
 
-    /// Notes who has answered, and who is beside it.
-    pub(crate) fn learn(&mut self, origin: NodeId, leaves: &Leaves) {
+    /// Notes who has answered, and who is beside it. The first answer is a sample of the spacing.
+    pub(crate) fn learn(&mut self, desk: &mut Desk<'_>, origin: NodeId, leaves: &Leaves) {
+        if !core::mem::replace(&mut self.answered, true) && origin != desk.identity.id() {
+            desk.scale.note(desk.now, leaves.spacing());
+        }
+        self.note(origin, leaves);
+    }
+
+    fn note(&mut self, origin: NodeId, leaves: &Leaves) {
         for id in leaves.iter().chain([origin]) {
             if !self.known.contains(&id) {
                 self.known.push(id);
@@ -130,7 +141,7 @@ impl Search {
     /// Begins anew with those who are known.
     pub(crate) fn restart(&mut self) {
         self.asked.clear();
-        self.attempts = 0;
+        (self.attempts, self.answered) = (0, false);
     }
 }
 
@@ -161,7 +172,7 @@ mod tests {
             before: [id(980), id(970)].into_iter().collect(),
             behind: [id(1_010), id(1_020)].into_iter().collect(),
         };
-        search.learn(id(990), &leaves);
+        search.note(id(990), &leaves);
         assert_eq!(search.keepers()[..], [990, 980, 970, 1_010, 1_020].map(id));
         assert_eq!(search.next(10), Target::At(id(980)));
         assert_eq!(search.take_unasked(9)[..], [970, 1_010, 1_020].map(id));
@@ -173,7 +184,7 @@ mod tests {
     fn of_too_many_the_nearest_on_both_sides_are_remembered() {
         let mut search = Search::new(id(1_000));
         for raw in (900..1_100).rev() {
-            search.learn(id(raw), &Leaves::default());
+            search.note(id(raw), &Leaves::default());
         }
         assert!(search.known.len() <= MAX_KNOWN);
         assert_eq!(search.keepers()[..], [1_000, 999, 998, 1_001, 1_002].map(id));

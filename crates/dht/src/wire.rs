@@ -10,7 +10,7 @@
 //! | STORE | request (4), publisher (8), rest (4), record | 17 |
 //! | STORED | request (4), outcome (1), leaves (2) | 8 |
 //! | GET | request (4), kind (1), name | 6 |
-//! | FOUND | request (4), index (1), count (1), rest (4), record | 11 |
+//! | FOUND | request (4), index (1), count (1), settled (1), leaves (2), rest (4), record | 14 |
 //! | ABSENT | request (4), settled (1), leaves (2) | 8 |
 //! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), parts | 22 |
 //! | AGREE | leaves (2), first (8), last (8) | 19 |
@@ -23,7 +23,7 @@ use ringway_mesh::wire::bodies::MAX_PAYLOAD;
 use ringway_sansio::{Malformed, Reader};
 use smallvec::SmallVec;
 
-use crate::config::{BESIDE, MAX_NAME};
+use crate::config::{BESIDE, MAX_NAME, MAX_OF_NAME};
 use crate::neighbours::{Leaves, Side};
 use crate::record::{MAX_RECORD, Record};
 
@@ -34,7 +34,10 @@ pub const PARTS: usize = 16;
 /// Maximum number of marks in ENTRIES and WANT.
 pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
 
-const _: () = assert!(17 + MAX_RECORD <= MAX_PAYLOAD);
+/// Octets of leaves of which there are as many as possible.
+const MAX_LEAVES: usize = 2 + 2 * BESIDE * 8;
+
+const _: () = assert!(12 + MAX_LEAVES + MAX_RECORD <= MAX_PAYLOAD);
 
 /// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
 /// of the line.
@@ -135,8 +138,12 @@ pub enum Packet<'a> {
         request: u32,
         /// Which of them it is, from 0.
         index: u8,
-        /// How many there are.
+        /// How many there are, at most [`MAX_OF_NAME`].
         count: u8,
+        /// The sender is a keeper of the name, and has the same as all others who may be.
+        settled: bool,
+        /// The routers beside the sender.
+        leaves: Leaves,
         /// Rest of the lifetime, s.
         rest: u32,
         /// The record.
@@ -226,11 +233,12 @@ impl<'a> Packet<'a> {
             }
             5 => {
                 let (request, [index, count]) = (reader.u32()?, reader.array()?);
-                if index >= count {
-                    return Err(reader.fault("expected an index below the number of records"));
+                if index >= count || usize::from(count) > MAX_OF_NAME {
+                    return Err(reader.fault("expected an index below a count of at most 64"));
                 }
-                let rest = reader.u32()?;
-                Packet::Found { request, index, count, rest, record: read_record(&mut reader)? }
+                let (settled, leaves) = (reader.u8()? != 0, read_leaves(&mut reader)?);
+                let (rest, record) = (reader.u32()?, read_record(&mut reader)?);
+                Packet::Found { request, index, count, settled, leaves, rest, record }
             }
             6 => {
                 let (request, settled) = (reader.u32()?, reader.u8()? != 0);
@@ -275,9 +283,10 @@ impl<'a> Packet<'a> {
                 out.push(*kind);
                 out.extend_from_slice(name);
             }
-            Packet::Found { request, index, count, rest, record } => {
+            Packet::Found { request, index, count, settled, leaves, rest, record } => {
                 head(&mut out, 5, *request);
-                out.extend([*index, *count]);
+                out.extend([*index, *count, (*settled).into()]);
+                put_leaves(&mut out, leaves);
                 out.extend(rest.to_be_bytes());
                 out.extend(record.octets());
             }
@@ -413,7 +422,15 @@ mod tests {
             Packet::Store { request, publisher: id(2), rest, record: record.clone() },
             Packet::Stored { request, outcome: Outcome::Full, leaves: leaves.clone() },
             Packet::Get { request, kind: 1, name: b"alice" },
-            Packet::Found { request, index: 1, count: 2, rest, record },
+            Packet::Found {
+                request,
+                index: 1,
+                count: 2,
+                settled: true,
+                leaves: leaves.clone(),
+                rest,
+                record,
+            },
             Packet::Absent { request, settled: true, leaves: leaves.clone() },
             Packet::Digest {
                 confirm: true,

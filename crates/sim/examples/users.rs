@@ -97,7 +97,7 @@ impl Exchange {
             return;
         };
         let end = match answer {
-            Answer::Found(records) => {
+            Answer::Found(records) | Answer::Partial(records) => {
                 let value = records[0].value().first_chunk().copied().unwrap_or_default();
                 call.found = Some(now);
                 let invite = (self.number << CALL_BITS) | number;

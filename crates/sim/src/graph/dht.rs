@@ -70,6 +70,13 @@ impl DhtNode {
         id
     }
 
+    /// Looks for all records of a name.
+    pub fn look_up_all(&mut self, now: Time, kind: u8, name: &[u8]) -> Option<LookUpId> {
+        let id = self.dht.look_up_all(now, kind, name, &mut self.random);
+        self.settle(now);
+        id
+    }
+
     /// Returns what has happened in the DHT.
     pub fn poll_dht(&mut self) -> Option<Event> {
         self.dht.poll_event()
@@ -106,6 +113,12 @@ impl DhtNode {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
+            let ways = near.iter().filter_map(|&id| overlay.first_step(id));
+            let (count, hops) = ways.fold((0, 0), |(count, hops), (route, ..)| {
+                (count + 1, hops + u32::from(route.hops()))
+            });
+            let mean: u32 = hops / u32::max(count, 1);
+            self.dht.set_mean_hops(u16::try_from(mean).unwrap_or(u16::MAX));
             self.dht.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }
     }

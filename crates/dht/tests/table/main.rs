@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod hostile;
 mod net;
+mod thorough;
 
 use net::{NOTICED, Net};
 use ringway_dht::neighbours::keepers;

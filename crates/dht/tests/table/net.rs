@@ -4,8 +4,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId};
+use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId, Record};
 use ringway_mesh::NodeId;
+use ringway_mesh::config::{APPLICATION_BURST, APPLICATION_RATE};
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::identity::{Identity, Search};
 use ringway_mesh::metric::{Ring, responsible};
@@ -21,16 +22,26 @@ pub(crate) struct Node {
     identity: Identity,
     /// When it has gone.
     gone: Option<Time>,
+    /// Nothing reaches it.
+    deaf: bool,
+    /// What it may still send, in octet hops, as the mesh counts for its applications.
+    budget: u64,
+    earned: Time,
     /// The part of a divided network that it is in.
     pub(crate) part: u32,
     pub(crate) events: Vec<Event>,
 }
 
-struct Packet {
-    from: NodeId,
-    to: NodeId,
-    octets: Vec<u8>,
+/// Octets between routers.
+pub(crate) struct Packet {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) octets: Vec<u8>,
 }
+
+/// Links of each way, and the headers of a PAYLOAD.
+const HOPS: u64 = 4;
+const HEADERS: u64 = 170;
 
 pub(crate) struct Net {
     pub(crate) now: Time,
@@ -45,6 +56,8 @@ pub(crate) struct Net {
     /// Octets and messages that were sent between routers.
     pub(crate) octets: u64,
     pub(crate) messages: u64,
+    /// Messages that the mesh has refused, as a budget was used up.
+    pub(crate) refused: u64,
 }
 
 impl Net {
@@ -61,6 +74,7 @@ impl Net {
             number: 0,
             octets: 0,
             messages: 0,
+            refused: 0,
         };
         for _ in 0..count {
             net.join();
@@ -79,7 +93,10 @@ impl Net {
     fn start(&mut self, identity: Identity, clock: Time) -> NodeId {
         let dht = Dht::new(self.config, identity.clone(), clock);
         let id = dht.id();
-        self.nodes.insert(id, Node { dht, identity, gone: None, part: 0, events: Vec::new() });
+        let (budget, earned) = (u64::from(APPLICATION_BURST), self.now);
+        let (part, events, deaf) = (0, Vec::new(), false);
+        let node = Node { dht, identity, gone: None, deaf, budget, earned, part, events };
+        self.nodes.insert(id, node);
         self.notice();
         id
     }
@@ -108,6 +125,11 @@ impl Net {
     pub(crate) fn isolate(&mut self, id: NodeId) {
         self.nodes.get_mut(&id).unwrap().part = 7;
         self.notice();
+    }
+
+    /// Has nothing reach a router, or again.
+    pub(crate) fn ignore(&mut self, id: NodeId, deaf: bool) {
+        self.nodes.get_mut(&id).unwrap().deaf = deaf;
     }
 
     /// Divides the network: routers with an odd id are one part.
@@ -196,6 +218,14 @@ impl Net {
         id
     }
 
+    /// Begins a thorough look-up.
+    pub(crate) fn begin_all(&mut self, by: NodeId, name: &[u8]) -> LookUpId {
+        let node = self.nodes.get_mut(&by).unwrap();
+        let id = node.dht.look_up_all(self.now, 1, name, &mut self.random).unwrap();
+        self.collect(by);
+        id
+    }
+
     /// Returns the answer to a look-up, if it has ended.
     pub(crate) fn answer(&self, by: NodeId, id: LookUpId) -> Option<Answer> {
         self.nodes[&by].events.iter().find_map(|event| match event {
@@ -206,7 +236,18 @@ impl Net {
 
     /// Looks a name up, and returns the answer and the time it took.
     pub(crate) fn look_up(&mut self, by: NodeId, name: &[u8]) -> (Answer, Duration) {
-        let (id, begun) = (self.begin(by, name), self.now);
+        let id = self.begin(by, name);
+        self.await_answer(by, id)
+    }
+
+    /// Looks for all records of a name.
+    pub(crate) fn look_up_all(&mut self, by: NodeId, name: &[u8]) -> Answer {
+        let id = self.begin_all(by, name);
+        self.await_answer(by, id).0
+    }
+
+    fn await_answer(&mut self, by: NodeId, id: LookUpId) -> (Answer, Duration) {
+        let begun = self.now;
         while self.now < begun + Duration::from_secs(30) {
             if let Some(answer) = self.answer(by, id) {
                 return (answer, self.now - begun);
@@ -219,12 +260,7 @@ impl Net {
     /// Returns the values of a name that a router finds, sorted.
     pub(crate) fn values(&mut self, by: NodeId, name: &[u8]) -> Vec<Vec<u8>> {
         match self.look_up(by, name).0 {
-            Answer::Found(records) => {
-                let mut values: Vec<_> =
-                    records.iter().map(|record| record.value().to_vec()).collect();
-                values.sort();
-                values
-            }
+            Answer::Found(records) | Answer::Partial(records) => values(&records),
             Answer::Absent => Vec::new(),
             Answer::Unknown => vec![b"?".to_vec()],
         }
@@ -253,6 +289,28 @@ impl Net {
         self.number += 1;
     }
 
+    /// Has a router pay for a message, as the mesh does.
+    fn pays(&mut self, from: NodeId, octets: u64) -> bool {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&from) else { return true };
+        let cost = (octets + HEADERS) * 2 * HOPS;
+        let earned =
+            now.since(node.earned).as_millis() as u64 * u64::from(APPLICATION_RATE) / 1_000;
+        node.budget = (node.budget + earned).min(APPLICATION_BURST.into());
+        node.earned = now;
+        let is_there = node.budget >= cost;
+        node.budget -= if is_there { cost } else { 0 };
+        is_there
+    }
+
+    /// Takes what is under way from a router, as one on its way can.
+    pub(crate) fn intercept(&mut self, from: NodeId) -> Vec<Packet> {
+        let is_from = |packet: &Packet| packet.from == from && packet.to != from;
+        let numbers: Vec<u64> =
+            self.contents.iter().filter(|(_, packet)| is_from(packet)).map(|(&at, _)| at).collect();
+        numbers.iter().filter_map(|number| self.contents.remove(number)).collect()
+    }
+
     fn collect(&mut self, id: NodeId) {
         let node = self.nodes.get_mut(&id).unwrap();
         node.events.extend(core::iter::from_fn(|| node.dht.poll_event()));
@@ -263,14 +321,20 @@ impl Net {
         let visible = self.visible(part);
         for message in messages {
             let to = responsible::<Ring>(visible.iter().copied(), message.to).unwrap_or(id);
-            self.send(id, to, message.octets);
+            if to == id || self.pays(id, message.octets.len() as u64) {
+                self.send(id, to, message.octets);
+            } else {
+                self.refused += 1;
+            }
         }
     }
 
     fn deliver(&mut self, packet: &Packet) {
         let part = self.nodes.get(&packet.from).map(|node| node.part);
         let Some(node) = self.nodes.get_mut(&packet.to) else { return };
-        if node.gone.is_none() && part == Some(node.part) {
+        let is_far =
+            packet.from != packet.to && (node.deaf || part.is_some_and(|at| at != node.part));
+        if node.gone.is_none() && !is_far {
             node.dht.handle(self.now, packet.from, &packet.octets, &mut self.random);
             self.collect(packet.to);
         }
@@ -287,8 +351,9 @@ impl Net {
                 && at <= self.now
             {
                 self.packets.pop();
-                let packet = self.contents.remove(&number).unwrap();
-                self.deliver(&packet);
+                if let Some(packet) = self.contents.remove(&number) {
+                    self.deliver(&packet);
+                }
             }
             let noticed = |at: Time| (before..self.now).contains(&(at + NOTICED));
             if self.nodes.values().any(|node| node.gone.is_some_and(noticed)) {
@@ -303,4 +368,11 @@ impl Net {
             }
         }
     }
+}
+
+/// Returns the values of records, sorted.
+pub(crate) fn values(records: &[Record]) -> Vec<Vec<u8>> {
+    let mut values: Vec<_> = records.iter().map(|record| record.value().to_vec()).collect();
+    values.sort();
+    values
 }

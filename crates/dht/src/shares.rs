@@ -1,0 +1,180 @@
+//! What is spent for others: a pool, of which each of them has a share.
+//!
+//! A message costs what it costs the mesh: its octets at each link of its way, twice. While `n` others are being served, each
+//! has the `n + 1`st part of the rate. So all of them together leave a part for one who asks for the first time, and whoever
+//! is alone has half.
+
+use std::collections::BTreeMap;
+
+use ringway_mesh::NodeId;
+use ringway_sansio::time::{Duration, Time};
+
+/// Octets of the headers of a PAYLOAD.
+const HEADERS: u64 = 180;
+/// How often those who are being served are counted.
+const RECOUNT: Duration = Duration::from_millis(100);
+
+/// Returns what a message of so many octets costs, in octet hops.
+pub(crate) fn cost(octets: usize, hops: u16) -> u64 {
+    (octets as u64 + HEADERS) * 2 * u64::from(hops)
+}
+
+/// A rate in octet hops a second, and what may be spent at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Octet hops a second, at least 1.
+    pub rate: u32,
+    /// Octet hops at once.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// Returns the time in which so much is earned by one of `parts` parts of the rate.
+    fn time(self, cost: u64, parts: u64) -> Duration {
+        let nanos = cost.saturating_mul(1_000_000_000).saturating_mul(parts);
+        Duration::from_nanos(nanos / u64::from(self.rate.max(1)))
+    }
+}
+
+/// A bucket of octet hops.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bucket {
+    /// When it is full again.
+    full_at: Time,
+}
+
+impl Bucket {
+    /// Returns when so much is there, if nothing else is spent; a time in the past if it is.
+    pub(crate) fn ready_at(&self, rate: Rate, cost: u64) -> Time {
+        let burst = u64::from(rate.burst);
+        let (missing, all) = (rate.time(cost.min(burst), 1), rate.time(burst, 1));
+        Time::from_nanos((self.full_at + missing).as_nanos().saturating_sub(all.as_nanos() as u64))
+    }
+
+    /// Takes so much, whether it is there or not.
+    pub(crate) fn take(&mut self, now: Time, rate: Rate, cost: u64) {
+        self.full_at = self.full_at.max(now) + rate.time(cost, 1);
+    }
+
+    /// Takes so much if it is there.
+    pub(crate) fn spend(&mut self, now: Time, rate: Rate, cost: u64) -> bool {
+        let is_there = self.ready_at(rate, cost) <= now;
+        if is_there {
+            self.take(now, rate, cost);
+        }
+        is_there
+    }
+}
+
+/// A pool, and what others have taken from it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shares {
+    pool: Bucket,
+    /// When each has earned what it has taken. Who has, is not in the table.
+    debts: BTreeMap<NodeId, Time>,
+    /// How many are being served.
+    active: u64,
+    recount: Time,
+    /// Messages that were not sent.
+    pub(crate) refused: u64,
+}
+
+impl Shares {
+    /// Takes `cost` from the pool for another router. Returns whether its share allows that. At most `max` others are known.
+    pub(crate) fn spend(
+        &mut self,
+        now: Time,
+        rate: Rate,
+        max: usize,
+        other: NodeId,
+        cost: u64,
+    ) -> bool {
+        if self.recount <= now {
+            self.recount = now + RECOUNT;
+            self.debts.retain(|_, at| *at > now);
+            self.active = self.debts.len() as u64;
+        }
+        let known = self.debts.get(&other).copied().filter(|at| *at > now);
+        let parts = self.active.max(1) + 1;
+        let earned = known.unwrap_or(now) + rate.time(cost, parts);
+        // Who has taken nothing may have one message, though a small share is less than that.
+        let within = known.is_none() || earned.since(now) <= rate.time(rate.burst.into(), 1) / 2;
+        if !within || !self.pool.spend(now, rate, cost) {
+            self.refused += 1;
+            return false;
+        }
+        if known.is_none() {
+            self.make_room(max);
+            self.active += 1;
+        }
+        self.debts.insert(other, earned);
+        true
+    }
+
+    /// Forgets who has the least debt when too many are known.
+    fn make_room(&mut self, max: usize) {
+        if self.debts.len() >= max.max(1)
+            && let Some(id) = self.debts.iter().min_by_key(|(_, at)| **at).map(|(&id, _)| id)
+        {
+            self.debts.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: Rate = Rate { rate: 1_000, burst: 10_000 };
+
+    /// Has hogs ask for 100 octet hops as often as they can until `end`, and returns what each has got.
+    fn hog(shares: &mut Shares, hogs: u64, begin: u64, end: u64) -> Vec<u64> {
+        let mut got = vec![0; hogs as usize];
+        for millis in (begin..end).step_by(10) {
+            for id in 0..hogs {
+                let now = Time::from_millis(millis);
+                let paid = shares.spend(now, RATE, 99, NodeId::new(id + 1), 100);
+                got[id as usize] += if paid { 100 } else { 0 };
+            }
+        }
+        got
+    }
+
+    #[test]
+    fn however_many_take_what_they_can_a_new_one_is_served() {
+        for hogs in [1, 2, 5, 20, 60] {
+            let mut shares = Shares::default();
+            hog(&mut shares, hogs, 0, 60_000);
+            let now = Time::from_secs(60);
+            assert!(shares.spend(now, RATE, 99, NodeId::new(9_999), 900), "{hogs} hogs");
+            let got = hog(&mut shares, hogs, 60_000, 160_000);
+            let all: u64 = got.iter().sum();
+            assert!(all <= 100 * 1_000, "{all}");
+            let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+            assert!(most - least <= most / 4 + 200, "{hogs} hogs: {least} to {most}");
+        }
+    }
+
+    #[test]
+    fn who_is_alone_has_half_of_the_rate() {
+        let mut shares = Shares::default();
+        let burst = hog(&mut shares, 1, 0, 10)[0] + hog(&mut shares, 1, 10, 20)[0];
+        assert!(burst <= 2_500);
+        hog(&mut shares, 1, 20, 20_000);
+        let got = hog(&mut shares, 1, 20_000, 120_000)[0];
+        assert!((49_000..=51_000).contains(&got), "{got}");
+        assert!(shares.refused > 1_000);
+    }
+
+    #[test]
+    fn a_full_table_forgets_who_has_the_least_debt() {
+        let mut shares = Shares::default();
+        for id in 0..9 {
+            shares.spend(Time::ZERO, RATE, 4, NodeId::new(id), 10 * (id + 1));
+        }
+        assert_eq!(shares.debts.len(), 4);
+        // Who has earned what it took needs no room.
+        shares.spend(Time::from_secs(60), RATE, 4, NodeId::new(1), 10);
+        assert_eq!(shares.debts.len(), 1);
+    }
+}
