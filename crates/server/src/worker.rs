@@ -12,7 +12,7 @@ use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::{
-    AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, ResolveId, World,
+    AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, Reply, ResolveId, World,
 };
 use ringway_sansio::{
     Backlog, CloseReason, Flow, Hop, Outbox, Peer, Program, Random, Time, Transport,
@@ -168,6 +168,10 @@ impl Worker {
                     if let Some(hops) = known {
                         self.core.handle_resolved(now, id, &hops, out);
                     }
+                }
+                // There are no other servers to ask.
+                Event::Ask { id, .. } => {
+                    self.core.handle_answered(now, id, Reply::Unavailable, out);
                 }
                 Event::HandOver { worker, flow, bytes } => {
                     // A full mailbox counts the refused post; the peer retransmits.
