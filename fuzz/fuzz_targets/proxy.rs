@@ -87,6 +87,7 @@ fn config() -> Config {
             any_from: false,
         },
         trusted: vec![Network { addr: [192, 0, 2, 50].into(), prefix: 32 }],
+        mesh: None,
         routes: RouteTable {
             rules: vec![Rule {
                 domain: DomainMatch::Own,

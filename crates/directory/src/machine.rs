@@ -122,6 +122,10 @@ impl<C: Crypto> LookUps for Asker<'_, C> {
     fn look_up(&mut self, kind: u8, name: &str) -> Option<LookUpId> {
         self.dht.look_up(self.now, kind, name.as_bytes(), self.random)
     }
+
+    fn look_up_all(&mut self, kind: u8, name: &str) -> Option<LookUpId> {
+        self.dht.look_up_all(self.now, kind, name.as_bytes(), self.random)
+    }
 }
 
 /// Returns the signer of a record that the DHT has verified.
@@ -445,12 +449,13 @@ impl<C: Crypto> Directory<C> {
 
     fn answered(&mut self, now: Time, id: LookUpId, answer: Answer, random: &mut dyn Random) {
         if let Some(name) = self.audits.remove(&id) {
-            if let Answer::Found(records) = answer {
+            if let Answer::Found(records) | Answer::Partial(records) = answer {
                 self.compare(now, &name, &records, random);
             }
             return;
         }
-        let ended = self.questions.answered::<C>(now, &self.config, id, answer, &signer);
+        let asker = &mut Asker { dht: &mut self.dht, now, random };
+        let ended = self.questions.answered::<C>(now, &self.config, id, answer, &signer, asker);
         let Some((name, waiting, whereabouts)) = ended else { return };
         for id in waiting {
             if self.verifications.is_of(id) {
@@ -536,7 +541,8 @@ impl<C: Crypto> Directory<C> {
         let Some((name, own)) = due else { return };
         own.audit = now + self.config.audit;
         let name = name.clone();
-        if let Some(id) = self.dht.look_up(now, KIND_ACCOUNT, name.as_bytes(), random) {
+        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random)
+        {
             self.audits.insert(id, name);
         }
     }

@@ -42,6 +42,8 @@ struct Question {
     waiting: SmallVec<[QuestionId; 2]>,
     account: Option<LookUpId>,
     location: Option<LookUpId>,
+    /// Whether all locations were asked for, because none of the first ones was permitted.
+    is_thorough: bool,
     /// The records of locations; `None` if too few have answered.
     records: Option<Vec<Record>>,
 }
@@ -56,8 +58,11 @@ pub struct Questions {
 
 /// The look-ups of a router.
 pub(crate) trait LookUps {
-    /// Begins a look-up; `None` if there are too many.
+    /// Begins a look-up that the first keeper with a record ends; `None` if there are too many.
     fn look_up(&mut self, kind: u8, name: &str) -> Option<LookUpId>;
+
+    /// Begins a look-up for what all of a quorum of keepers have.
+    fn look_up_all(&mut self, kind: u8, name: &str) -> Option<LookUpId>;
 }
 
 impl Questions {
@@ -101,12 +106,13 @@ impl Questions {
                 known.used = now;
                 None
             }
-            _ => look_ups.look_up(KIND_ACCOUNT, name),
+            _ => look_ups.look_up_all(KIND_ACCOUNT, name),
         };
         let question = Question {
             waiting: SmallVec::from_slice(&[id]),
             account,
             location: Some(location),
+            is_thorough: false,
             records: None,
         };
         self.under_way.insert(name.into(), question);
@@ -121,6 +127,7 @@ impl Questions {
         id: LookUpId,
         answer: Answer,
         signer: &dyn Fn(&Record) -> NodeId,
+        look_ups: &mut dyn LookUps,
     ) -> Option<(Box<str>, SmallVec<[QuestionId; 2]>, Whereabouts)> {
         let is_of = |question: &Question| {
             question.account == Some(id) || question.location == Some(id)
@@ -128,7 +135,7 @@ impl Questions {
         let name = self.under_way.iter().find(|(_, question)| is_of(question))?.0.clone();
         let question = self.under_way.get_mut(&name)?;
         let records = match answer {
-            Answer::Found(records) => Some(records),
+            Answer::Found(records) | Answer::Partial(records) => Some(records),
             Answer::Absent => Some(Vec::new()),
             Answer::Unknown => None,
         };
@@ -141,23 +148,30 @@ impl Questions {
             question.location = None;
             question.records = records;
         }
-        let question = self.under_way.get(&name)?;
+        let question = self.under_way.get_mut(&name)?;
         if question.account.is_some() || question.location.is_some() {
             return None;
         }
-        let question = self.under_way.remove(&name)?;
+        let known = self.accounts.get(&name);
+        let home = known.and_then(|known| known.home.clone());
         let bits = config.dht.extension_bits;
-        let home = self.accounts.get(&name).and_then(|known| known.home.clone());
-        let is_known = self.accounts.contains_key(&name);
-        let whereabouts = match (question.records, home) {
-            (None, _) => Whereabouts::Unavailable,
+        let whereabouts = match (&question.records, home) {
             (Some(records), Some(home)) => {
-                let routers = resolve::routers::<C>(now, &name, &home, &records, bits, signer);
+                let routers = resolve::routers::<C>(now, &name, &home, records, bits, signer);
+                // Whoever is on the way can answer with a record of its own, which is worth nothing.
+                if routers.is_empty() && !records.is_empty() && !question.is_thorough {
+                    question.is_thorough = true;
+                    question.location = look_ups.look_up_all(KIND_LOCATION, &name);
+                    if question.location.is_some() {
+                        return None;
+                    }
+                }
                 Whereabouts::Found(Located { home: Some(home), routers })
             }
-            (Some(_), None) if is_known => Whereabouts::Found(Located::default()),
-            (Some(_), None) => Whereabouts::Unavailable,
+            (Some(_), None) if known.is_some() => Whereabouts::Found(Located::default()),
+            _ => Whereabouts::Unavailable,
         };
+        let question = self.under_way.remove(&name)?;
         Some((name, question.waiting, whereabouts))
     }
 

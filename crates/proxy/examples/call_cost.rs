@@ -46,6 +46,7 @@ fn config(local: SocketAddr) -> Config {
             any_from: false,
         },
         trusted: vec![],
+        mesh: None,
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),

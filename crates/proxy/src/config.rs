@@ -2,10 +2,10 @@
 
 use crate::keys::Secret;
 use crate::routes::RouteTable;
-use ringway_sansio::{Duration, Listener};
+use ringway_sansio::{Duration, Flow, Listener};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// How requests for a domain are treated.
@@ -86,6 +86,32 @@ pub struct Limits {
     pub max_forks: usize,
 }
 
+/// The mesh of routers, whose servers are one for our domains: each has its own users and registrations, and knows those
+/// of the others by [`LocationStore::elsewhere`](crate::location::LocationStore::elsewhere).
+///
+/// The mesh authenticates the address of a router, and no router can send from the address of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeshNetwork {
+    /// Our own address in the mesh.
+    pub address: Ipv6Addr,
+}
+
+impl MeshNetwork {
+    /// Returns the address of the router that a message has come from, if it has come from one: over the mesh, and not
+    /// from a host behind a router.
+    pub fn router(&self, flow: &Flow) -> Option<IpAddr> {
+        let IpAddr::V6(remote) = flow.remote.ip() else { return None };
+        let came_by_mesh = flow.local.ip() == self.address;
+        (came_by_mesh && remote != self.address && is_router(remote)).then_some(remote.into())
+    }
+}
+
+/// Returns whether an address is one that the mesh gives to routers: the first of a /64 in fd00::/8.
+fn is_router(ip: Ipv6Addr) -> bool {
+    const INTERFACE: u128 = u64::MAX as u128;
+    ip.octets()[0] == 0xfd && ip.to_bits() & INTERFACE == 1
+}
+
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -99,6 +125,8 @@ pub struct Config {
     pub auth: Auth,
     /// Peers trusted without digest: other proxies and gateways of ours.
     pub trusted: Vec<Network>,
+    /// The mesh of routers that this server belongs to.
+    pub mesh: Option<MeshNetwork>,
     /// Routes of requests that are not for a registered user.
     pub routes: RouteTable,
     /// Whether to stay in the path of dialogs (RFC 3261 section 16.6 item 4).
@@ -118,6 +146,33 @@ pub struct Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_router_is_known_by_both_addresses() {
+        let mesh = MeshNetwork { address: "fd01::1".parse().unwrap() };
+        let router = |local: &str, remote: &str| {
+            let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+            let flow = crate::testing::flow();
+            mesh.router(&Flow {
+                local: (ip(local), 5060).into(),
+                remote: (ip(remote), 40_000).into(),
+                ..flow
+            })
+        };
+        assert_eq!(router("fd01::1", "fd02:3::1"), Some("fd02:3::1".parse().unwrap()));
+        for (local, remote) in [
+            ("fd01::1", "fd02::2"),
+            ("fd01::1", "fd02::1:0:0:1"),
+            ("fd01::1", "fd01::1"),
+            ("fd01::1", "fe80::1"),
+            ("fd01::1", "fc02::1"),
+            ("fd01::1", "192.0.2.1"),
+            ("192.0.2.1", "fd02::1"),
+            ("fd01::2", "fd02::1"),
+        ] {
+            assert_eq!(router(local, remote), None, "{remote} to {local}");
+        }
+    }
 
     #[test]
     fn networks_contain_what_they_should() {

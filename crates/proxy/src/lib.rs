@@ -28,6 +28,7 @@ pub mod stats;
 mod testing;
 
 pub use core::{
-    AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, LogLine, Paths,
-    ResolveId, ResolveTarget, World,
+    AskId, AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core,
+    CredentialsQuestion, CredentialsVerdict, Event, LogLine, Paths, Question, Reply, ResolveId,
+    ResolveTarget, World,
 };

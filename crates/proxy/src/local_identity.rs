@@ -33,6 +33,7 @@ impl LocalIdentity {
         }
         let mut ips: Vec<IpAddr> = config.addresses.clone();
         ips.extend(config.listeners.iter().map(|l| l.addr.ip()).filter(|ip| !ip.is_unspecified()));
+        ips.extend(config.mesh.map(|mesh| IpAddr::from(mesh.address)));
         ips.sort_unstable();
         ips.dedup();
         let mut ports: Vec<u16> = config.listeners.iter().map(|l| l.addr.port()).collect();

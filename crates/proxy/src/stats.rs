@@ -83,6 +83,10 @@ pub struct Stats {
     pub handed_over: u64,
     /// Responses not sent because they would have been several times as large as the datagram of the request.
     pub amplification_avoided: u64,
+    /// Questions asked about users of other servers.
+    pub asked: u64,
+    /// Of these, not answered.
+    pub unanswered: u64,
     /// The number of times that a bounded table was full.
     pub limits_hit: u64,
     /// Time from INVITE to the first 18x or 2xx sent back (RFC 6076 section 4.3: session request delay).
@@ -104,6 +108,8 @@ pub struct Tables {
     pub pending_commits: usize,
     /// Branches that wait for server location.
     pub resolving: usize,
+    /// Requests that wait for an answer about users of other servers.
+    pub parked: usize,
     /// Octets of requests stored until they are answered.
     pub kept_octets: usize,
     /// Event subscriptions.

@@ -19,6 +19,7 @@ pub(crate) fn config() -> Config {
             any_from: false,
         },
         trusted: vec![],
+        mesh: None,
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),

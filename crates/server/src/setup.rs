@@ -223,6 +223,7 @@ pub fn proxy(
             .iter()
             .map(|n| Network { addr: n.addr, prefix: n.prefix })
             .collect(),
+        mesh: None,
         routes: RouteTable { rules: settings.routes.clone() },
         record_route: settings.record_route,
         timers: Timers { t1: settings.timers.t1, t2: settings.timers.t2, t4: settings.timers.t4 },

@@ -45,6 +45,7 @@ impl Proxy {
                 any_from: false,
             },
             trusted: Vec::new(),
+            mesh: None,
             routes: Default::default(),
             record_route: true,
             timers: Default::default(),

@@ -1,6 +1,7 @@
 //! Requests and reports of the core to the world, beside the messages it sends.
 
 use super::ids::ResolveId;
+use super::question::{AskId, Question};
 use ringway_sansio::{Flow, Time, Transport};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -25,6 +26,15 @@ pub enum Event {
         /// The server to locate.
         target: ResolveTarget,
         /// The source of the request that needs it: look-ups are shared among sources.
+        source: IpAddr,
+    },
+    /// Find out about a user of other servers; reply with [`Core::handle_answered`](super::Core::handle_answered).
+    Ask {
+        /// Returned with the reply.
+        id: AskId,
+        /// The question.
+        question: Question,
+        /// The source of the request that waits for the reply.
         source: IpAddr,
     },
     /// Hand this message over to another worker: to its [`Core::handle_handed_over`](super::Core::handle_handed_over).

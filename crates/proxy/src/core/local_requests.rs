@@ -137,6 +137,6 @@ pub(super) fn refuse_malformed(
     let Ok(msg) = message::parse(head) else { return };
     let (Ok(via), Start::Request { method, .. }) = (msg.top_via(), msg.start()) else { return };
     if method != Method::Ack && msg.first(HeaderId::CSeq).is_some() {
-        t.reply(flow, &msg, &via, (status, reason), &[]);
+        t.reply(flow, &msg, &via, None, (status, reason), &[]);
     }
 }

@@ -18,7 +18,10 @@ mod local_requests;
 mod locator;
 mod names;
 mod node;
+mod parked;
 mod parts;
+mod proof;
+mod question;
 mod refusal;
 mod registrations;
 mod request;
@@ -48,7 +51,12 @@ pub use ids::ResolveId;
 use locator::Locator;
 pub use locator::{MAX_RESOLVING, Paths};
 use node::Node;
+use parked::Parked;
+pub use parked::{MAX_PARKED, MAX_UNAUTHENTICATED_PARKED, MAX_WAIT};
 use parts::{Arrival, Parts};
+pub use question::{
+    AskId, CredentialsQuestion, CredentialsVerdict, MAX_CREDENTIALS_VALUE, Question, Reply,
+};
 pub use registrations::MAX_PENDING_COMMITS;
 use registrations::Registrations;
 use ringway_sansio::{Backlog, Duration, Flow, FlowId, Hop, Outbox, Random, Time};
@@ -110,6 +118,7 @@ impl Core {
             stateless: Stateless::new(secret.key(Purpose::StatelessBranches)),
             registrations: Registrations::new(config.registrar.clone(), secret),
             subscriptions: Subscriptions::new(secret, worker, now),
+            parked: Parked::new(now),
         };
         let resources = Resources {
             tx,
@@ -195,6 +204,13 @@ impl Core {
         parts.resolved(&mut turn, id, hops);
     }
 
+    /// Processes the reply to [`Event::Ask`]. A request that waited for it goes on from where it stopped. A reply to a
+    /// question that is no longer open has no effect.
+    pub fn handle_answered(&mut self, now: Time, id: AskId, reply: Reply, out: &mut Outbox) {
+        let (parts, mut turn) = self.turn(now, out);
+        parts.answered(&mut turn, id, reply);
+    }
+
     /// Answers the REGISTER that waited for this commit: the store has made the change durable, or has failed to.
     pub fn handle_committed(&mut self, now: Time, id: u64, ok: bool, out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
@@ -225,6 +241,7 @@ impl Core {
             self.resources.tx.next_timeout(),
             parts.calls.poll_timeout(),
             parts.subscriptions.poll_timeout(),
+            parts.parked.poll_timeout(),
         ];
         others.into_iter().flatten().chain([self.next_sweep]).min()
     }
@@ -251,7 +268,8 @@ impl Core {
 
     /// Returns whether no peer waits for anything any more.
     pub fn is_idle(&self) -> bool {
-        self.parts.registrations.pending() == 0 && self.parts.calls.are_answered()
+        let Parts { registrations, calls, parked, .. } = &self.parts;
+        registrations.pending() == 0 && calls.are_answered() && parked.len() == 0
     }
 
     /// Reports, before each batch of messages, how many wait behind it, and decides what is refused (overload). Returns
@@ -289,6 +307,7 @@ impl Core {
             contexts: parts.calls.len(),
             pending_commits: parts.registrations.pending(),
             resolving: resources.locator.open(),
+            parked: parts.parked.len(),
             kept_octets: resources.budget.octets(),
             subscriptions: parts.subscriptions.len(),
             sources: parts.guard.sources(),

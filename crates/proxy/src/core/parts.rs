@@ -6,25 +6,28 @@
 use super::calls::{Answer, Calls};
 use super::dialogs::{TargetMatch, refreshes_target};
 use super::events::{Event, short_text};
-use super::ids::{ClientUser, ResolveId, ResolveUser};
+use super::ids::{ClientUser, ContextId, ResolveId, ResolveUser};
 use super::local_requests;
 use super::names::user_of;
-use super::refusal::Refusal;
+use super::parked::{MAX_WAIT, Parked};
+use super::proof::Proof;
+use super::question::{AskId, Question, Reply};
+use super::refusal::{Refusal, Stop};
 use super::registrations::Registrations;
-use super::request::{Findings, IncomingRequest};
-use super::routing::access::{Access, Proof};
+use super::request::{Findings, IncomingRequest, Progress};
+use super::routing::access::Access;
 use super::routing::preroute::{Maddr, RequestRoute, preroute};
 use super::routing::{targets, validate::validate};
 use super::stateless::{self, Stateless};
 use super::subscriptions::{self, Subscriptions};
-use super::target::RequestTarget;
+use super::target::{Origin, RequestTarget};
 use super::turn::Turn;
 use crate::config::Mode;
 use crate::overload::Guard;
 use ringway_sansio::{Flow, Hop};
 use ringway_sip::header::Via;
 use ringway_sip::message::{Message, Method};
-use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Report, ServerKey};
+use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerKey};
 use ringway_sip::uri::Uri;
 use std::net::SocketAddr;
 
@@ -45,6 +48,7 @@ pub(super) struct Parts {
     pub stateless: Stateless,
     pub registrations: Registrations,
     pub subscriptions: Subscriptions,
+    pub parked: Parked,
 }
 
 impl Parts {
@@ -61,9 +65,14 @@ impl Parts {
         };
         let key = match t.tx.receive(t.now, msg, &via, t.out) {
             Incoming::Absorbed => return,
-            // The ACK of a response that was sent without a transaction. Under overload there are many, so nothing more
-            // is checked.
-            Incoming::New(_) if msg.method() == Method::Ack && t.node.is_own_tag(msg) => return,
+            // The ACK of a response of ours: sent without a transaction, or in one of another worker. Under overload
+            // there are many, so nothing more is checked.
+            Incoming::New(key) if msg.method() == Method::Ack && t.node.is_own_tag(msg) => {
+                if arrival == Arrival::Here {
+                    hand_over_request(t, flow, msg, key);
+                }
+                return;
+            }
             Incoming::New(key) => key,
             Incoming::AckOf2xx(_) => t.tx.key(msg, &via),
         };
@@ -75,7 +84,7 @@ impl Parts {
             let addr = SocketAddr::new(flow.remote.ip(), port);
             t.events.push(Event::Alias(*flow, addr));
         }
-        let incoming = IncomingRequest { flow, msg, via: &via, key };
+        let incoming = IncomingRequest { flow, msg, via: &via, key, progress: None };
         if let Some(retry) = self.guard.refuses(t.now, flow, msg) {
             return t.refuse_with_retry(&incoming, retry);
         }
@@ -86,24 +95,35 @@ impl Parts {
         if msg.method() == Method::Cancel {
             return self.cancel(t, &incoming);
         }
-        if let Err(refusal) = self.route(t, &incoming)
-            && refusal.status != 0
-            && msg.method() != Method::Ack
-        {
-            // A challenge is the usual beginning and is not logged.
-            if !matches!(refusal.status, 401 | 407) {
-                t.log(&incoming, "refused", refusal.status);
-            }
-            t.refuse(&incoming, refusal.status, refusal.reason, &refusal.headers);
+        self.process(t, &incoming);
+    }
+
+    /// Routes a request, and answers or parks it if it goes no further.
+    fn process(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) {
+        let refusal = match self.route(t, incoming) {
+            Ok(()) => return,
+            Err(Stop::Refused(refusal)) => refusal,
+            Err(Stop::Asks { question, proof }) => match self.park(t, incoming, question, proof) {
+                Ok(()) => return,
+                Err(refusal) => refusal,
+            },
+        };
+        if refusal.status == 0 || incoming.msg.method() == Method::Ack {
+            return;
         }
+        // A challenge is the usual beginning and is not logged.
+        if !matches!(refusal.status, 401 | 407) {
+            t.log(incoming, "refused", refusal.status);
+        }
+        t.refuse(incoming, refusal.status, refusal.reason, &refusal.headers);
     }
 
     /// Performs steps 16.3 to 16.6 for a request that is new and well-formed.
-    fn route(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Refusal> {
+    fn route(&mut self, t: &mut Turn<'_>, incoming: &IncomingRequest<'_>) -> Result<(), Stop> {
         let method = incoming.msg.method();
         let routed =
             preroute(t.node, t.now, incoming).map_err(|e| Refusal::new(e.status, e.reason))?;
-        if let Some(why) = routed.void {
+        if let Some(why) = routed.void.filter(|_| incoming.progress.is_none()) {
             t.log(incoming, why, 0);
         }
         if routed.is_in_dialog() && refreshes_target(method) {
@@ -127,7 +147,8 @@ impl Parts {
         let Some(domain) = domain else {
             let proof = self.access.authorise(t, incoming, &routed, false)?;
             let targets = targets::remote(t, incoming, &routed)?;
-            return self.forward(t, incoming, findings, &routed, proof, targets, Mode::Proxy);
+            self.forward(t, incoming, findings, &routed, proof, targets, Mode::Proxy);
+            return Ok(());
         };
         if method == Method::Subscribe
             && let Some(worker) = subscriptions::worker_of(incoming.msg)
@@ -142,7 +163,7 @@ impl Parts {
             Method::Register => {
                 return self.registrations.register(t, &mut self.access, incoming, domain);
             }
-            _ if user.is_none() => return local_requests::serve(t, incoming),
+            _ if user.is_none() => return Ok(local_requests::serve(t, incoming)?),
             Method::Subscribe if subscriptions::is_reg_event(incoming.msg) => {
                 return self.subscribe(t, incoming, &routed, domain);
             }
@@ -150,15 +171,17 @@ impl Parts {
                 if !routed.is_in_dialog()
                     && is_to_own_address(t, incoming, &routed.uri, domain) =>
             {
-                return Err(local_requests::no_such_service(method));
+                return Err(local_requests::no_such_service(method).into());
             }
             _ => {}
         }
         let mut proof = self.access.authorise(t, incoming, &routed, true)?;
         let access = &mut self.access;
-        let targets = targets::local(access, t, incoming, &routed.uri, domain, &mut proof)?;
+        let targets = targets::local(access, t, incoming, &routed.uri, domain, &mut proof)
+            .map_err(|stop| stop.with_proof(&proof))?;
         let mode = t.node.domain(domain).mode;
-        self.forward(t, incoming, findings, &routed, proof, targets, mode)
+        self.forward(t, incoming, findings, &routed, proof, targets, mode);
+        Ok(())
     }
 
     /// Forwards a request to its targets, or redirects its sender to them.
@@ -171,13 +194,12 @@ impl Parts {
         proof: Proof,
         targets: Vec<RequestTarget>,
         mode: Mode,
-    ) -> Result<(), Refusal> {
+    ) {
         let ack = incoming.msg.method() == Method::Ack;
         findings.return_path = !ack || mode == Mode::Stateless;
         let mut user = None;
         match proof {
-            Proof::Digest { domain, user: proven } => {
-                let realm = t.node.domain(domain).name.clone();
+            Proof::Digest { realm, user: proven } => {
                 user = Some(format!("{}@{realm}", short_text(&proven)).into());
                 findings.realm = Some(realm);
             }
@@ -189,9 +211,12 @@ impl Parts {
             _ if ack => self.stateless.forward(t, incoming, &findings, targets),
             Mode::Proxy => self.calls.begin(t, incoming, findings, targets, user),
             Mode::Stateless => self.stateless.forward(t, incoming, &findings, targets),
+            // No Contact leads to another server.
+            Mode::Redirect if targets.iter().any(|t| t.origin == Origin::Elsewhere) => {
+                self.calls.begin(t, incoming, findings, targets, user);
+            }
             Mode::Redirect => local_requests::redirect(t, incoming, &targets),
         }
-        Ok(())
     }
 
     fn subscribe(
@@ -200,9 +225,93 @@ impl Parts {
         incoming: &IncomingRequest<'_>,
         routed: &RequestRoute<'_>,
         domain: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Stop> {
         let proof = self.access.authorise(t, incoming, routed, true)?;
-        self.subscriptions.subscribe(t, incoming, &routed.uri, domain, &proof)
+        Ok(self.subscriptions.subscribe(t, incoming, &routed.uri, domain, &proof)?)
+    }
+
+    /// Stores a request until the world has answered a question. Its server transaction absorbs retransmissions
+    /// meanwhile.
+    fn park(
+        &mut self,
+        t: &mut Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+        question: Question,
+        proof: Option<Proof>,
+    ) -> Result<(), Refusal> {
+        let (msg, flow) = (incoming.msg, incoming.flow);
+        let initial = msg.to().is_ok_and(|to| to.tag().is_none());
+        if self.calls.is_draining() && initial && incoming.progress.is_none() {
+            return Err(Refusal::busy());
+        }
+        if !self.parked.has_room(t, flow, proof.is_some()) {
+            t.stats.limits_hit += 1;
+            return Err(Refusal::busy());
+        }
+        if !t.reserve_budget(msg, flow, None, proof.is_some()) {
+            return Err(Refusal::busy());
+        }
+        let progress = match incoming.progress {
+            Some(progress) => Some(progress.clone()),
+            None => self.open_parked(t, incoming),
+        };
+        let Some(mut progress) = progress else {
+            t.release_budget(msg.whole().len(), flow, None);
+            t.stats.limits_hit += 1;
+            return Err(Refusal::busy());
+        };
+        progress.proof = proof;
+        progress.note_question(&question);
+        let id = self.parked.insert(t, incoming, progress);
+        t.stats.asked += 1;
+        t.events.push(Event::Ask { id, question, source: flow.remote.ip() });
+        Ok(())
+    }
+
+    /// Opens the server transaction of a request that is to be parked, and holds a context for it. Returns `None` if the
+    /// table is full.
+    fn open_parked(
+        &mut self,
+        t: &mut Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+    ) -> Option<Progress> {
+        let invite = incoming.msg.method() == Method::Invite;
+        let kind = if invite { Kind::Invite } else { Kind::NonInvite };
+        let (reply, port) = t.node.reply_to(incoming.flow, incoming.via);
+        let context = self.calls.hold();
+        let Some(server) = t.tx.open(incoming.key, kind, reply, port, Some(context)) else {
+            self.calls.release_held(context);
+            return None;
+        };
+        t.note_worker(incoming);
+        t.limit_repeats(incoming, server);
+        let trying = invite && !is_stateless(t, incoming);
+        if trying {
+            t.trying(incoming, server);
+        }
+        let (came, deadline) = (t.now, t.now + MAX_WAIT);
+        Some(Progress { server, context, trying, came, deadline, proof: None, asked: Vec::new() })
+    }
+
+    /// Processes the reply of the world to [`Event::Ask`]. A reply that comes late, or twice, has no effect.
+    pub(super) fn answered(&mut self, t: &mut Turn<'_>, id: AskId, reply: Reply) {
+        let Some(parked) = self.parked.take(t, id) else { return };
+        t.stats.unanswered += u64::from(reply == Reply::Unavailable);
+        let context = parked.progress.context;
+        if let Some(server) = parked.read(t, |t, incoming| self.process(t, incoming)) {
+            t.tx.drop_server(server);
+        }
+        if !self.parked.holds(context) {
+            self.calls.release_held(context);
+        }
+    }
+
+    /// Answers 487 to a request that waits and is cancelled (RFC 3261 section 9.2). Returns whether it was one.
+    fn cancel_parked(&mut self, t: &mut Turn<'_>, context: ContextId) -> bool {
+        let Some(parked) = self.parked.take_by_context(t, context) else { return false };
+        parked.read(t, |t, incoming| t.refuse(incoming, 487, "", &[]));
+        self.calls.release_held(context);
+        true
     }
 
     /// Processes a CANCEL: RFC 3261 sections 9.2 and 16.10.
@@ -210,7 +319,9 @@ impl Parts {
         if let Some(context) = t.tx.find_cancelled(incoming.msg, incoming.via) {
             // Section 9.2: 200 whatever happens to the INVITE, with the To tag of the responses to it.
             t.refuse(incoming, 200, "OK", &[]);
-            if let Some(context) = context {
+            if let Some(context) = context
+                && !self.cancel_parked(t, context)
+            {
                 self.calls.cancel(t, context, incoming);
             }
         } else if !t.forward_to_next_worker(incoming) {
@@ -341,6 +452,9 @@ impl Parts {
         }
         self.calls.handle_timeout(t);
         self.subscriptions.handle_timeout(t);
+        while let Some(id) = self.parked.expire(t.now) {
+            self.answered(t, id, Reply::Unavailable);
+        }
     }
 }
 
@@ -356,6 +470,14 @@ fn hand_over_request(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>, key: Serv
     };
     t.hand_over(worker, flow, msg);
     true
+}
+
+/// Returns whether a request is for a domain that is forwarded statelessly. No provisional response is sent then:
+/// retransmissions of the sender must go on.
+fn is_stateless(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
+    let Ok(routed) = preroute(t.node, t.now, incoming) else { return false };
+    let domain = own_domain(t, incoming, &routed);
+    domain.is_some_and(|domain| t.node.domain(domain).mode == Mode::Stateless)
 }
 
 /// Returns the domain of ours that a request is for; `None` if a Route, a flow or an `maddr` is its next hop.

@@ -2,7 +2,7 @@
 //! who may send a REGISTER, and sends the response as soon as the store has made the change durable.
 
 use super::names::user_of;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, Stop};
 use super::request::IncomingRequest;
 use super::routing::access::Access;
 use super::turn::Turn;
@@ -11,6 +11,7 @@ use crate::location::{Commit, CommitTag};
 use crate::registrar::{Registrar, RegistrarConfig};
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::message;
+use ringway_sip::transaction::ServerId;
 use ringway_sip::uri::{Scheme, Uri};
 use slab::Slab;
 
@@ -24,6 +25,7 @@ const KEEP_ENTRIES: usize = 4096;
 struct PendingRegister {
     request: Vec<u8>,
     flow: Flow,
+    server: Option<ServerId>,
     headers: Vec<u8>,
     came: Time,
 }
@@ -57,13 +59,13 @@ impl Registrations {
         access: &mut Access,
         incoming: &IncomingRequest<'_>,
         request_domain: usize,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Stop> {
         let msg = incoming.msg;
         let to = msg.to().map_err(|e| Refusal::new(e.status, e.reason))?;
         let to = Uri::parse(to.uri).map_err(|e| Refusal::new(e.status, e.reason))?;
         if !to.is_sip() && to.scheme != Scheme::Tel {
             // RFC 4475 section 3.3.4: no registrar can have such an address-of-record.
-            return Err(Refusal::new(400, "To: expected a SIP URI"));
+            return Err(Refusal::new(400, "To: expected a SIP URI").into());
         }
         // Item 5: the address-of-record must lie in a domain of ours.
         let not_found = || Refusal::new(404, "Not Found");
@@ -71,14 +73,14 @@ impl Registrations {
         // A literal address is the server's and belongs to no particular domain.
         let named = Uri::parse(msg.request_uri()).is_ok_and(|uri| uri.host_ip().is_none());
         if named && domain != request_domain {
-            return Err(not_found());
+            return Err(not_found().into());
         }
         let user = user_of(&to).ok_or_else(not_found)?;
         let aor = t.node.aor(user, domain);
         let is_repeat =
             |t: &Turn<'_>| self.registrar.is_repeat(t.now, incoming.flow, msg, &aor, t.store);
         access.authorise_register(t, incoming, domain, user, is_repeat)?;
-        self.change(t, incoming, &aor)
+        Ok(self.change(t, incoming, &aor)?)
     }
 
     /// Passes an authorised REGISTER to the registrar.
@@ -112,6 +114,7 @@ impl Registrations {
             self.pending.insert(PendingRegister {
                 request: request.to_vec(),
                 flow,
+                server: incoming.server(),
                 headers,
                 came: t.now,
             });
@@ -128,7 +131,8 @@ impl Registrations {
             t.stats.registers_failed += 1;
             t.log(incoming, "registration refused", done.status);
         }
-        t.reply(incoming.flow, incoming.msg, incoming.via, (done.status, done.reason), &headers);
+        let (msg, via, status) = (incoming.msg, incoming.via, (done.status, done.reason));
+        t.reply(incoming.flow, msg, via, incoming.server(), status, &headers);
         Ok(())
     }
 
@@ -149,6 +153,6 @@ impl Registrations {
             t.stats.registers_failed += 1;
             (503, b"Retry-After: 10\r\n")
         };
-        t.reply(&pending.flow, &msg, &via, (status, ""), headers);
+        t.reply(&pending.flow, &msg, &via, pending.server, (status, ""), headers);
     }
 }

@@ -1,10 +1,15 @@
 //! One request in progress, and the findings of its validation and routing.
 
+use super::ids::ContextId;
+use super::proof::Proof;
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::Via;
-use ringway_sip::message::Message;
-use ringway_sip::transaction::ServerKey;
+use ringway_sip::message::{Message, Method};
+use ringway_sip::transaction::{ServerId, ServerKey};
 use std::sync::Arc;
+
+/// The number of questions that the world is asked for one request.
+const MAX_QUESTIONS: usize = 16;
 
 /// One incoming request: what every step needs of it.
 #[derive(Clone, Copy)]
@@ -13,6 +18,53 @@ pub(super) struct IncomingRequest<'a> {
     pub msg: &'a Message<'a>,
     pub via: &'a Via<'a>,
     pub key: ServerKey,
+    /// What has been done for it, if it has waited for an answer of the world.
+    pub progress: Option<&'a Progress>,
+}
+
+impl IncomingRequest<'_> {
+    /// Returns the server transaction, if one is open already.
+    pub(super) fn server(&self) -> Option<ServerId> {
+        self.progress.map(|progress| progress.server)
+    }
+
+    /// Returns whether the request may wait for another answer of the world. An ACK cannot be answered, and what a CANCEL
+    /// is for must not change while it waits.
+    pub(super) fn may_ask(&self, now: Time) -> bool {
+        !matches!(self.msg.method(), Method::Ack | Method::Cancel)
+            && self.progress.is_none_or(|progress| progress.may_ask(now))
+    }
+
+    /// Returns whether it may wait for the servers at which a user is registered, for which it has not waited before.
+    pub(super) fn may_ask_about(&self, now: Time, aor: &[u8]) -> bool {
+        self.may_ask(now)
+            && self.progress.is_none_or(|progress| progress.asked.iter().all(|a| **a != *aor))
+    }
+}
+
+/// What has been done for a request that has waited for an answer of the world.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    /// Its server transaction.
+    pub server: ServerId,
+    /// The response context that is held for it.
+    pub context: ContextId,
+    /// Whether a 100 has been sent.
+    pub trying: bool,
+    /// The time at which it came.
+    pub came: Time,
+    /// The time from which nothing is asked for it any more.
+    pub deadline: Time,
+    /// The proof that its sender has given.
+    pub proof: Option<Proof>,
+    /// The addresses-of-record that have been asked for.
+    pub asked: Vec<Box<[u8]>>,
+}
+
+impl Progress {
+    fn may_ask(&self, now: Time) -> bool {
+        now < self.deadline && self.asked.len() < MAX_QUESTIONS
+    }
 }
 
 /// The findings of validation and routing that later branches need again.

@@ -63,10 +63,15 @@ impl Stateless {
         findings: &Findings,
         targets: Vec<RequestTarget>,
     ) {
-        match targets.into_iter().next() {
-            Some(target) => self.forward_to(t, incoming, findings, &target),
-            None => t.refuse(incoming, 480, "", &[]),
+        let Some(target) = targets.into_iter().next() else {
+            return t.refuse(incoming, 480, "", &[]);
+        };
+        if let Some(server) = incoming.server() {
+            // It has waited for an answer of the world. From now on its responses belong to no transaction.
+            t.tx.drop_server(server);
         }
+        let incoming = IncomingRequest { progress: None, ..*incoming };
+        self.forward_to(t, &incoming, findings, &target);
     }
 
     fn forward_to(
@@ -215,7 +220,8 @@ impl PendingRequest {
         let Ok(msg) = message::parse(&self.request) else { return };
         let Ok(via) = msg.top_via() else { return };
         let key = t.tx.key(&msg, &via);
-        f(t, &IncomingRequest { flow: &self.flow, msg: &msg, via: &via, key });
+        let flow = &self.flow;
+        f(t, &IncomingRequest { flow, msg: &msg, via: &via, key, progress: None });
     }
 }
 

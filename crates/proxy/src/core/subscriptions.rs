@@ -4,9 +4,9 @@
 use super::ids::{ClientUser, ResolveUser};
 use super::locator::{Destination, Locator, Lookup};
 use super::names::user_of;
+use super::proof::Proof;
 use super::refusal::Refusal;
 use super::request::IncomingRequest;
-use super::routing::access::Proof;
 use super::turn::Turn;
 use crate::keys::Secret;
 use crate::location::Change;
@@ -79,7 +79,10 @@ impl Subscriptions {
             return Err(Refusal::new(403, "Forbidden"));
         }
         let (reply, port) = t.node.reply_to(flow, incoming.via);
-        let Some(server) = t.tx.open(incoming.key, Kind::NonInvite, reply, port, None) else {
+        let opened = incoming
+            .server()
+            .or_else(|| t.tx.open(incoming.key, Kind::NonInvite, reply, port, None));
+        let Some(server) = opened else {
             t.stats.limits_hit += 1;
             return Err(Refusal::new(503, "Service Unavailable"));
         };

@@ -29,6 +29,8 @@ pub(super) enum Origin {
     /// A contact that a user has registered, from this address if it is still known. If the flow is lost, the user is
     /// not available.
     Location(Option<IpAddr>),
+    /// Another server at which a user is registered.
+    Elsewhere,
 }
 
 impl RequestTarget {
@@ -43,7 +45,7 @@ impl RequestTarget {
 
     /// Returns whether it comes from the location service.
     pub(super) fn is_located(&self) -> bool {
-        matches!(self.origin, Origin::Location(_))
+        matches!(self.origin, Origin::Location(_) | Origin::Elsewhere)
     }
 }
 

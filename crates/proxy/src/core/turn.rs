@@ -7,11 +7,12 @@ use super::locator::Locator;
 use super::node::Node;
 use super::request::IncomingRequest;
 use crate::location::LocationStore;
+use crate::shared::REQUEST_LIFETIME;
 use crate::stats::Stats;
 use ringway_sansio::{Flow, Outbox, Random, Target, Time};
 use ringway_sip::header::Via;
 use ringway_sip::message::{Message, Method};
-use ringway_sip::transaction::Transactions;
+use ringway_sip::transaction::{ServerId, Transactions};
 use ringway_sip::write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,7 +69,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Answers without a transaction. A retransmitted request is answered the same again (RFC 3261 section 8.2.7).
+    /// Answers without a transaction, unless the request has waited with one. A retransmitted request is answered the
+    /// same again (RFC 3261 section 8.2.7).
     ///
     /// The source of a datagram has proved nothing, not even that the address is its own. An answer larger than
     /// [`MAX_AMPLIFICATION`](ringway_sip::transaction::table::MAX_AMPLIFICATION) times the request is not sent to it.
@@ -88,11 +90,17 @@ impl Turn<'_> {
         let (buf, flow) = (self.out.buffer(), Some(incoming.flow));
         write::response(buf, incoming.msg, flow, status, reason, Some(&tag), headers, &[]);
         let octets = self.out.buffer().len() - start;
-        if octets > self.repeat_credit(incoming) as usize {
+        let avoided = octets > self.repeat_credit(incoming) as usize;
+        if avoided {
             self.stats.amplification_avoided += 1;
-            return self.out.abandon(start);
+            self.out.abandon(start);
         }
-        self.out.finish(start, Target::Flow(reply), 0);
+        match incoming.server() {
+            Some(server) if avoided => self.tx.drop_server(server),
+            Some(server) => self.tx.respond(self.now, server, status, self.out, start),
+            None if avoided => {}
+            None => self.out.finish(start, Target::Flow(reply), 0),
+        }
     }
 
     /// Returns the number of octets that may be sent in answer to a request before its sender has proved anything.
@@ -100,20 +108,52 @@ impl Turn<'_> {
         self.node.trust.repeat_credit(incoming.flow, incoming.msg.whole().len())
     }
 
-    /// Answers a request whose sender has proved enough, whatever the length of the answer.
+    /// Answers a request whose sender has proved enough, whatever the length of the answer. `server` is its transaction,
+    /// if it has waited with one.
     pub(super) fn reply(
         &mut self,
         flow: &Flow,
         msg: &Message<'_>,
         via: &Via<'_>,
+        server: Option<ServerId>,
         (status, reason): (u16, &str),
         headers: &[u8],
     ) {
         let (reply, _) = self.node.reply_to(flow, via);
         let tag = self.node.tag(msg);
-        self.out.push(Target::Flow(reply), 0, |buf| {
-            write::response(buf, msg, Some(flow), status, reason, Some(&tag), headers, &[]);
-        });
+        let (start, buf) = (self.out.buffer().len(), self.out.buffer());
+        write::response(buf, msg, Some(flow), status, reason, Some(&tag), headers, &[]);
+        match server {
+            Some(server) => {
+                self.tx.limit_repeats(server, u32::MAX);
+                self.tx.respond(self.now, server, status, self.out, start);
+            }
+            None => self.out.finish(start, Target::Flow(reply), 0),
+        }
+    }
+
+    /// Sends a 100 in the transaction of an INVITE, so that the peer stops its retransmissions (RFC 3261 section
+    /// 17.2.1).
+    pub(super) fn trying(&mut self, incoming: &IncomingRequest<'_>, server: ServerId) {
+        let (start, buf) = (self.out.buffer().len(), self.out.buffer());
+        write::response(buf, incoming.msg, Some(incoming.flow), 100, "Trying", None, &[], &[]);
+        self.tx.respond(self.now, server, 100, self.out, start);
+    }
+
+    /// Limits the retransmissions of a transaction whose sender has proved nothing.
+    pub(super) fn limit_repeats(&mut self, incoming: &IncomingRequest<'_>, server: ServerId) {
+        let credit = self.repeat_credit(incoming);
+        if credit != u32::MAX {
+            self.tx.limit_repeats(server, credit);
+        }
+    }
+
+    /// Records for all workers that this one has the transaction of a request.
+    pub(super) fn note_worker(&self, incoming: &IncomingRequest<'_>) {
+        if self.node.workers > 1 {
+            let (key, worker) = (incoming.key.to_u64(), self.node.worker);
+            self.node.shared.requests.put(key, worker, self.now, REQUEST_LIFETIME);
+        }
     }
 
     /// Answers 503 under overload, as cheaply as possible. Without a Retry-After the request is dropped: its source

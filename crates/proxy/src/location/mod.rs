@@ -17,6 +17,7 @@ pub use record::{BindingView, Bindings, RecordEdit, TooLarge};
 pub use wire::CorruptRecord;
 
 use ringway_sansio::{FlowId, Time};
+use std::net::IpAddr;
 
 /// The maximum length of an address-of-record, in bytes.
 pub const MAX_AOR: usize = 1024;
@@ -58,6 +59,18 @@ pub enum Change {
     FlowClosed,
 }
 
+/// What is known about the other servers at which a user is registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Elsewhere {
+    /// All of them are known.
+    Known {
+        /// Whether any other server has the address-of-record: without contacts it is then answered with 480, not 404.
+        exists: bool,
+    },
+    /// The world must be asked: [`Event::Ask`](crate::Event::Ask).
+    Unknown,
+}
+
 /// A table of registrations that all workers share.
 ///
 /// An address-of-record is the canonical key of RFC 3261 section 10.3 step 5, as bytes; the store
@@ -67,6 +80,19 @@ pub trait LocationStore: Send + Sync {
     /// Visits the bindings of `aor` that are live at `now`, the most recently registered first. Returns how many there
     /// are. Called for every call: it allocates nothing.
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize;
+
+    /// Visits the servers other than this one at which `aor` is registered. Each is a value of Path (RFC 3327) that leads
+    /// there, such as `<sip:[fd01::1]:5060;lr>`, with the q of the user there, in thousandths. Answers from memory. By
+    /// default there are no other servers.
+    fn elsewhere(&self, _aor: &[u8], _now: Time, _visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+        Elsewhere::Known { exists: false }
+    }
+
+    /// Returns whether the server at this address may send requests as `aor`: because the user is at home there, or
+    /// registered. `None` if the world must be asked, as for [`LocationStore::elsewhere`]. By default no server may.
+    fn speaks_for(&self, _server: IpAddr, _aor: &[u8], _now: Time) -> Option<bool> {
+        Some(false)
+    }
 
     /// Changes one record, all or nothing. `edit` reads the present record, writes the new bindings and calls
     /// [`RecordEdit::commit`]. Without that call nothing changes and the result is [`Commit::Done`]. `edit` is called
@@ -172,7 +198,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn any_flow() -> impl Strategy<Value = Flow> {
-        let addr = || any::<(std::net::IpAddr, u16)>().prop_map(Into::into);
+        let addr = || any::<(IpAddr, u16)>().prop_map(Into::into);
         (0u64..6, 0usize..4, addr(), addr()).prop_map(|(serial, t, local, remote)| Flow {
             id: FlowId::new(0, serial),
             transport: [Transport::Udp, Transport::Tcp, Transport::Tls, Transport::Ws][t],

@@ -7,13 +7,16 @@
 #![allow(dead_code, reason = "not every test binary uses everything")]
 
 pub mod bind;
+pub mod elsewhere;
 pub mod msg;
 pub mod ua;
 
 pub use bind::bind;
+pub use elsewhere::Asked;
 pub use msg::Msg;
 pub use ua::*;
 
+use elsewhere::{Knowledge, People, Store};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::MemoryStore;
@@ -24,16 +27,19 @@ use ringway_proxy::{
 use ringway_sansio::{
     Duration, Flow, Hop, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
 };
-use ringway_sip::digest::{Algorithm, Ha1};
+use ringway_sip::digest::Algorithm;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 /// The domain that the proxy under test is responsible for.
 pub const DOMAIN: &str = "example.org";
 
 /// Everybody's password.
 pub const PASSWORD: &str = "secret";
+
+/// The address in the mesh of the proxy under test.
+pub const MESH_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 1);
 
 /// Where the proxy under test is reached over `transport` from `remote`.
 pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
@@ -43,10 +49,10 @@ pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
         Transport::Wss => 443,
         _ => 5060,
     };
-    if remote.is_ipv6() {
-        SocketAddr::new("2001:db8::1".parse().unwrap(), port)
-    } else {
-        ([192, 0, 2, 1], port).into()
+    match remote {
+        SocketAddr::V6(v6) if v6.ip().octets()[0] == 0xfd => (MESH_ADDRESS, port).into(),
+        SocketAddr::V6(_) => SocketAddr::new("2001:db8::1".parse().unwrap(), port),
+        SocketAddr::V4(_) => ([192, 0, 2, 1], port).into(),
     }
 }
 
@@ -79,6 +85,7 @@ pub fn config() -> Config {
             any_from: false,
         },
         trusted: vec![],
+        mesh: None,
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),
@@ -98,18 +105,6 @@ struct Table {
 impl Paths for Table {
     fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
         (!self.missing.contains(&transport)).then(|| local(transport, remote))
-    }
-}
-
-struct People;
-
-impl ringway_proxy::auth::Users for People {
-    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
-        self.exists(user, realm).then(|| Ha1::new(algorithm, user, realm, PASSWORD.as_bytes()))
-    }
-
-    fn exists(&self, user: &[u8], _realm: &[u8]) -> bool {
-        matches!(user, b"alice" | b"bob" | b"carol")
     }
 }
 
@@ -142,6 +137,10 @@ pub struct World {
     /// Answers that name resolution gives at once.
     names: BTreeMap<String, Vec<Hop>>,
     pub questions: Vec<Question>,
+    /// Questions about users of other servers.
+    pub asks: Vec<Asked>,
+    /// What the world knows about users of other servers.
+    pub knowledge: Arc<Mutex<Knowledge>>,
     /// Addresses that cannot be reached, and flows that have closed.
     broken: Vec<(Transport, SocketAddr)>,
     closed: BTreeSet<u64>,
@@ -185,15 +184,15 @@ impl World {
         let mut config = config();
         change(&mut config);
         let config = Arc::new(config);
-        let store = Arc::new(store);
+        let (store, knowledge) = (Arc::new(store), Arc::<Mutex<Knowledge>>::default());
         let shared = Arc::new(ringway_proxy::shared::Shared::new(&config.secret));
         let now = Time::from_secs(1_700_000_000);
         let cores = (0..workers)
             .map(|worker| {
                 let random = SplitMix::new(42 + u64::from(worker));
                 let surroundings = Surroundings {
-                    store: store.clone(),
-                    users: Arc::new(People),
+                    store: Arc::new(Store { local: store.clone(), knowledge: knowledge.clone() }),
+                    users: Arc::new(People { knowledge: knowledge.clone() }),
                     random: Box::new(random) as Box<dyn Random + Send>,
                     paths: Box::new(Table { missing: missing.to_vec() }),
                     workers,
@@ -211,6 +210,8 @@ impl World {
             sent: VecDeque::new(),
             names: BTreeMap::new(),
             questions: Vec::new(),
+            asks: Vec::new(),
+            knowledge,
             broken: Vec::new(),
             closed: BTreeSet::new(),
             failed: Vec::new(),
@@ -491,6 +492,9 @@ impl World {
                 Some(hops) => self.resolve(worker, id, &hops),
                 None => self.questions.push(Question { worker, id, target }),
             },
+            Event::Ask { id, question, source } => {
+                self.asks.push(Asked { worker, id, question, source });
+            }
             Event::HandOver { worker: to, flow, bytes } => {
                 assert_ne!(to, worker, "handed to itself");
                 self.handed_over += 1;
@@ -530,6 +534,7 @@ impl World {
 
     fn forgets(&self) {
         assert!(self.questions.is_empty(), "a question is open");
+        assert!(self.asks.is_empty(), "a question about a user is open");
         for core in &self.cores {
             let tables = core.tables();
             assert_eq!(tables, Default::default(), "{}", self.ladder);

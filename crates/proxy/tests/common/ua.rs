@@ -27,6 +27,10 @@ pub const BOB2: Peer = peer("bob2", Transport::Udp, "203.0.113.3:5060", 0);
 pub const BOB3: Peer = peer("bob3", Transport::Udp, "203.0.113.4:5060", 0);
 /// Another proxy or a gateway.
 pub const PROXY: Peer = peer("proxy", Transport::Udp, "192.0.2.50:5060", 0);
+/// Other routers of the mesh, and a host behind the first.
+pub const ROUTER: Peer = peer("router", Transport::Udp, "[fd02::1]:5060", 0);
+pub const ROUTER2: Peer = peer("router2", Transport::Udp, "[fd03::1]:5060", 0);
+pub const MESH_HOST: Peer = peer("host", Transport::Udp, "[fd02::5]:5060", 0);
 pub const GATEWAY: Peer = peer("gateway", Transport::Udp, "192.0.2.60:5060", 0);
 pub const GATEWAY2: Peer = peer("gateway2", Transport::Udp, "192.0.2.61:5060", 0);
 /// Phones with connections they opened; their listening port is another.

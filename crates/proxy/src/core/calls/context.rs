@@ -214,9 +214,33 @@ fn rank(status: u16) -> u16 {
     }
 }
 
+/// An entry of the table.
+#[derive(Debug)]
+enum Slot {
+    /// For a request that waits for an answer of the world.
+    Held(ContextId),
+    Context(Context),
+}
+
+impl Slot {
+    fn context(&self) -> Option<&Context> {
+        match self {
+            Slot::Context(context) => Some(context),
+            Slot::Held(_) => None,
+        }
+    }
+
+    fn context_mut(&mut self) -> Option<&mut Context> {
+        match self {
+            Slot::Context(context) => Some(context),
+            Slot::Held(_) => None,
+        }
+    }
+}
+
 /// The contexts of a worker.
 pub(super) struct Contexts {
-    slab: Slab<Context>,
+    slab: Slab<Slot>,
     /// The serial number of the newest context.
     serial: u32,
 }
@@ -231,7 +255,34 @@ impl Contexts {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
-        self.slab.iter().map(|(_, context)| context)
+        self.slab.iter().filter_map(|(_, slot)| slot.context())
+    }
+
+    /// Returns the id of a context that is inserted later; until then its entry is held.
+    pub(super) fn hold(&mut self) -> ContextId {
+        let id = self.reserve();
+        self.slab.insert(Slot::Held(id));
+        id
+    }
+
+    /// Releases the entry of a context that was not inserted.
+    pub(super) fn release_held(&mut self, id: ContextId) {
+        if self.is_held(id) {
+            self.slab.remove(id.index as usize);
+            self.shrink();
+        }
+    }
+
+    fn is_held(&self, id: ContextId) -> bool {
+        matches!(self.slab.get(id.index as usize), Some(Slot::Held(held)) if *held == id)
+    }
+
+    /// Adds the context whose entry is held.
+    pub(super) fn insert_held(&mut self, context: Context) {
+        debug_assert!(self.is_held(context.id));
+        if let Some(slot) = self.slab.get_mut(context.id.index as usize) {
+            *slot = Slot::Context(context);
+        }
     }
 
     /// Returns the id of the next context; follow with [`Contexts::insert`].
@@ -243,26 +294,34 @@ impl Contexts {
     /// Adds the context of the id that was reserved last.
     pub(super) fn insert(&mut self, context: Context) {
         let id = context.id;
-        let index = self.slab.insert(context);
+        let index = self.slab.insert(Slot::Context(context));
         debug_assert_eq!(index as u32, id.index);
     }
 
     /// Returns a context that still exists, to change it.
     pub(super) fn get_mut(&mut self, id: ContextId) -> Option<&mut Context> {
-        self.slab.get_mut(id.index as usize).filter(|context| context.id == id)
+        self.slab.get_mut(id.index as usize)?.context_mut().filter(|context| context.id == id)
     }
 
     /// Returns a context that still exists.
     pub(super) fn get(&self, id: ContextId) -> Option<&Context> {
-        self.slab.get(id.index as usize).filter(|context| context.id == id)
+        self.slab.get(id.index as usize)?.context().filter(|context| context.id == id)
     }
 
-    pub(super) fn remove(&mut self, id: ContextId) -> Context {
-        let context = self.slab.remove(id.index as usize);
+    /// Drops a context.
+    pub(super) fn remove(&mut self, id: ContextId) -> Option<Context> {
+        let slot = self.slab.try_remove(id.index as usize);
+        self.shrink();
+        match slot? {
+            Slot::Context(context) => Some(context),
+            Slot::Held(_) => None,
+        }
+    }
+
+    fn shrink(&mut self) {
         if self.slab.is_empty() && self.slab.capacity() > KEEP_ENTRIES {
             self.slab = Slab::new();
         }
-        context
     }
 }
 
@@ -271,18 +330,33 @@ impl Index<ContextId> for Contexts {
     type Output = Context;
 
     fn index(&self, id: ContextId) -> &Context {
-        let context = &self.slab[id.index as usize];
-        debug_assert_eq!(context.id, id);
-        context
+        match &self.slab[id.index as usize] {
+            Slot::Context(context) => {
+                debug_assert_eq!(context.id, id);
+                context
+            }
+            Slot::Held(_) => unknown(id),
+        }
     }
 }
 
 impl IndexMut<ContextId> for Contexts {
     fn index_mut(&mut self, id: ContextId) -> &mut Context {
-        let context = &mut self.slab[id.index as usize];
-        debug_assert_eq!(context.id, id);
-        context
+        match &mut self.slab[id.index as usize] {
+            Slot::Context(context) => {
+                debug_assert_eq!(context.id, id);
+                context
+            }
+            Slot::Held(_) => unknown(id),
+        }
     }
+}
+
+/// Panics as an index out of range does: only a context that exists is indexed, and what is held has no branch and no
+/// timer that could name it.
+#[cold]
+fn unknown(id: ContextId) -> ! {
+    panic!("no context {id:?}")
 }
 
 /// Returns a branch of a context that is known to exist.

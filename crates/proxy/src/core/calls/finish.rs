@@ -125,7 +125,8 @@ impl Calls {
         if self.contexts[id].alive > 0 {
             return;
         }
-        for branch in &self.contexts.remove(id).branches {
+        let Some(context) = self.contexts.remove(id) else { return };
+        for branch in &context.branches {
             self.wheel.cancel(branch.timer_c);
         }
     }

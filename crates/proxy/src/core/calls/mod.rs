@@ -18,14 +18,12 @@ use super::ids::{BranchId, ContextId};
 use super::request::{Findings, IncomingRequest};
 use super::target::RequestTarget;
 use super::turn::Turn;
-use crate::shared::REQUEST_LIFETIME;
 use context::{Context, Contexts};
 use report::end_of_call;
 pub(super) use responses::Answer;
 use ringway_sansio::{Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::Kind;
-use ringway_sip::write;
 
 /// The number of branches of one request; an id has 16 bits for them.
 const MAX_BRANCHES: usize = u16::MAX as usize;
@@ -55,7 +53,22 @@ impl Calls {
         self.draining = true;
     }
 
-    /// Returns the number of contexts.
+    /// Returns whether new calls are refused.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    /// Holds a context for a request that waits for an answer of the world.
+    pub(super) fn hold(&mut self) -> ContextId {
+        self.contexts.hold()
+    }
+
+    /// Releases a held context, if [`Calls::begin`] has not used it.
+    pub(super) fn release_held(&mut self, id: ContextId) {
+        self.contexts.release_held(id);
+    }
+
+    /// Returns the number of contexts, those that are held included.
     pub(super) fn len(&self) -> usize {
         self.contexts.len()
     }
@@ -80,7 +93,8 @@ impl Calls {
         }
     }
 
-    /// Accepts a request: opens the server transaction and the response context, and starts the branches of the best q.
+    /// Accepts a request: opens the server transaction and the response context, unless it has waited with both, and
+    /// starts the branches of the best q.
     pub(super) fn begin(
         &mut self,
         t: &mut Turn<'_>,
@@ -91,7 +105,8 @@ impl Calls {
     ) {
         let (msg, known) = (incoming.msg, findings.is_known());
         let initial = msg.to().is_ok_and(|to| to.tag().is_none());
-        if self.draining && initial {
+        let waited = incoming.progress;
+        if self.draining && initial && waited.is_none() {
             return t.refuse_with_retry(incoming, 30);
         }
         if targets.is_empty() {
@@ -103,18 +118,24 @@ impl Calls {
         targets.truncate(MAX_BRANCHES);
         let kind = if msg.method() == Method::Invite { Kind::Invite } else { Kind::NonInvite };
         let (reply, port) = t.node.reply_to(incoming.flow, incoming.via);
-        let id = self.contexts.reserve();
-        let Some(server) = t.tx.open(incoming.key, kind, reply, port, Some(id)) else {
+        let opened = match waited {
+            Some(progress) => Some((progress.context, progress.server)),
+            None => {
+                let id = self.contexts.reserve();
+                t.tx.open(incoming.key, kind, reply, port, Some(id)).map(|server| (id, server))
+            }
+        };
+        let Some((id, server)) = opened else {
             t.release_budget(msg.whole().len(), incoming.flow, user.as_deref());
             t.stats.limits_hit += 1;
             return t.refuse_with_retry(incoming, 10);
         };
+        let came = waited.map_or(t.now, |progress| progress.came);
         let mut context =
-            Context::new(t.now, (id, server, kind), incoming, reply, findings, targets);
+            Context::new(came, (id, server, kind), incoming, reply, findings, targets);
         context.user = user;
-        if t.node.workers > 1 {
-            let (key, worker) = (incoming.key.to_u64(), t.node.worker);
-            t.node.shared.requests.put(key, worker, t.now, REQUEST_LIFETIME);
+        if waited.is_none() {
+            t.note_worker(incoming);
         }
         if context.findings.record_route && initial {
             t.node.dialogs.note_begin(msg);
@@ -122,19 +143,15 @@ impl Calls {
         if let (Some(dialog), Method::Bye) = (&context.findings.in_dialog, msg.method()) {
             context.ended = Some(end_of_call(t.now, incoming, dialog));
         }
-        if !known {
-            let credit = t.repeat_credit(incoming);
-            if credit != u32::MAX {
-                t.tx.limit_repeats(server, credit);
-            }
+        match waited {
+            Some(_) if known => t.tx.limit_repeats(server, u32::MAX),
+            Some(_) => {}
+            None if known => {}
+            None => t.limit_repeats(incoming, server),
         }
         match kind {
-            Kind::Invite => {
-                // Section 17.2.1: a 100 at once, so that the peer stops its retransmissions.
-                let (start, buf) = (t.out.buffer().len(), t.out.buffer());
-                write::response(buf, msg, Some(incoming.flow), 100, "Trying", None, &[], &[]);
-                t.tx.respond(t.now, server, 100, t.out, start);
-            }
+            Kind::Invite if waited.is_some_and(|progress| progress.trying) => {}
+            Kind::Invite => t.trying(incoming, server),
             Kind::NonInvite => {
                 let at = t.now + t.tx.timers().trying();
                 context.trying = self.wheel.set(at, Tick::Trying(id));
@@ -142,7 +159,10 @@ impl Calls {
         }
         context.session = kind == Kind::Invite && initial;
         let session = context.session;
-        self.contexts.insert(context);
+        match waited {
+            Some(_) => self.contexts.insert_held(context),
+            None => self.contexts.insert(context),
+        }
         if session {
             t.stats.sessions += 1;
             self.report_began(t, id, msg);

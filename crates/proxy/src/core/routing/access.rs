@@ -5,7 +5,8 @@ use crate::auth::{Authenticator, Verdict, claimed_user};
 use crate::config::Config;
 use crate::core::events::{AuthFailure, AuthFailureReason, Event, short_text};
 use crate::core::names::{plain_user, same_user, user_of};
-use crate::core::refusal::Refusal;
+use crate::core::proof::Proof;
+use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
 use crate::local_identity::LocalIdentity;
@@ -13,19 +14,6 @@ use ringway_sansio::Time;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
 use ringway_sip::uri::{Scheme, Uri};
-
-/// The proof of a request's sender.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::core) enum Proof {
-    /// Nothing was asked for, and nothing was proved.
-    None,
-    /// A trusted peer, or a network without digest.
-    Trusted,
-    /// A dialog that this proxy has record-routed. It leads to the peer only, and never by a routing rule.
-    Dialog,
-    /// Valid digest credentials of this user in the realm of this domain.
-    Digest { domain: usize, user: Box<[u8]> },
-}
 
 /// Asks for proof and checks it.
 pub(in crate::core) struct Access {
@@ -56,7 +44,10 @@ impl Access {
         incoming: &IncomingRequest<'_>,
         routed: &RequestRoute<'_>,
         local: bool,
-    ) -> Result<Proof, Refusal> {
+    ) -> Result<Proof, Stop> {
+        if let Some(proof) = incoming.progress.and_then(|progress| progress.proof.clone()) {
+            return Ok(proof);
+        }
         let method = incoming.msg.method();
         if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
             return Ok(Proof::Trusted);
@@ -66,7 +57,7 @@ impl Access {
         }
         if method == Method::Ack {
             // An ACK cannot be challenged (section 22.1): without a mark it may be sent to our own users only.
-            return if local { Ok(Proof::None) } else { Err(Refusal::SILENT) };
+            return if local { Ok(Proof::None) } else { Err(Refusal::SILENT.into()) };
         }
         let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
         let from = Uri::parse(from.uri).ok();
@@ -87,9 +78,9 @@ impl Access {
         t: &mut Turn<'_>,
         incoming: &IncomingRequest<'_>,
         domain: usize,
-    ) -> Result<Proof, Refusal> {
+    ) -> Result<Proof, Stop> {
         if incoming.msg.method() == Method::Ack {
-            return Err(Refusal::SILENT);
+            return Err(Refusal::SILENT.into());
         }
         let from = incoming.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
         self.prove_sender(t, incoming, domain, from.as_ref(), None)
@@ -104,15 +95,16 @@ impl Access {
         domain: usize,
         from: Option<&Uri<'_>>,
         claims: Option<usize>,
-    ) -> Result<Proof, Refusal> {
+    ) -> Result<Proof, Stop> {
         let user = self.prove(t, incoming, domain)?;
         if !may_write(&t.node.config, from, claims, &user) {
             // An authenticated user cannot call as another.
             t.stats.forbidden += 1;
             report_failure(t, incoming, domain, AuthFailureReason::OtherUser);
-            return Err(Refusal::new(403, "Forbidden: From is another user"));
+            return Err(Refusal::new(403, "Forbidden: From is another user").into());
         }
-        Ok(Proof::Digest { domain, user: user.into() })
+        let realm = t.node.domain(domain).name.clone();
+        Ok(Proof::Digest { realm, user: user.into() })
     }
 
     /// Returns the user that the request's Proxy-Authorization proves, or the challenge.
@@ -121,11 +113,12 @@ impl Access {
         t: &mut Turn<'_>,
         incoming: &IncomingRequest<'_>,
         domain: usize,
-    ) -> Result<Vec<u8>, Refusal> {
+    ) -> Result<Vec<u8>, Stop> {
         match self.check(t, incoming, HeaderId::ProxyAuthorization, domain)? {
             Verdict::Proved(user) => Ok(user),
             verdict => {
-                Err(self.challenge(t, incoming, HeaderId::ProxyAuthenticate, &verdict, domain))
+                let id = HeaderId::ProxyAuthenticate;
+                Err(self.challenge(t, incoming, id, &verdict, domain).into())
             }
         }
     }
@@ -140,7 +133,7 @@ impl Access {
         domain: usize,
         user: &[u8],
         is_repeat: impl FnOnce(&Turn<'_>) -> bool,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Stop> {
         if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
             return Ok(());
         }
@@ -148,10 +141,10 @@ impl Access {
             Verdict::Proved(name) if same_user(user, &name) => {
                 let vetted =
                     t.node.gateways.vet_contacts(t.now, &t.node.trust, incoming.msg, incoming.flow);
-                vetted.inspect_err(|refusal| {
+                Ok(vetted.inspect_err(|refusal| {
                     t.stats.forbidden += 1;
                     t.log(incoming, refusal.reason, refusal.status);
-                })
+                })?)
             }
             // Its response may have been lost or still wait for the disk. Digest does not protect the Contact, so only
             // the same bindings are accepted.
@@ -159,10 +152,11 @@ impl Access {
             Verdict::Proved(_) => {
                 t.stats.forbidden += 1;
                 report_failure(t, incoming, domain, AuthFailureReason::OtherUser);
-                Err(Refusal::new(403, "Forbidden"))
+                Err(Refusal::new(403, "Forbidden").into())
             }
             verdict => {
-                Err(self.challenge(t, incoming, HeaderId::WwwAuthenticate, &verdict, domain))
+                let id = HeaderId::WwwAuthenticate;
+                Err(self.challenge(t, incoming, id, &verdict, domain).into())
             }
         }
     }
@@ -175,7 +169,7 @@ impl Access {
         incoming: &IncomingRequest<'_>,
         id: HeaderId,
         domain: usize,
-    ) -> Result<Verdict, Refusal> {
+    ) -> Result<Verdict, Stop> {
         let (identity, msg) = (&t.node.identity, incoming.msg);
         let fits = |uri: &[u8]| is_digest_uri_of(identity, uri, msg.request_uri());
         let (source, realm) = (incoming.flow.remote.ip(), &t.node.domain(domain).name);
@@ -183,13 +177,13 @@ impl Access {
             Verdict::BackOff => {
                 t.stats.backed_off += 1;
                 report_failure(t, incoming, domain, AuthFailureReason::BackOff);
-                Err(Refusal::new(403, "Forbidden: too many wrong passwords"))
+                Err(Refusal::new(403, "Forbidden: too many wrong passwords").into())
             }
             // RFC 7616 section 3.4.6.
             Verdict::OtherUri => {
                 t.stats.auth_failed += 1;
                 report_failure(t, incoming, domain, AuthFailureReason::OtherUri);
-                Err(Refusal::new(400, "Authorization: uri is not the Request-URI"))
+                Err(Refusal::new(400, "Authorization: uri is not the Request-URI").into())
             }
             verdict => Ok(verdict),
         }

@@ -1,45 +1,61 @@
-//! The location service (RFC 3261 section 16.5): contacts and flows of users as targets.
+//! The location service (RFC 3261 section 16.5): contacts and flows of users, and other servers, as targets.
 
 use crate::core::names::{is_websocket, user_of};
 use crate::core::node::{Aor, Node};
-use crate::core::refusal::Refusal;
+use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
-use crate::gruu::Resolution;
-use crate::location::BindingView;
+use crate::gruu::{Gruu, Resolution};
+use crate::location::{BindingView, Elsewhere};
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::header::{Items, NameAddr};
 use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::hash::Hasher;
 
 /// The number of users looked up for one request, if contacts are other users of ours.
 const MAX_LOOKUPS: usize = 16;
 
-/// Returns the contacts of an address-of-record. A contact that is another user at a domain of ours stands for that
-/// user's contacts (RFC 3261 section 16.5: a target for which we are responsible may be located in turn).
+/// The number of other servers that a user is looked for at.
+const MAX_SERVERS: usize = 64;
+
+/// The targets of a user.
+pub(super) struct Located {
+    /// Best q first.
+    pub targets: Vec<RequestTarget>,
+    /// Whether another server has the user.
+    pub exists: bool,
+    /// Whether the servers at which the user is registered could not be found out.
+    pub incomplete: bool,
+}
+
+/// Returns the contacts of an address-of-record, and the servers elsewhere at which it is registered. A contact that is
+/// another user at a domain of ours stands for that user's contacts (RFC 3261 section 16.5: a target for which we are
+/// responsible may be located in turn).
 pub(super) fn of_user(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
+    uri: &Uri<'_>,
     aor: &Aor,
-) -> Vec<RequestTarget> {
-    let mut targets = Vec::new();
-    add_contacts(t, incoming, aor, None, &mut Vec::new(), &mut targets);
-    targets.truncate(t.node.config.limits.max_forks);
-    targets
+) -> Result<Located, Stop> {
+    let mut search = Search::new(t, incoming, uri);
+    search.add_user(aor, None)?;
+    Ok(search.finish())
 }
 
-/// Returns the contacts of the instance that a GRUU names (RFC 5627 section 5.1).
+/// Returns the contacts of the instance that a GRUU names (RFC 5627 section 5.1). An instance that is not registered
+/// here may be registered elsewhere: the servers there know by its `gr` parameter.
 pub(super) fn of_gruu(
     t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
     uri: &Uri<'_>,
     domain: usize,
-) -> Result<Vec<RequestTarget>, Refusal> {
+) -> Result<Located, Stop> {
     let mut named = Vec::new();
     let Resolution::Gruu(gruu) = t.node.gruus.resolve(uri, &mut named) else {
-        return Err(Refusal::new(404, "Not Found"));
+        return Err(Refusal::new(404, "Not Found").into());
     };
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);
@@ -52,7 +68,18 @@ pub(super) fn of_gruu(
         }
     });
     let newest = targets.into_iter().find(|target| Some(&target.uri) == newest.as_ref());
-    newest.map(|target| vec![target]).ok_or_else(|| Refusal::new(gruu.unbound_status(), ""))
+    let mut search = Search::new(t, incoming, uri);
+    match (newest, gruu) {
+        (Some(target), _) => search.found.targets.push(target),
+        // A temporary GRUU can be read only by the server that has made it.
+        (None, Gruu::Temporary(_)) => {}
+        (None, Gruu::Public(_)) => search.add_servers(&aor, None)?,
+    }
+    match search.found {
+        Located { ref targets, .. } if !targets.is_empty() => Ok(search.finish()),
+        Located { incomplete: true, .. } => Err(Refusal::unanswered().into()),
+        _ => Err(Refusal::new(gruu.unbound_status(), "").into()),
+    }
 }
 
 /// Returns the flow on which the user of To has registered the phone of this Request-URI, if it differs from the closed
@@ -85,33 +112,99 @@ pub(super) fn registered_flow(
     flow.map(|flow| t.node.own_socket(flow))
 }
 
-/// Adds the contacts of an address-of-record to `targets`. `seen` are the users looked up so far. Each is looked up
-/// once, and no target is added twice.
-fn add_contacts(
-    t: &Turn<'_>,
-    incoming: &IncomingRequest<'_>,
-    aor: &Aor,
-    q: Option<u16>,
-    seen: &mut Vec<Aor>,
-    targets: &mut Vec<RequestTarget>,
-) {
-    for mut target in contacts(t, aor, &|_| true) {
-        target.q = q.unwrap_or(target.q);
-        match own_contact(t.node, incoming, &mut target) {
-            OwnContact::No if targets.contains(&target) => {}
-            OwnContact::No => targets.push(target),
-            OwnContact::Nobody => {}
-            OwnContact::User(next) => {
-                if seen.is_empty() {
-                    seen.push(aor.clone());
-                }
-                if seen.len() < MAX_LOOKUPS && !seen.contains(&next) {
-                    seen.push(next.clone());
-                    add_contacts(t, incoming, &next, Some(target.q), seen, targets);
+/// A search for the targets of a request.
+struct Search<'s, 't> {
+    t: &'s Turn<'t>,
+    incoming: &'s IncomingRequest<'s>,
+    /// The Request-URI.
+    uri: &'s Uri<'s>,
+    /// The users looked up so far, if there are several.
+    seen: Vec<Aor>,
+    found: Located,
+}
+
+impl<'s, 't> Search<'s, 't> {
+    fn new(t: &'s Turn<'t>, incoming: &'s IncomingRequest<'_>, uri: &'s Uri<'_>) -> Search<'s, 't> {
+        let found = Located { targets: Vec::new(), exists: false, incomplete: false };
+        Search { t, incoming, uri, seen: Vec::new(), found }
+    }
+
+    /// Returns the targets, best q first, and at most as many as a request is forked to.
+    fn finish(mut self) -> Located {
+        self.found.targets.truncate(self.t.node.config.limits.max_forks);
+        self.found
+    }
+
+    /// Adds the contacts of an address-of-record, and the servers elsewhere at which it is registered. Each user is
+    /// looked up once, and no target is added twice.
+    fn add_user(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
+        for mut target in contacts(self.t, aor, &|_| true) {
+            target.q = q.unwrap_or(target.q);
+            match own_contact(self.t.node, self.incoming, &mut target) {
+                OwnContact::No => self.add(target),
+                OwnContact::Nobody => {}
+                OwnContact::User(next) => {
+                    if self.seen.is_empty() {
+                        self.seen.push(aor.clone());
+                    }
+                    if self.seen.len() < MAX_LOOKUPS && !self.seen.contains(&next) {
+                        self.seen.push(next.clone());
+                        self.add_user(&next, Some(target.q))?;
+                    }
                 }
             }
         }
+        self.add_servers(aor, q)
     }
+
+    /// Adds the servers elsewhere at which an address-of-record is registered, or returns the question for them.
+    fn add_servers(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
+        let (t, before) = (self.t, self.found.targets.len());
+        let mut count = 0;
+        let known = t.store.elsewhere(aor, t.now, &mut |path, q_there| {
+            count += 1;
+            if count <= MAX_SERVERS && NameAddr::parse(path).is_ok() {
+                let uri = self.uri_elsewhere(aor);
+                self.add(target_elsewhere(uri, path, q.unwrap_or(q_there)));
+            }
+        });
+        if self.found.targets.len() > before {
+            self.found.targets.sort_by_key(|target| std::cmp::Reverse(target.q));
+        }
+        match known {
+            Elsewhere::Known { exists } => self.found.exists |= exists,
+            Elsewhere::Unknown if self.incoming.may_ask_about(t.now, aor) => {
+                return Err(Stop::locate(aor));
+            }
+            Elsewhere::Unknown => self.found.incomplete = true,
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, target: RequestTarget) {
+        if !self.found.targets.contains(&target) {
+            self.found.targets.push(target);
+        }
+    }
+
+    /// Returns the Request-URI for another server: the address-of-record, with the instance if a GRUU names one.
+    fn uri_elsewhere(&self, aor: &[u8]) -> Vec<u8> {
+        let address = aor.strip_prefix(b"sip:").unwrap_or(aor);
+        let mut uri = Vec::with_capacity(aor.len() + 1);
+        uri.extend_from_slice(if self.uri.scheme == Scheme::Sips { b"sips:" } else { b"sip:" });
+        uri.extend_from_slice(address);
+        if let Some(Some(gr)) = self.uri.param(b"gr") {
+            uri.extend_from_slice(b";gr=");
+            uri.extend_from_slice(gr);
+        }
+        uri
+    }
+}
+
+/// Returns another server as a target: reached by its Path.
+fn target_elsewhere(uri: Vec<u8>, path: &[u8], q: u16) -> RequestTarget {
+    let (path, attempts) = (path.to_vec(), smallvec![Attempt::Uri]);
+    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere }
 }
 
 /// What a contact means that may be an address of ours.

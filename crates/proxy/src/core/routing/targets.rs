@@ -1,11 +1,12 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
-use super::access::{Access, Proof};
-use super::contacts;
+use super::access::Access;
+use super::contacts::{self, Located};
 use super::preroute::{Maddr, RequestRoute};
 use crate::core::dialogs::TargetMatch;
 use crate::core::names::{default_port, has_ob, is_websocket, plain_user, user_of};
-use crate::core::refusal::Refusal;
+use crate::core::proof::Proof;
+use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
@@ -19,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 const MAX_USER: usize = 512;
 
 /// Returns the targets of a request for a user at a domain of ours. If a routing rule applies, its sender may have to
-/// prove more: `proof` is then updated.
+/// prove more: `proof` is then updated. It stops with a question if the user may be registered elsewhere.
 pub(in crate::core) fn local(
     access: &mut Access,
     t: &mut Turn<'_>,
@@ -27,22 +28,23 @@ pub(in crate::core) fn local(
     uri: &Uri<'_>,
     domain: usize,
     proof: &mut Proof,
-) -> Result<Vec<RequestTarget>, Refusal> {
+) -> Result<Vec<RequestTarget>, Stop> {
     let user = user_of(uri).unwrap_or_default();
     if user.len() > MAX_USER {
-        return Err(Refusal::new(414, "Request-URI Too Long"));
+        return Err(Refusal::new(414, "Request-URI Too Long").into());
     }
-    let mut targets = match uri.param(b"gr") {
-        Some(_) => contacts::of_gruu(t, uri, domain)?,
-        None => contacts::of_user(t, incoming, &t.node.aor(user, domain)),
+    let located = match uri.param(b"gr") {
+        Some(_) => contacts::of_gruu(t, incoming, uri, domain)?,
+        None => contacts::of_user(t, incoming, uri, &t.node.aor(user, domain))?,
     };
-    if targets.is_empty() {
-        return unregistered(access, t, incoming, uri, domain, proof);
+    if located.targets.is_empty() {
+        return unregistered(access, t, incoming, uri, domain, proof, &located);
     }
+    let mut targets = located.targets;
     if uri.scheme == Scheme::Sips {
         targets.retain_mut(contacts::is_secure);
         if targets.is_empty() {
-            return Err(sips_not_allowed(&t.node.domain(0).name));
+            return Err(sips_not_allowed(&t.node.domain(0).name).into());
         }
     }
     Ok(targets)
@@ -62,7 +64,8 @@ fn unregistered(
     uri: &Uri<'_>,
     domain: usize,
     proof: &mut Proof,
-) -> Result<Vec<RequestTarget>, Refusal> {
+    located: &Located,
+) -> Result<Vec<RequestTarget>, Stop> {
     let user = user_of(uri).unwrap_or_default();
     let node = t.node;
     let name = &node.domain(domain).name;
@@ -72,13 +75,15 @@ fn unregistered(
         if unproven && !rule.open && rule.reject.is_none() {
             *proof = access.demand_proof(t, incoming, domain)?;
         }
-        return by_rule(t, rule, uri, name.as_bytes());
+        return Ok(by_rule(t, rule, uri, name.as_bytes())?);
     }
-    if access.has_user(&plain_user(user), name) {
+    if located.incomplete {
+        Err(Refusal::unanswered().into())
+    } else if located.exists || access.has_user(&plain_user(user), name) {
         // The user exists, but has no contacts now.
-        Err(Refusal::new(480, "Temporarily Unavailable"))
+        Err(Refusal::new(480, "Temporarily Unavailable").into())
     } else {
-        Err(Refusal::new(404, "Not Found"))
+        Err(Refusal::new(404, "Not Found").into())
     }
 }
 

@@ -1,0 +1,184 @@
+//! Other servers of the same domain, as the world of the proxy under test knows them.
+
+use super::{DOMAIN, Peer, World};
+use ringway_proxy::auth::Users;
+use ringway_proxy::location::{
+    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
+};
+use ringway_proxy::{AskId, Question, Reply};
+use ringway_sansio::{FlowId, Time};
+use ringway_sip::digest::{Algorithm, Ha1};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+/// An open question about a user of other servers.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    pub worker: u8,
+    pub id: AskId,
+    pub question: Question,
+    pub source: IpAddr,
+}
+
+impl Asked {
+    /// Returns the address-of-record of a question for its location.
+    pub fn aor(&self) -> String {
+        match &self.question {
+            Question::Location { aor } => String::from_utf8(aor.to_vec()).unwrap(),
+            other => panic!("expected a question for a location, got {other:?}"),
+        }
+    }
+}
+
+/// What is known of one address-of-record.
+#[derive(Clone, Debug)]
+enum Fact {
+    Unknown,
+    Known { exists: bool, servers: Vec<(String, u16)> },
+}
+
+/// The knowledge of the world. What is not noted does not exist elsewhere.
+#[derive(Default)]
+pub struct Knowledge {
+    facts: BTreeMap<String, Fact>,
+    /// What each server may send as: by its address and an address-of-record. `None` is not known yet.
+    speakers: BTreeMap<(IpAddr, String), Option<bool>>,
+    /// Users whose password is elsewhere.
+    users: Vec<String>,
+}
+
+/// The bindings of this server, and the knowledge of others.
+pub struct Store {
+    pub local: Arc<MemoryStore>,
+    pub knowledge: Arc<Mutex<Knowledge>>,
+}
+
+impl LocationStore for Store {
+    fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
+        self.local.lookup(aor, now, visit)
+    }
+
+    fn elsewhere(&self, aor: &[u8], _: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+        let knowledge = self.knowledge.lock().unwrap();
+        match knowledge.facts.get(&*String::from_utf8_lossy(aor)) {
+            None => Elsewhere::Known { exists: false },
+            Some(Fact::Unknown) => Elsewhere::Unknown,
+            Some(Fact::Known { exists, servers }) => {
+                servers.iter().for_each(|(path, q)| visit(path.as_bytes(), *q));
+                Elsewhere::Known { exists: *exists }
+            }
+        }
+    }
+
+    fn speaks_for(&self, server: IpAddr, aor: &[u8], _: Time) -> Option<bool> {
+        let key = (server, String::from_utf8_lossy(aor).into_owned());
+        self.knowledge.lock().unwrap().speakers.get(&key).copied().unwrap_or(Some(false))
+    }
+
+    fn update(
+        &self,
+        aor: &[u8],
+        now: Time,
+        tag: CommitTag,
+        edit: &mut dyn FnMut(&mut RecordEdit<'_>),
+    ) -> Commit {
+        self.local.update(aor, now, tag, edit)
+    }
+
+    fn expire(&self, now: Time, budget: usize) -> usize {
+        self.local.expire(now, budget)
+    }
+
+    fn flow_closed(&self, flow: FlowId, now: Time) -> usize {
+        self.local.flow_closed(flow, now)
+    }
+
+    fn watch(&self, aor: &[u8], worker: u8) {
+        self.local.watch(aor, worker);
+    }
+
+    fn unwatch(&self, aor: &[u8], worker: u8) {
+        self.local.unwatch(aor, worker);
+    }
+
+    fn records(&self) -> usize {
+        self.local.records()
+    }
+
+    fn contacts(&self) -> usize {
+        self.local.contacts()
+    }
+}
+
+/// The users of this server.
+pub struct People {
+    pub knowledge: Arc<Mutex<Knowledge>>,
+}
+
+impl Users for People {
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+        let password = super::PASSWORD.as_bytes();
+        self.exists(user, realm).then(|| Ha1::new(algorithm, user, realm, password))
+    }
+
+    fn exists(&self, user: &[u8], _realm: &[u8]) -> bool {
+        let known = String::from_utf8_lossy(user);
+        let elsewhere = self.knowledge.lock().unwrap().users.iter().any(|user| **user == known);
+        matches!(user, b"alice" | b"bob" | b"carol") && !elsewhere
+    }
+}
+
+fn aor(user: &str) -> String {
+    format!("sip:{user}@{DOMAIN}")
+}
+
+impl World {
+    fn note_fact(&self, user: &str, fact: Fact) {
+        self.knowledge.lock().unwrap().facts.insert(aor(user), fact);
+    }
+
+    /// The world must be asked for this user.
+    pub fn unknown(&self, user: &str) {
+        self.note_fact(user, Fact::Unknown);
+    }
+
+    /// The user is registered at these servers, with this q.
+    pub fn elsewhere(&self, user: &str, servers: &[(Peer, u16)]) {
+        let path = |peer: &Peer| format!("<sip:{};lr>", peer.addr);
+        let servers = servers.iter().map(|(peer, q)| (path(peer), *q)).collect();
+        self.note_fact(user, Fact::Known { exists: true, servers });
+    }
+
+    /// Another server has the user, or none has, and the user is registered nowhere.
+    pub fn registered_nowhere(&self, user: &str, exists: bool) {
+        self.note_fact(user, Fact::Known { exists, servers: Vec::new() });
+    }
+
+    /// The user is registered at servers with these values of Path.
+    pub fn elsewhere_by(&self, user: &str, paths: &[&str]) {
+        let servers = paths.iter().map(|path| (path.to_string(), 1000)).collect();
+        self.note_fact(user, Fact::Known { exists: true, servers });
+    }
+
+    /// Whether a server may send as this user; `None`: the world must be asked.
+    pub fn speaks(&self, server: Peer, user: &str, may: Option<bool>) {
+        let key = (server.remote().ip(), aor(user));
+        self.knowledge.lock().unwrap().speakers.insert(key, may);
+    }
+
+    /// The next question that the core has asked.
+    pub fn asked(&mut self) -> Asked {
+        assert!(!self.asks.is_empty(), "no question was asked\n{}", self.ladder());
+        self.asks.remove(0)
+    }
+
+    /// Replies to a question.
+    pub fn reply(&mut self, asked: &Asked, reply: Reply) {
+        self.note(&format!("{:?}: {reply:?}", asked.question));
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[asked.worker as usize].handle_answered(now, asked.id, reply, &mut out);
+        self.out = out;
+        self.pump(asked.worker);
+    }
+}
