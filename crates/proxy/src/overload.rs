@@ -10,7 +10,7 @@
 //! time for serving. Then a part of the requests is not received at all ([`Guard::shed`]): as few as needed that no
 //! more are refused than are served. A client without a response tries again half a second later.
 
-use crate::config::{Config, Network};
+use crate::config::{Config, MeshNetwork, Network};
 use hashbrown::HashMap;
 use ringway_sansio::{Backlog, Duration, Flow, Random, SHED_ALL, Time};
 use ringway_sip::message::{Message, Method};
@@ -52,6 +52,9 @@ pub const MAX_SOURCES: usize = 65_536;
 /// when both are exhausted. So it suffers only from sources that share both with it, and 80,000 forged ones a second
 /// are ten for each allowance.
 pub const SHARED_ALLOWANCES: usize = 8_192;
+
+/// The number of sources that a router of the mesh counts as: the phones of many users are behind it.
+pub const ROUTER_SOURCES: u32 = 20;
 
 /// The minimum and the range of the seconds in the Retry-After of a 503: 2 to 9, so that clients do not all return at
 /// once.
@@ -178,6 +181,7 @@ pub struct Guard {
     per_source: u32,
     total: u32,
     trusted: Vec<Network>,
+    mesh: Option<MeshNetwork>,
     sources: HashMap<IpAddr, Allowance, Keyed>,
     /// Shared by the sources for which there is no room, two rows; empty until it is needed.
     rest: Vec<Allowance>,
@@ -201,6 +205,7 @@ impl Guard {
             per_source: 0,
             total: 0,
             trusted: Vec::new(),
+            mesh: None,
             sources: HashMap::with_hasher(Keyed(key)),
             rest: Vec::new(),
             all: Bucket::new(config.limits.requests, now),
@@ -219,6 +224,7 @@ impl Guard {
         self.per_source = config.limits.requests_per_source;
         self.total = config.limits.requests;
         self.trusted.clone_from(&config.trusted);
+        self.mesh = config.mesh;
     }
 
     /// Reports, before each batch, how many messages wait.
@@ -261,7 +267,12 @@ impl Guard {
     /// to drop it without a response, or `None` to accept it.
     pub fn refuses(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) -> Option<u32> {
         if self.per_source > 0 {
-            match self.source(now, flow.remote.ip()) {
+            let router = self.mesh.and_then(|mesh| mesh.router(flow));
+            let allowed = match router {
+                Some(ip) => self.take(now, ip, self.per_source.saturating_mul(ROUTER_SOURCES)),
+                None => self.source(now, flow.remote.ip()),
+            };
+            match allowed {
                 Allowed::Yes => {}
                 Allowed::Refused => return Some(self.retry_after()),
                 Allowed::Dropped => return Some(0),
@@ -281,12 +292,18 @@ impl Guard {
     }
 
     fn source(&mut self, now: Time, ip: IpAddr) -> Allowed {
-        let rate = self.per_source;
+        if !self.sources.contains_key(&ip)
+            && (ip.is_loopback() || self.trusted.iter().any(|n| n.contains(ip)))
+        {
+            return Allowed::Yes;
+        }
+        self.take(now, ip, self.per_source)
+    }
+
+    /// Takes from the allowance of a source with this rate.
+    fn take(&mut self, now: Time, ip: IpAddr, rate: u32) -> Allowed {
         if let Some(allowance) = self.sources.get_mut(&ip) {
             return allowance.take(rate, now);
-        }
-        if ip.is_loopback() || self.trusted.iter().any(|n| n.contains(ip)) {
-            return Allowed::Yes;
         }
         if self.sources.len() >= MAX_SOURCES {
             return self.take_shared(rate, now, ip);

@@ -138,6 +138,7 @@ impl Node {
         let Via { host, port, .. } = *incoming.via;
         let default = incoming.flow.transport.default_port();
         self.trust.is_trusted(incoming.flow.remote.ip())
+            && self.trust.router(incoming.flow).is_none()
             && !self.identity.is_local(host, port, default, incoming.flow.local)
     }
 

@@ -205,6 +205,7 @@ impl Parts {
             }
             Proof::Trusted => findings.privileged = true,
             Proof::Dialog => findings.privileged = routed.target_match == TargetMatch::Verified,
+            Proof::Router { vouched } => findings.vouched = vouched,
             Proof::None => {}
         }
         match mode {

@@ -79,6 +79,8 @@ pub(super) struct Findings {
     /// Whether it is from a trusted peer, within a dialog of ours, or in a network without digest: then it may be sent
     /// to the next hop of a routing rule without a rule.
     pub privileged: bool,
+    /// Whether a router of the mesh vouches for the sender.
+    pub vouched: bool,
     pub spiral: u64,
     pub record_route: bool,
     /// Whether the branch of stateless forwarding encodes the return path. There is no response to an ACK, but the ACK
@@ -89,9 +91,10 @@ pub(super) struct Findings {
 }
 
 impl Findings {
-    /// Returns whether the sender has proved to be a user, is trusted, or belongs to a dialog of ours.
+    /// Returns whether the sender has proved to be a user, here or at another router, is trusted, or belongs to a dialog
+    /// of ours.
     pub(super) fn is_known(&self) -> bool {
-        self.privileged || self.realm.is_some() || self.in_dialog.is_some()
+        self.privileged || self.realm.is_some() || self.vouched || self.in_dialog.is_some()
     }
 }
 

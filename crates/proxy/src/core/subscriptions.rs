@@ -72,7 +72,7 @@ impl Subscriptions {
         let may = match proof {
             Proof::Trusted | Proof::Dialog => true,
             Proof::Digest { .. } => t.node.is_from(msg, &aor),
-            Proof::None => false,
+            Proof::Router { .. } | Proof::None => false,
         };
         if !may {
             t.stats.forbidden += 1;

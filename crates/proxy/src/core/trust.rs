@@ -1,21 +1,23 @@
-//! Trusted peers, and what is hidden from others.
+//! Trusted peers, routers of the mesh, and what is hidden from others.
 
-use crate::config::{Config, Network};
+use crate::config::{Config, MeshNetwork, Network};
 use ringway_sansio::Flow;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Message;
 use ringway_sip::transaction::table::MAX_AMPLIFICATION;
 use std::net::IpAddr;
 
-/// The trusted peers, and whether all others must authenticate.
+/// The trusted peers, the routers of the mesh, and whether all others must authenticate.
 pub(super) struct Trust {
     digest: bool,
     networks: Vec<Network>,
+    mesh: Option<MeshNetwork>,
 }
 
 impl Trust {
     pub(super) fn new(config: &Config) -> Trust {
-        Trust { digest: config.auth.enabled, networks: config.trusted.clone() }
+        let (digest, networks) = (config.auth.enabled, config.trusted.clone());
+        Trust { digest, networks, mesh: config.mesh }
     }
 
     /// Returns whether users must authenticate.
@@ -28,6 +30,12 @@ impl Trust {
         self.networks.iter().any(|n| n.contains(ip))
     }
 
+    /// Returns the address of the router of the mesh that a message has come from. A router is no trusted peer, even if
+    /// its address is in a trusted network: it is one for its own users only.
+    pub(super) fn router(&self, flow: &Flow) -> Option<IpAddr> {
+        self.mesh?.router(flow)
+    }
+
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or
     /// asks for privacy and goes to one (RFC 3325 sections 5 and 7).
     pub(super) fn strips_identity(&self, from: &Flow, to: IpAddr, msg: &Message<'_>) -> bool {
@@ -38,13 +46,19 @@ impl Trust {
             let values = msg.first(HeaderId::Privacy).unwrap_or_default();
             values.split(|&b| b == b';').any(|v| v.trim_ascii().eq_ignore_ascii_case(b"id"))
         };
-        !self.is_trusted(from.remote.ip()) || private() && !self.is_trusted(to)
+        !self.is_trusted(from.remote.ip())
+            || self.router(from).is_some()
+            || private() && !self.is_trusted(to)
     }
 
     /// Returns the number of octets that may be sent in answer to a request of `octets` before its sender has proved
-    /// anything; [`u32::MAX`] if there is no limit.
+    /// anything; [`u32::MAX`] if there is no limit. The mesh proves the address of a router.
     pub(super) fn repeat_credit(&self, flow: &Flow, octets: usize) -> u32 {
-        if !flow.transport.is_datagram() || !self.digest || self.is_trusted(flow.remote.ip()) {
+        if !flow.transport.is_datagram()
+            || !self.digest
+            || self.is_trusted(flow.remote.ip())
+            || self.router(flow).is_some()
+        {
             return u32::MAX;
         }
         (octets as u32).saturating_mul(MAX_AMPLIFICATION)

@@ -100,11 +100,17 @@ pub fn config() -> Config {
 struct Table {
     /// Transports without a listener.
     missing: Vec<Transport>,
+    /// The address in the mesh.
+    mesh: Ipv6Addr,
 }
 
 impl Paths for Table {
     fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr> {
-        (!self.missing.contains(&transport)).then(|| local(transport, remote))
+        let mut addr = local(transport, remote);
+        if addr.ip() == MESH_ADDRESS {
+            addr.set_ip(self.mesh.into());
+        }
+        (!self.missing.contains(&transport)).then_some(addr)
     }
 }
 
@@ -187,6 +193,7 @@ impl World {
         let (store, knowledge) = (Arc::new(store), Arc::<Mutex<Knowledge>>::default());
         let shared = Arc::new(ringway_proxy::shared::Shared::new(&config.secret));
         let now = Time::from_secs(1_700_000_000);
+        let mesh = config.mesh.map_or(MESH_ADDRESS, |mesh| mesh.address);
         let cores = (0..workers)
             .map(|worker| {
                 let random = SplitMix::new(42 + u64::from(worker));
@@ -194,7 +201,7 @@ impl World {
                     store: Arc::new(Store { local: store.clone(), knowledge: knowledge.clone() }),
                     users: Arc::new(People { knowledge: knowledge.clone() }),
                     random: Box::new(random) as Box<dyn Random + Send>,
-                    paths: Box::new(Table { missing: missing.to_vec() }),
+                    paths: Box::new(Table { missing: missing.to_vec(), mesh }),
                     workers,
                     shared: shared.clone(),
                 };

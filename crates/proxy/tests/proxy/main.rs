@@ -35,6 +35,7 @@ mod relay;
 mod responses;
 mod rfc2543;
 mod rights;
+mod routers;
 mod routing;
 mod sctp;
 mod shares;

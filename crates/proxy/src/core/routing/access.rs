@@ -14,6 +14,7 @@ use ringway_sansio::Time;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
 use ringway_sip::uri::{Scheme, Uri};
+use std::net::IpAddr;
 
 /// Asks for proof and checks it.
 pub(in crate::core) struct Access {
@@ -47,6 +48,9 @@ impl Access {
     ) -> Result<Proof, Stop> {
         if let Some(proof) = incoming.progress.and_then(|progress| progress.proof.clone()) {
             return Ok(proof);
+        }
+        if let Some(router) = t.node.trust.router(incoming.flow) {
+            return authorise_router(t, incoming, routed, local, router);
         }
         let method = incoming.msg.method();
         if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
@@ -134,6 +138,11 @@ impl Access {
         user: &[u8],
         is_repeat: impl FnOnce(&Turn<'_>) -> bool,
     ) -> Result<(), Stop> {
+        if t.node.trust.router(incoming.flow).is_some() {
+            // Its users register there.
+            t.stats.forbidden += 1;
+            return Err(Refusal::new(403, "Forbidden: a router registers nobody").into());
+        }
         if !t.node.trust.asks_for_proof() || t.node.is_trusted(incoming) {
             return Ok(());
         }
@@ -212,6 +221,45 @@ impl Access {
             _ => (407, "Proxy Authentication Required"),
         };
         Refusal { status, reason, headers }
+    }
+}
+
+/// Authorises a request of another router of the mesh. It is for our own users, or within a dialog. A router is not asked
+/// for credentials: it vouches for its users, and for no others.
+fn authorise_router(
+    t: &mut Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    local: bool,
+    router: IpAddr,
+) -> Result<Proof, Stop> {
+    if routed.is_in_dialog() {
+        return Ok(Proof::Dialog);
+    }
+    if !local {
+        t.stats.forbidden += 1;
+        return Err(Refusal::new(403, "Forbidden: for no user of this router").into());
+    }
+    let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
+    let from = Uri::parse(from.uri).ok().filter(Uri::is_sip);
+    let claims = from.and_then(|from| Some((from.user, t.node.identity.domain(from.host)?)));
+    // Others are strangers to every router.
+    let Some((user, domain)) = claims else { return Ok(Proof::Router { vouched: false }) };
+    if incoming.msg.method() == Method::Ack {
+        return Ok(Proof::Router { vouched: false });
+    }
+    if !t.node.trust.asks_for_proof() {
+        return Ok(Proof::Router { vouched: true });
+    }
+    let aor = t.node.aor(user.unwrap_or_default(), domain);
+    match t.store.speaks_for(router, &aor, t.now) {
+        Some(true) => Ok(Proof::Router { vouched: true }),
+        Some(false) => {
+            t.stats.forbidden += 1;
+            Err(Refusal::new(403, "Forbidden: From is no user of that router").into())
+        }
+        None if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
+        None => Err(Refusal::unanswered().into()),
     }
 }
 

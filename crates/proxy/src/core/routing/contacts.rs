@@ -157,8 +157,12 @@ impl<'s, 't> Search<'s, 't> {
         self.add_servers(aor, q)
     }
 
-    /// Adds the servers elsewhere at which an address-of-record is registered, or returns the question for them.
+    /// Adds the servers elsewhere at which an address-of-record is registered, or returns the question for them. A request
+    /// of another router is for the contacts here: that router knows the others, and no request may circle among routers.
     fn add_servers(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
+        if self.t.node.trust.router(self.incoming.flow).is_some() {
+            return Ok(());
+        }
         let (t, before) = (self.t, self.found.targets.len());
         let mut count = 0;
         let known = t.store.elsewhere(aor, t.now, &mut |path, q_there| {

@@ -69,7 +69,10 @@ fn unregistered(
     let user = user_of(uri).unwrap_or_default();
     let node = t.node;
     let name = &node.domain(domain).name;
-    if let Some(rule) = node.config.routes.find(true, name.as_bytes(), user) {
+    // The users of another router have its rules.
+    let ruled = node.trust.router(incoming.flow).is_none();
+    let rule = node.config.routes.find(true, name.as_bytes(), user).filter(|_| ruled);
+    if let Some(rule) = rule {
         // A rule leads to calls that cost money: its user must be authenticated.
         let unproven = matches!(proof, Proof::None | Proof::Dialog);
         if unproven && !rule.open && rule.reject.is_none() {

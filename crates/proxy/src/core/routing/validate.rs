@@ -59,6 +59,7 @@ pub(in crate::core) fn validate(
         max_breadth: breadth.min(MAX_BREADTH),
         realm: None,
         privileged: false,
+        vouched: false,
         in_dialog: routed.in_dialog,
         spiral,
         return_path: true,
