@@ -4,6 +4,9 @@ use crate::backoff::BackOff;
 use crate::config::Config;
 use crate::core::AuthFailureReason;
 use crate::keys::Purpose;
+use crate::question::{
+    CredentialsAnswer, CredentialsQuestion, CredentialsVerdict, MAX_CREDENTIALS_VALUE,
+};
 use crate::shared::Shared;
 use ringway_sansio::{Random, Time};
 use ringway_sip::digest::{self, Algorithm, Credentials, Ha1, NonceVerdict, Nonces, Qop};
@@ -16,6 +19,9 @@ use std::sync::Arc;
 /// cost a digest.
 const MAX_CREDENTIALS: usize = 8;
 
+/// The maximum length of the method in a question about credentials.
+const MAX_METHOD: usize = 32;
+
 /// The users of all realms. Read for every call, so it must answer from memory, without waiting.
 pub trait Users: Send + Sync {
     /// Returns the stored hash of the user's password; `None` for an unknown user. Names are compared octet by octet.
@@ -23,6 +29,12 @@ pub trait Users: Send + Sync {
 
     /// Returns whether the user exists.
     fn exists(&self, user: &[u8], realm: &[u8]) -> bool;
+
+    /// Returns whether a user without a stored hash may be at home at another server, which is asked about the
+    /// credentials. By default no user is.
+    fn may_be_elsewhere(&self, _user: &[u8], _realm: &[u8]) -> bool {
+        false
+    }
 }
 
 /// The verdict about the credentials of a request.
@@ -38,6 +50,8 @@ pub enum Verdict {
     Wrong(AuthFailureReason),
     /// They are right, but were made for another request: the digest's `uri` is different.
     OtherUri,
+    /// Another server must be asked about them.
+    Ask(Box<CredentialsQuestion>),
     /// There were too many wrong ones recently: they have not been checked.
     BackOff,
     /// The request has none for this realm.
@@ -104,8 +118,14 @@ impl Authenticator {
         self.users.exists(user, realm.as_bytes())
     }
 
+    /// Returns whether a source has recently proved to be a user.
+    pub fn is_known(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+        self.back_off.is_known(now, source, user, realm)
+    }
+
     /// Finds the credentials for `realm` in the header fields `id` (Authorization or Proxy-Authorization) and checks
-    /// them. `fits` returns whether a digest-uri is that of the request.
+    /// them. `fits` returns whether a digest-uri is that of the request. `answer` is the answer of another server about
+    /// credentials of this request, if one has been asked.
     pub fn check(
         &mut self,
         now: Time,
@@ -114,9 +134,12 @@ impl Authenticator {
         id: HeaderId,
         realm: &str,
         fits: &dyn Fn(&[u8]) -> bool,
+        answer: Option<&CredentialsAnswer>,
     ) -> Verdict {
         let mut verdict = Verdict::Missing;
-        for value in msg.all(id).take(MAX_CREDENTIALS) {
+        // All others have been checked before this one was asked about.
+        let open = |value: &&[u8]| answer.is_none_or(|answer| *answer.value == **value);
+        for value in msg.all(id).take(MAX_CREDENTIALS).filter(open) {
             let Ok(credentials) = Credentials::parse(value) else {
                 verdict = Verdict::Missing;
                 continue;
@@ -129,7 +152,7 @@ impl Authenticator {
             if self.back_off.is_blocked(now, source, &user, realm) {
                 return Verdict::BackOff;
             }
-            verdict = self.check_one(now, msg, &credentials, realm);
+            verdict = self.check_one(now, msg, &credentials, realm, (value, answer));
             match &verdict {
                 Verdict::Proved(user) => {
                     self.back_off.record_success(now, source, user, realm);
@@ -141,7 +164,7 @@ impl Authenticator {
                 Verdict::Wrong(_) => {
                     self.back_off.record_failure(now, source, &user, realm);
                 }
-                Verdict::Stale | Verdict::Repeated => break,
+                Verdict::Stale | Verdict::Repeated | Verdict::Ask(_) => break,
                 _ => {}
             }
         }
@@ -154,6 +177,7 @@ impl Authenticator {
         msg: &Message<'_>,
         credentials: &Credentials<'_>,
         realm: &[u8],
+        (value, answer): (&[u8], Option<&CredentialsAnswer>),
     ) -> Verdict {
         // A nonce that is not ours is not worth a check of the password.
         let nonce = self.nonces.check(now, realm, credentials);
@@ -164,15 +188,22 @@ impl Authenticator {
             return Verdict::Missing;
         }
         let user = credentials.user();
-        // An unknown user costs as much time as a known user with a wrong password.
         let ha1 = self.users.ha1(&user, realm, algorithm);
+        if ha1.is_none() && self.users.may_be_elsewhere(&user, realm) {
+            return self.check_elsewhere(
+                now,
+                msg,
+                credentials,
+                algorithm,
+                realm,
+                (value, answer),
+                nonce,
+            );
+        }
+        // An unknown user costs as much time as a known user with a wrong password.
         let known = ha1.is_some();
         let ha1 = ha1.unwrap_or_else(|| Ha1::new(algorithm, &user, realm, &self.key));
-        let method = match msg.method() {
-            // RFC 3261 section 22.1: the ACK has the credentials of the INVITE.
-            Method::Ack => Method::Invite,
-            other => other,
-        };
+        let method = digest_method(msg);
         if !digest::verify(credentials, method.as_bytes(), msg.body(), &ha1) || !known {
             return Verdict::Wrong(match known {
                 true => AuthFailureReason::WrongPassword,
@@ -187,6 +218,45 @@ impl Authenticator {
             }
             NonceVerdict::Replay => Verdict::Repeated,
             _ => Verdict::Stale,
+        }
+    }
+
+    /// Returns the verdict about credentials of a user whose password another server has: its answer, or the question.
+    fn check_elsewhere(
+        &mut self,
+        now: Time,
+        msg: &Message<'_>,
+        credentials: &Credentials<'_>,
+        algorithm: Algorithm,
+        realm: &[u8],
+        (value, answer): (&[u8], Option<&CredentialsAnswer>),
+        nonce: NonceVerdict,
+    ) -> Verdict {
+        if nonce != NonceVerdict::Fresh {
+            // Whether they are right is not known. A client that knows the password uses the next nonce.
+            return Verdict::Stale;
+        }
+        let method = digest_method(msg);
+        // The body of a request is not sent to other servers.
+        let refused = credentials.qop == Some(Qop::AuthInt)
+            || credentials.userhash
+            || value.len() > MAX_CREDENTIALS_VALUE
+            || method.as_bytes().len() > MAX_METHOD;
+        match answer.and_then(|answer| answer.verdict) {
+            _ if refused => Verdict::Wrong(AuthFailureReason::UnknownUser),
+            Some(CredentialsVerdict::Right) => {
+                self.nonces.remember(now, realm, credentials);
+                Verdict::Proved(credentials.user().into_owned())
+            }
+            Some(CredentialsVerdict::Wrong) => Verdict::Wrong(AuthFailureReason::WrongPassword),
+            Some(CredentialsVerdict::NoSuchUser) => Verdict::Wrong(AuthFailureReason::UnknownUser),
+            None => Verdict::Ask(Box::new(CredentialsQuestion {
+                user: credentials.user().into(),
+                realm: realm.into(),
+                algorithm,
+                method: method.as_bytes().into(),
+                value: value.into(),
+            })),
         }
     }
 
@@ -205,6 +275,15 @@ impl Authenticator {
         self.nonces.create(now, realm.as_bytes(), random, &mut nonce);
         let (name, realm) = (id.name(), realm.as_bytes());
         digest::challenge(buf, name, realm, &nonce, &self.algorithms, &self.qop, stale);
+    }
+}
+
+/// Returns the method that the digest of a request is made for.
+fn digest_method<'a>(msg: &Message<'a>) -> Method<'a> {
+    match msg.method() {
+        // RFC 3261 section 22.1: the ACK has the credentials of the INVITE.
+        Method::Ack => Method::Invite,
+        other => other,
     }
 }
 
@@ -273,7 +352,7 @@ mod tests {
     fn check(auth: &mut Authenticator, now: Time, text: &str) -> Verdict {
         let msg = parse(text.as_bytes()).unwrap();
         let source = [203, 0, 113, 1].into();
-        auth.check(now, source, &msg, HeaderId::Authorization, "example.org", &|_| true)
+        auth.check(now, source, &msg, HeaderId::Authorization, "example.org", &|_| true, None)
     }
 
     const NOW: Time = Time::from_secs(1_000);

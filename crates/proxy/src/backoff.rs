@@ -48,12 +48,16 @@ impl BackOff {
 
     /// Returns whether credentials for a user from this source must not be checked now.
     pub fn is_blocked(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
-        let source = network(source);
-        let by_source =
-            self.count(now, About::Guesses, Some(source), b"", b"") >= MAX_FAILURES_PER_SOURCE;
+        let by_source = self.count(now, About::Guesses, Some(network(source)), b"", b"")
+            >= MAX_FAILURES_PER_SOURCE;
         let by_user =
             || self.count(now, About::Guesses, None, user, realm) >= MAX_FAILURES_PER_USER;
-        (by_source || by_user()) && self.count(now, About::Known, Some(source), user, realm) == 0
+        (by_source || by_user()) && !self.is_known(now, source, user, realm)
+    }
+
+    /// Returns whether a source has recently proved to be a user.
+    pub fn is_known(&self, now: Time, source: IpAddr, user: &[u8], realm: &[u8]) -> bool {
+        self.count(now, About::Known, Some(network(source)), user, realm) > 0
     }
 
     /// Records a wrong password. Returns whether it is the one after which no more are checked.

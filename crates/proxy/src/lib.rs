@@ -19,6 +19,7 @@ pub mod location;
 pub mod mark;
 pub mod outbound;
 pub mod overload;
+pub mod question;
 pub mod regevent;
 pub mod registrar;
 pub mod routes;
@@ -28,7 +29,7 @@ pub mod stats;
 mod testing;
 
 pub use core::{
-    AskId, AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core,
-    CredentialsQuestion, CredentialsVerdict, Event, LogLine, Paths, Question, Reply, ResolveId,
-    ResolveTarget, World,
+    AskId, AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, LogLine,
+    Paths, ResolveId, ResolveTarget, World,
 };
+pub use question::{CredentialsQuestion, CredentialsVerdict, Question, Reply};

@@ -1,7 +1,7 @@
 //! Requests and reports of the core to the world, beside the messages it sends.
 
-use super::ids::ResolveId;
-use super::question::{AskId, Question};
+use super::ids::{AskId, ResolveId};
+use crate::question::Question;
 use ringway_sansio::{Flow, Time, Transport};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

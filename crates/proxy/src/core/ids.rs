@@ -42,3 +42,12 @@ pub(super) enum ResolveUser {
     /// A NOTIFY, by its index.
     Notify(u32),
 }
+
+/// Identifies an [`Event::Ask`](super::Event::Ask); returned with its reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AskId {
+    /// Its index in the table of parked requests.
+    pub(super) index: u32,
+    /// Distinguishes questions that had the same index.
+    pub(super) serial: u32,
+}

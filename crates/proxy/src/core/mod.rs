@@ -21,7 +21,6 @@ mod node;
 mod parked;
 mod parts;
 mod proof;
-mod question;
 mod refusal;
 mod registrations;
 mod request;
@@ -37,6 +36,7 @@ use crate::config::Config;
 use crate::keys::Purpose;
 use crate::location::{Change, LocationStore};
 use crate::overload::Guard;
+use crate::question::Reply;
 use crate::shared::Shared;
 use crate::stats::{Stats, Tables};
 use budget::RequestBudget;
@@ -47,16 +47,15 @@ pub use events::{
     AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Event, LogLine, MAX_EVENTS,
     MAX_TEXT, ResolveTarget,
 };
-pub use ids::ResolveId;
+pub use ids::{AskId, ResolveId};
 use locator::Locator;
 pub use locator::{MAX_RESOLVING, Paths};
 use node::Node;
 use parked::Parked;
-pub use parked::{MAX_PARKED, MAX_UNAUTHENTICATED_PARKED, MAX_WAIT};
-use parts::{Arrival, Parts};
-pub use question::{
-    AskId, CredentialsQuestion, CredentialsVerdict, MAX_CREDENTIALS_VALUE, Question, Reply,
+pub use parked::{
+    MAX_CHECKS_PER_SOURCE, MAX_CHECKS_PER_USER, MAX_PARKED, MAX_UNAUTHENTICATED_PARKED, MAX_WAIT,
 };
+use parts::{Arrival, Parts};
 pub use registrations::MAX_PENDING_COMMITS;
 use registrations::Registrations;
 use ringway_sansio::{Backlog, Duration, Flow, FlowId, Hop, Outbox, Random, Time};

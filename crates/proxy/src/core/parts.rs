@@ -6,12 +6,11 @@
 use super::calls::{Answer, Calls};
 use super::dialogs::{TargetMatch, refreshes_target};
 use super::events::{Event, short_text};
-use super::ids::{ClientUser, ContextId, ResolveId, ResolveUser};
+use super::ids::{AskId, ClientUser, ContextId, ResolveId, ResolveUser};
 use super::local_requests;
 use super::names::user_of;
 use super::parked::{MAX_WAIT, Parked};
 use super::proof::Proof;
-use super::question::{AskId, Question, Reply};
 use super::refusal::{Refusal, Stop};
 use super::registrations::Registrations;
 use super::request::{Findings, IncomingRequest, Progress};
@@ -24,6 +23,7 @@ use super::target::{Origin, RequestTarget};
 use super::turn::Turn;
 use crate::config::Mode;
 use crate::overload::Guard;
+use crate::question::{Question, Reply};
 use ringway_sansio::{Flow, Hop};
 use ringway_sip::header::Via;
 use ringway_sip::message::{Message, Method};
@@ -245,11 +245,21 @@ impl Parts {
         if self.calls.is_draining() && initial && incoming.progress.is_none() {
             return Err(Refusal::busy());
         }
-        if !self.parked.has_room(t, flow, proof.is_some()) {
+        let (mut known, mut check) = (proof.is_some(), None);
+        if let Question::Credentials(question) = &question {
+            let source = flow.remote.ip();
+            known = self.access.is_known(t.now, source, &question.user, &question.realm);
+            check = self.parked.check(t, flow, question, known);
+            if check.is_none() {
+                t.stats.limits_hit += 1;
+                return Err(Refusal::busy());
+            }
+        }
+        if !self.parked.has_room(t, flow, known) {
             t.stats.limits_hit += 1;
             return Err(Refusal::busy());
         }
-        if !t.reserve_budget(msg, flow, None, proof.is_some()) {
+        if !t.reserve_budget(msg, flow, None, known) {
             return Err(Refusal::busy());
         }
         let progress = match incoming.progress {
@@ -263,7 +273,7 @@ impl Parts {
         };
         progress.proof = proof;
         progress.note_question(&question);
-        let id = self.parked.insert(t, incoming, progress);
+        let id = self.parked.insert(t, incoming, progress, check);
         t.stats.asked += 1;
         t.events.push(Event::Ask { id, question, source: flow.remote.ip() });
         Ok(())
@@ -291,12 +301,15 @@ impl Parts {
             t.trying(incoming, server);
         }
         let (came, deadline) = (t.now, t.now + MAX_WAIT);
-        Some(Progress { server, context, trying, came, deadline, proof: None, asked: Vec::new() })
+        let (asked, credentials) = (Vec::new(), None);
+        let proof = None;
+        Some(Progress { server, context, trying, came, deadline, proof, asked, credentials })
     }
 
     /// Processes the reply of the world to [`Event::Ask`]. A reply that comes late, or twice, has no effect.
     pub(super) fn answered(&mut self, t: &mut Turn<'_>, id: AskId, reply: Reply) {
-        let Some(parked) = self.parked.take(t, id) else { return };
+        let Some(mut parked) = self.parked.take(t, id) else { return };
+        parked.note_reply(reply);
         t.stats.unanswered += u64::from(reply == Reply::Unavailable);
         let context = parked.progress.context;
         if let Some(server) = parked.read(t, |t, incoming| self.process(t, incoming)) {

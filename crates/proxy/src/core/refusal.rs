@@ -1,7 +1,7 @@
 //! Refusals of requests, and other reasons to stop.
 
 use super::proof::Proof;
-use super::question::Question;
+use crate::question::Question;
 
 /// The reason why a request goes no further now.
 pub(super) enum Stop {
@@ -63,6 +63,11 @@ impl Refusal {
     /// Returns 504: a server that had to be asked did not answer (RFC 3261 section 21.5.5).
     pub(super) fn unanswered() -> Refusal {
         Refusal::new(504, "Server Time-out")
+    }
+
+    /// Returns 504 with the time after which it may be different.
+    pub(super) fn unanswered_for_now() -> Refusal {
+        Refusal { headers: b"Retry-After: 10\r\n".to_vec(), ..Refusal::unanswered() }
     }
 
     /// Returns 420 for extensions that are required and not understood (RFC 3261 sections 8.2.2.3 and 16.3).

@@ -2,6 +2,7 @@
 
 use super::ids::ContextId;
 use super::proof::Proof;
+use crate::question::{CredentialsAnswer, CredentialsVerdict, Question};
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::Via;
 use ringway_sip::message::{Message, Method};
@@ -59,9 +60,29 @@ pub(super) struct Progress {
     pub proof: Option<Proof>,
     /// The addresses-of-record that have been asked for.
     pub asked: Vec<Box<[u8]>>,
+    /// The credentials that another server has been asked about.
+    pub credentials: Option<CredentialsAnswer>,
 }
 
 impl Progress {
+    /// Records that a question is asked.
+    pub(super) fn note_question(&mut self, question: &Question) {
+        match question {
+            Question::Location { aor } => self.asked.push(aor.clone()),
+            Question::Credentials(question) => {
+                let value = question.value.clone();
+                self.credentials = Some(CredentialsAnswer { value, verdict: None });
+            }
+        }
+    }
+
+    /// Records the verdict about the credentials that were asked about.
+    pub(super) fn note_verdict(&mut self, verdict: CredentialsVerdict) {
+        if let Some(answer) = &mut self.credentials {
+            answer.verdict = Some(verdict);
+        }
+    }
+
     fn may_ask(&self, now: Time) -> bool {
         now < self.deadline && self.asked.len() < MAX_QUESTIONS
     }

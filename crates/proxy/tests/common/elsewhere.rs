@@ -5,9 +5,9 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
-use ringway_proxy::{AskId, Question, Reply};
+use ringway_proxy::{AskId, CredentialsQuestion, CredentialsVerdict, Question, Reply};
 use ringway_sansio::{FlowId, Time};
-use ringway_sip::digest::{Algorithm, Ha1};
+use ringway_sip::digest::{Algorithm, Credentials, Ha1, verify};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -22,6 +22,26 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Returns the question about credentials.
+    pub fn credentials(&self) -> &CredentialsQuestion {
+        match &self.question {
+            Question::Credentials(question) => question,
+            other => panic!("expected a question about credentials, got {other:?}"),
+        }
+    }
+
+    /// Returns what a server says that has the password.
+    pub fn verdict(&self, password: &str) -> CredentialsVerdict {
+        let CredentialsQuestion { user, realm, algorithm, method, value } = self.credentials();
+        let credentials = Credentials::parse(value).expect("credentials");
+        assert_eq!(*credentials.user(), **user);
+        let ha1 = Ha1::new(*algorithm, user, realm, password.as_bytes());
+        match verify(&credentials, method, b"", &ha1) {
+            true => CredentialsVerdict::Right,
+            false => CredentialsVerdict::Wrong,
+        }
+    }
+
     /// Returns the address-of-record of a question for its location.
     pub fn aor(&self) -> String {
         match &self.question {
@@ -127,6 +147,11 @@ impl Users for People {
         let elsewhere = self.knowledge.lock().unwrap().users.iter().any(|user| **user == known);
         matches!(user, b"alice" | b"bob" | b"carol") && !elsewhere
     }
+
+    fn may_be_elsewhere(&self, user: &[u8], _realm: &[u8]) -> bool {
+        let known = String::from_utf8_lossy(user);
+        self.knowledge.lock().unwrap().users.iter().any(|user| **user == known)
+    }
 }
 
 fn aor(user: &str) -> String {
@@ -165,6 +190,11 @@ impl World {
     pub fn speaks(&self, server: Peer, user: &str, may: Option<bool>) {
         let key = (server.remote().ip(), aor(user));
         self.knowledge.lock().unwrap().speakers.insert(key, may);
+    }
+
+    /// The password of this user is at another server.
+    pub fn at_home_elsewhere(&self, user: &str) {
+        self.knowledge.lock().unwrap().users.push(user.into());
     }
 
     /// The next question that the core has asked.

@@ -15,6 +15,7 @@ mod best_response;
 mod busy;
 mod cancel;
 mod chaos;
+mod credentials;
 mod elsewhere;
 mod events;
 mod fail_over;

@@ -1,4 +1,4 @@
-//! Random runs of strangers, users, a trusted gateway and their dialogs against one proxy with the
+//! Random runs of strangers, users, a trusted gateway, another router and their dialogs against one proxy with the
 //! shipped rules. Whatever they send, no request leaves for another domain or for a rule's next hop
 //! unless its sender has proved to be a user, is trusted, or is a party of a dialog this proxy has built,
 //! and then to the peer; and no source holds more of the request budget than its share.
@@ -7,8 +7,10 @@
 
 use crate::common::msg::uri_of;
 use crate::common::*;
+use crate::elsewhere::in_mesh;
 use crate::relay::{answered, digest};
 use crate::routing::dial_plan;
+use ringway_proxy::Reply;
 use ringway_proxy::config::Network;
 use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_UNAUTHENTICATED_BUDGET};
 use ringway_sansio::{Flow, FlowId, Random, SplitMix, Transport};
@@ -16,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const STEPS: usize = 120;
 
-const PEERS: [Peer; 6] = [PROXY, ALICE, BOB, BOB2, CAROL_TCP, TRUNK];
+const PEERS: [Peer; 7] = [PROXY, ALICE, BOB, BOB2, CAROL_TCP, TRUNK, ROUTER];
 /// The trusted gateway, beside the rule's next hops.
 const TRUNK: Peer = Peer { name: "trunk", addr: "192.0.2.55:5060", ..GATEWAY };
 
@@ -31,6 +33,8 @@ struct Run {
     random: SplitMix,
     /// By the branch of a request: whether its sender had the right to send it anywhere.
     free: BTreeMap<String, bool>,
+    /// The branches of requests that another router has sent.
+    of_router: BTreeSet<String>,
     /// Dialogs that were built through the proxy, by Call-ID and the two tags in order.
     dialogs: BTreeMap<(String, String, String), Known>,
     /// Messages seen by anybody, to be used again.
@@ -57,6 +61,7 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut w = World::build(1 + (seed % 3) as u8, &[], |config| {
             digest(config);
+            in_mesh(config);
             dial_plan(config);
             config.trusted = vec![Network { addr: TRUNK.remote().ip(), prefix: 32 }];
         });
@@ -66,12 +71,15 @@ impl Run {
         w.bind("bob", bind("sip:bob@10.0.0.9;transport=tcp").over(CAROL_TCP));
         w.bind("carol", bind("sip:0301234@192.0.2.1").over(BOB2));
         w.bind("carol", bind("sip:+4930@192.0.2.60").over(BOB2));
-        let (free, dialogs) = Default::default();
+        w.elsewhere("carol", &[(ROUTER2, 1000)]);
+        w.speaks(ROUTER, "bob", Some(true));
+        let (free, dialogs, of_router) = Default::default();
         let random = SplitMix::new(seed);
         Run {
             w,
             random,
             free,
+            of_router,
             dialogs,
             seen: Vec::new(),
             challenges: Vec::new(),
@@ -92,6 +100,7 @@ impl Run {
         match self.below(10) {
             0..=2 => self.fresh(),
             3..=5 => self.reused(),
+            6 if self.below(2) == 0 => self.questions(),
             6 => self.with_credentials(),
             7 => {
                 let seconds = self.below(40) as u64;
@@ -116,6 +125,9 @@ impl Run {
             self.contacts.extend(contacts.filter(|c| !c.contains("192.0.2.6")));
         }
         self.free.insert(request.branch(), free);
+        if peer == ROUTER {
+            self.of_router.insert(request.branch());
+        }
         self.seen.push(request.clone());
         let worker = self.below(self.w.cores.len()) as u8;
         self.w.arrives(worker, peer, &request);
@@ -233,6 +245,24 @@ impl Run {
         self.send(peer, answer, own && challenge.status() == 407);
     }
 
+    /// The world answers what it was asked, and knows something else now.
+    fn questions(&mut self) {
+        for asked in std::mem::take(&mut self.w.asks) {
+            let reply = [Reply::Located, Reply::Unavailable][self.below(2)];
+            self.w.reply(&asked, reply);
+        }
+        let user = self.pick(&["alice", "bob", "carol", "0301234"]);
+        match self.below(4) {
+            0 => self.w.unknown(user),
+            1 => self.w.elsewhere(user, &[(ROUTER2, 500)]),
+            2 => self.w.registered_nowhere(user, true),
+            _ => {
+                let may = [Some(true), Some(false), None][self.below(3)];
+                self.w.speaks(ROUTER, user, may);
+            }
+        }
+    }
+
     /// Looks at what the proxy has sent, and lets phones answer some of it.
     fn judge(&mut self) {
         for _ in 0..200 {
@@ -270,7 +300,9 @@ impl Run {
         // The callee has seen the caller's Contact in the request, before anybody has answered.
         let to_tag = msg.tag("To").unwrap_or_default().to_string();
         let claim = (msg.get("Call-ID").to_string(), to_tag, bare(msg.uri()));
-        let registered = self.contacts.contains(&bare(msg.uri())) || self.claims.contains(&claim);
+        let elsewhere = to == ROUTER2.remote() && !self.of_router.contains(branch);
+        let registered =
+            elsewhere || self.contacts.contains(&bare(msg.uri())) || self.claims.contains(&claim);
         assert!(in_dialog || registered, "left for {to} without a right:\n{msg}");
     }
 

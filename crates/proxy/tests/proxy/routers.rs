@@ -4,12 +4,12 @@ use crate::common::*;
 use crate::elsewhere::in_mesh;
 use crate::relay::{answered, digest};
 use crate::routing::{dial_plan, hop, rule};
-use ringway_proxy::Reply;
 use ringway_proxy::config::{Config, MeshNetwork, Mode, Network};
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::overload::ROUTER_SOURCES;
 use ringway_proxy::routes::{DomainMatch, UserMatch};
+use ringway_proxy::{Question, Reply};
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -370,9 +370,15 @@ impl Mesh {
             for i in 0..self.routers.len() {
                 for asked in std::mem::take(&mut self.routers[i].asks) {
                     idle = false;
-                    let aor = asked.aor();
-                    self.find(i, &aor[4..aor.find('@').unwrap()]);
-                    self.routers[i].reply(&asked, Reply::Located);
+                    let reply = match &asked.question {
+                        Question::Credentials(_) => Reply::Credentials(asked.verdict(PASSWORD)),
+                        Question::Location { .. } => {
+                            let aor = asked.aor();
+                            self.find(i, &aor[4..aor.find('@').unwrap()]);
+                            Reply::Located
+                        }
+                    };
+                    self.routers[i].reply(&asked, reply);
                 }
                 for j in 0..self.routers.len() {
                     let to = peer_of(j).remote();
@@ -420,8 +426,8 @@ impl Mesh {
         w.from(phone, &request);
         let challenged = w.expect(phone, "401");
         let branch = w.branch();
-        w.from(phone, &answered(&request, &challenged, user, &branch));
-        w.expect(phone, "200");
+        self.from(router, phone, &answered(&request, &challenged, user, &branch));
+        self.expect(router, phone, "200");
     }
 
     /// The phone sends a request, and answers the challenge of its own router. Returns the request with credentials.
@@ -653,6 +659,33 @@ fn a_user_at_two_routers_speaks_from_both() {
         let own = mesh.expect(here, me, "MESSAGE");
         mesh.expect(here, me, "200");
         mesh.answer(here, me, &own, 200);
+    }
+    mesh.finish();
+}
+
+/// A user whose password one router has registers at another, calls from there, and is called there.
+#[test]
+fn a_user_registers_at_another_router_than_the_own() {
+    let mut mesh = Mesh::new(2, true);
+    mesh.routers[1].at_home_elsewhere("alice");
+    mesh.routers[0].at_home_elsewhere("bob");
+    mesh.register(1, ALICE, "alice");
+    mesh.register(0, BOB, "bob");
+    for (here, me, user, there, other, to) in
+        [(1, ALICE, "alice", 0, BOB, "bob"), (0, BOB, "bob", 1, ALICE, "alice")]
+    {
+        let invite = mesh.call(here, me, user, &format!("INVITE sip:{to}@example.org"));
+        let got = mesh.expect(there, other, "INVITE");
+        let ok = mesh.answer(there, other, &got, 200);
+        let ok_there = mesh.expect(here, me, "200");
+        let mut caller = Dialog::of_caller(me, &invite, &ok_there);
+        caller.cseq = 10;
+        mesh.within((here, &mut caller), (there, other), "ACK");
+        let mut callee = Dialog::of_callee(other, &got, &ok);
+        mesh.within((there, &mut callee), (here, me), "BYE");
+    }
+    for w in &mesh.routers {
+        assert_eq!((w.cores[0].stats().auth_failed, w.cores[0].stats().forbidden), (0, 0));
     }
     mesh.finish();
 }

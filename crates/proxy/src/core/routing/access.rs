@@ -10,6 +10,7 @@ use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
 use crate::local_identity::LocalIdentity;
+use crate::question::Question;
 use ringway_sansio::Time;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Method;
@@ -34,6 +35,17 @@ impl Access {
     /// Returns whether a realm has this user.
     pub(in crate::core) fn has_user(&self, user: &[u8], realm: &str) -> bool {
         self.auth.has_user(user, realm)
+    }
+
+    /// Returns whether a source has recently proved to be a user.
+    pub(in crate::core) fn is_known(
+        &self,
+        now: Time,
+        source: IpAddr,
+        user: &[u8],
+        realm: &[u8],
+    ) -> bool {
+        self.auth.is_known(now, source, user, realm)
     }
 
     /// Authorises a request: section 16.3 item 6, and the rule that this is no open relay. A request for a domain that
@@ -182,7 +194,12 @@ impl Access {
         let (identity, msg) = (&t.node.identity, incoming.msg);
         let fits = |uri: &[u8]| is_digest_uri_of(identity, uri, msg.request_uri());
         let (source, realm) = (incoming.flow.remote.ip(), &t.node.domain(domain).name);
-        match self.auth.check(t.now, source, msg, id, realm, &fits) {
+        let answer = incoming.progress.and_then(|progress| progress.credentials.as_ref());
+        match self.auth.check(t.now, source, msg, id, realm, &fits, answer) {
+            Verdict::Ask(question) if answer.is_none() && incoming.may_ask(t.now) => {
+                Err(Stop::Asks { question: Question::Credentials(question), proof: None })
+            }
+            Verdict::Ask(_) => Err(Refusal::unanswered_for_now().into()),
             Verdict::BackOff => {
                 t.stats.backed_off += 1;
                 report_failure(t, incoming, domain, AuthFailureReason::BackOff);

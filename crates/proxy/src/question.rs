@@ -5,15 +5,6 @@ use std::fmt;
 /// The maximum length of credentials that the world is asked about, in octets. Longer ones count as wrong.
 pub const MAX_CREDENTIALS_VALUE: usize = 600;
 
-/// Identifies an [`Event::Ask`](super::Event::Ask); returned with its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct AskId {
-    /// Its index in the table of parked requests.
-    pub(super) index: u32,
-    /// Distinguishes questions that had the same index.
-    pub(super) serial: u32,
-}
-
 /// A question to the world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Question {
@@ -61,6 +52,15 @@ pub enum CredentialsVerdict {
     Wrong,
     /// No server has this user.
     NoSuchUser,
+}
+
+/// The credentials of a request that the world has been asked about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CredentialsAnswer {
+    /// The value of the header field.
+    pub value: Box<[u8]>,
+    /// The verdict; `None` if there is no answer.
+    pub verdict: Option<CredentialsVerdict>,
 }
 
 /// The reply of the world to a [`Question`]. A reply to another question counts as [`Reply::Unavailable`].
