@@ -401,6 +401,19 @@ mod tests {
     }
 
     #[test]
+    fn a_hardware_address_declines_no_more_than_its_share() {
+        let (mut leases, now) = (Leases::new(LAN), Time::from_secs(100));
+        let mut declined = 0;
+        for n in 0..50_u8 {
+            let client = Client::new(1, &[7; 6], Some(&[n]));
+            if let Ok(address) = leases.offer(now, client, None) {
+                declined += usize::from(leases.decline(now, &client, address));
+            }
+        }
+        assert_eq!(declined, MAX_OF_HARDWARE);
+    }
+
+    #[test]
     fn a_network_that_is_full_has_no_address_until_a_lease_ends() {
         let lan = Ipv4Lan::new(at(1), 29).unwrap();
         let (mut leases, now) = (Leases::new(lan), Time::from_secs(100));

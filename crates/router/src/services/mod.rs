@@ -258,7 +258,13 @@ impl Services {
             }
         }
         for listener in &self.listeners {
-            match listener.socket.poll_accept(context) {
+            let mut accepted = listener.socket.poll_accept(context);
+            // A client that has gone before it was accepted is no fault of the socket.
+            while matches!(&accepted, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::ConnectionAborted)
+            {
+                accepted = listener.socket.poll_accept(context);
+            }
+            match accepted {
                 Poll::Ready(Ok((stream, from))) => return Poll::Ready(Ready::Client(stream, from)),
                 Poll::Ready(Err(error)) => {
                     return Poll::Ready(Ready::Failed(listener.service, error));
