@@ -7,6 +7,8 @@ use std::io;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Capability {
+    /// Binding sockets to ports below 1,024.
+    NetBindService = 10,
     /// Configuring interfaces, addresses and routes.
     NetAdmin = 12,
 }

@@ -67,6 +67,12 @@ fn a_link_gets_its_address_and_routes() {
     assert!(!ip("-6 route show").contains("static"));
     netlink.remove_address(one.index, OWN, 64).unwrap();
     assert!(!ip("-6 address show dev one").contains("fd12:3456::1/64"));
+
+    let ipv4 = std::net::Ipv4Addr::new(10, 50, 60, 1);
+    netlink.add_address(one.index, ipv4, 24).unwrap();
+    assert!(ip("-4 address show dev one").contains("10.50.60.1/24"));
+    netlink.remove_address(one.index, ipv4, 24).unwrap();
+    assert!(!ip("-4 address show dev one").contains("10.50.60.1/24"));
 }
 
 #[test]

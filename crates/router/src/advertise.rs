@@ -1,7 +1,9 @@
 //! Router advertisements on a LAN (RFC 4861): what hosts learn, and when.
 //!
 //! Hosts get addresses in the router's /64, and a route to the mesh (RFC 4191). They get no default route unless this
-//! router leads to the Internet. Nothing here does input or output: an advertisement is octets whose checksum the
+//! router leads to the Internet. Where there is a SIP server, they learn who resolves its name (RFC 8106), that DHCPv6
+//! has more (RFC 4861 section 4.2), and that its address is on the link: so a host reaches it that does not take routes
+//! from advertisements, such as one of Linux alone. Nothing here does input or output: an advertisement is octets whose checksum the
 //! kernel fills in (RFC 3542 section 3.1), and [`Schedule`] is handed the time.
 
 use std::net::Ipv6Addr;
@@ -21,16 +23,21 @@ pub const HOP_LIMIT: u8 = 255;
 const SOLICITATION: u8 = 133;
 const ADVERTISEMENT: u8 = 134;
 
-/// Kinds of options (RFC 4861 section 4.6, RFC 4191 section 2.3).
+/// Kinds of options (RFC 4861 section 4.6, RFC 4191 section 2.3, RFC 8106 section 5).
 const SOURCE_LINK_ADDRESS: u8 = 1;
 const PREFIX_INFORMATION: u8 = 3;
 const MTU: u8 = 5;
 const ROUTE_INFORMATION: u8 = 24;
+const RESOLVERS: u8 = 25;
+const SEARCH_LIST: u8 = 31;
 
 /// The hop limit that hosts are to use.
 const CURRENT_HOP_LIMIT: u8 = 64;
+/// The flag that DHCPv6 has more than addresses (section 4.2).
+const OTHER: u8 = 0x40;
 /// Flags of a prefix: hosts on it are on the link, and make their own addresses of it (section 4.6.2).
-const ON_LINK_AUTONOMOUS: u8 = 0x80 | 0x40;
+const ON_LINK: u8 = 0x80;
+const AUTONOMOUS: u8 = 0x40;
 /// Bits of the router's prefix, and of what all addresses of the mesh begin with (RFC 4193 section 3.1).
 const PREFIX_LENGTH: u8 = 64;
 const MESH_LENGTH: u8 = 8;
@@ -39,7 +46,8 @@ const MESH: [u8; 8] = [0xfd, 0, 0, 0, 0, 0, 0, 0];
 /// Seconds for which an address is valid, and preferred, after the last advertisement.
 const VALID: u32 = 86_400;
 const PREFERRED: u32 = 14_400;
-/// Seconds for which routes are valid: three times the longest interval (RFC 4861 section 6.2.1, RFC 4191 section 4).
+/// Seconds for which routes and resolvers are valid: three times the longest interval (RFC 4861 section 6.2.1, RFC 4191
+/// section 4, RFC 8106 section 5.1).
 const ROUTE: u32 = 1_800;
 
 /// Intervals of advertisements that nobody asked for (RFC 4861 section 6.2.1).
@@ -52,8 +60,17 @@ const MAX_INITIAL_INTERVAL: Duration = Duration::from_secs(16);
 const MAX_DELAY: Duration = Duration::from_millis(500);
 const MIN_BETWEEN: Duration = Duration::from_secs(3);
 
+/// Who resolves names, and which names hosts need not write in full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Names {
+    /// The address of the resolver, which is on the link, as is its /64.
+    pub server: Ipv6Addr,
+    /// The domain: labels of 1 to 63 octets, with dots between.
+    pub domain: String,
+}
+
 /// What is advertised.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Advertisement {
     /// The router's /64, of which hosts make their addresses.
     pub prefix: Prefix,
@@ -61,6 +78,8 @@ pub struct Advertisement {
     pub mtu: u32,
     /// The router leads to the Internet: hosts use it as their default router.
     pub gateway: bool,
+    /// Who resolves names. DHCPv6 is served there too.
+    pub names: Option<Names>,
 }
 
 impl Advertisement {
@@ -79,14 +98,15 @@ impl Advertisement {
         let lifetime = |seconds: u32| if alive { seconds.to_be_bytes() } else { [0; 4] };
         // The lifetime as a default router has two octets.
         let [_, _, router @ ..] = if self.gateway { lifetime(ROUTE) } else { [0; 4] };
-        let mut out = vec![ADVERTISEMENT, 0, 0, 0, CURRENT_HOP_LIMIT, 0];
+        let flags = if self.names.is_some() { OTHER } else { 0 };
+        let mut out = vec![ADVERTISEMENT, 0, 0, 0, CURRENT_HOP_LIMIT, flags];
         out.extend(router);
         // How long neighbours are reachable, and when they are asked again, is the hosts' affair.
         out.extend([0; 8]);
         // Lengths of options are in units of 8 octets.
         out.extend([MTU, 1, 0, 0]);
         out.extend(self.mtu.to_be_bytes());
-        out.extend([PREFIX_INFORMATION, 4, PREFIX_LENGTH, ON_LINK_AUTONOMOUS]);
+        out.extend([PREFIX_INFORMATION, 4, PREFIX_LENGTH, ON_LINK | AUTONOMOUS]);
         out.extend(lifetime(VALID));
         out.extend(lifetime(PREFERRED));
         out.extend([0; 4]);
@@ -94,6 +114,36 @@ impl Advertisement {
         out.extend([ROUTE_INFORMATION, 2, MESH_LENGTH, 0]);
         out.extend(lifetime(ROUTE));
         out.extend(MESH);
+        if let Some(names) = &self.names {
+            out.extend(names.encode(lifetime(ROUTE)));
+        }
+        out
+    }
+}
+
+impl Names {
+    /// Returns the options of a resolver and its domain (RFC 8106 section 5), and that the resolver is on the link.
+    fn encode(&self, lifetime: [u8; 4]) -> Vec<u8> {
+        let mut out = vec![PREFIX_INFORMATION, 4, PREFIX_LENGTH, ON_LINK];
+        out.extend([lifetime, lifetime, [0; 4]].concat());
+        let [network @ .., _, _, _, _, _, _, _, _] = self.server.octets();
+        let network: [u8; 8] = network;
+        out.extend(network);
+        out.extend([0; 8]);
+        out.extend([RESOLVERS, 3, 0, 0]);
+        out.extend(lifetime);
+        out.extend(self.server.octets());
+        // A name as in the DNS (RFC 1035 section 3.1), filled up to whole units with octets that are no names.
+        let labels = self.domain.split('.').flat_map(|label| {
+            let length = u8::try_from(label.len()).unwrap_or(0);
+            core::iter::once(length).chain(label.bytes().take(length.into()))
+        });
+        let mut name: Vec<u8> = labels.chain([0]).collect();
+        name.resize(name.len().next_multiple_of(8), 0);
+        let units = u8::try_from(1 + name.len() / 8).unwrap_or(u8::MAX);
+        out.extend([SEARCH_LIST, units, 0, 0]);
+        out.extend(lifetime);
+        out.extend(name);
         out
     }
 }
@@ -171,7 +221,7 @@ mod tests {
 
     fn advertisement() -> Advertisement {
         let prefix = NodeId::new(0x0123_4567_89ab_cdef).prefix();
-        Advertisement { prefix, mtu: 1_368, gateway: false }
+        Advertisement { prefix, mtu: 1_368, gateway: false, names: None }
     }
 
     /// RFC 4861 section 4.2, section 4.6.2, section 4.6.4; RFC 4191 section 2.3.
@@ -198,6 +248,27 @@ mod tests {
         assert_eq!(differ, [6, 7, 29, 30, 31, 34, 35, 62, 63]);
         assert!(differ.iter().all(|&at| last[at] == 0));
         assert_eq!(last.len(), first.len());
+    }
+
+    /// RFC 8106 sections 5.1 and 5.2, RFC 4861 sections 4.2 and 4.6.2.
+    #[test]
+    fn hosts_learn_who_resolves_the_name_of_the_sip_server() {
+        let server = "fd72:696e:6777:6179::1".parse().unwrap();
+        let names = Some(Names { server, domain: "mesh.example".to_owned() });
+        let with = Advertisement { names, ..advertisement() };
+        let (plain, bytes) = (advertisement().to_bytes(), with.to_bytes());
+        assert_eq!((bytes[5], &bytes[6..plain.len()]), (0x40, &plain[6..]));
+        let expected = [
+            b"\x03\x04\x40\x80\0\0\x07\x08\0\0\x07\x08\0\0\0\0\xfdringway\0\0\0\0\0\0\0\0",
+            &b"\x19\x03\0\0\0\0\x07\x08\xfdringway\0\0\0\0\0\0\0\x01"[..],
+            b"\x1f\x03\0\0\0\0\x07\x08\x04mesh\x07example\0\0\0",
+        ];
+        assert_eq!(bytes[plain.len()..], expected.concat());
+        // The last one ends all three.
+        let last = with.to_final_bytes();
+        let lifetimes =
+            [4..8, 8..12, 36..40, 60..64].map(|range| last[plain.len()..][range].to_vec());
+        assert_eq!(lifetimes, [[0; 4]; 4]);
     }
 
     /// RFC 4861 section 6.1.1.

@@ -13,7 +13,7 @@ use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress};
 use ringway_mesh::router::Event;
 use ringway_mesh::session::{ProbeId, ProbeOutcome, ProbeRefused};
-use ringway_mesh::{Identity, LocalRouter, Prefix, Router};
+use ringway_mesh::{Identity, LocalRouter, NodeId, Router};
 use ringway_os::netlink::{self, Monitor, Netlink, NetlinkError};
 use ringway_os::{Capability, ChaCha, Clock, drop_capabilities};
 use ringway_sansio::Time;
@@ -124,7 +124,7 @@ struct Daemon<'a> {
 /// Runs a router until `shutdown` ends. `log` gets lines for the operator. To be called within a runtime.
 ///
 /// When its sockets and devices are open, the calling thread drops all capabilities but CAP_NET_ADMIN, which it keeps for
-/// the address of a LAN that comes and goes. Threads that it starts afterwards have no more.
+/// the address of a LAN that comes and goes, and CAP_NET_BIND_SERVICE if that has services. Threads that it starts afterwards have no more.
 ///
 /// # Errors
 /// Only what makes a start impossible; afterwards everything is a line.
@@ -160,15 +160,20 @@ pub async fn run_with(
     let mut netlink = Netlink::open()?;
     let tun = device::open(&settings.tun, id.prefix(), settings.lan.is_some(), &mut netlink)?;
     let mut lan = match &settings.lan {
-        Some(name) => Some(open_lan(name, id.prefix(), log)?),
+        Some(name) => Some(open_lan(name, id, settings, clock, log)?),
         None => None,
     };
     let http = match settings.http {
         Some(address) => Some(listen(address).await?),
         None => None,
     };
-    // The address of a LAN is added whenever its interface comes up. Nothing else needs a right.
-    let kept: &[Capability] = if lan.is_some() { &[Capability::NetAdmin] } else { &[] };
+    // Whenever the interface of a LAN comes up, its addresses are added, and its services open their ports. Nothing else
+    // needs a right.
+    let kept: &[Capability] = match (&lan, &settings.sip, settings.lan_ipv4) {
+        (None, ..) => &[],
+        (Some(_), None, None) => &[Capability::NetAdmin],
+        (Some(_), ..) => &[Capability::NetAdmin, Capability::NetBindService],
+    };
     drop_capabilities(kept).map_err(StartError::Privileges)?;
     let (requests, mut requested) = mpsc::channel(REQUESTS);
     let asker = Asker { requests, refused: Arc::default() };
@@ -208,8 +213,9 @@ pub async fn run_with(
     daemon.serve(&mut monitor, &mut lan, &mut watchdog, &mut requested, shutdown).await;
     notify::stopping();
     if let Some(lan) = &mut lan {
-        lan.leave();
+        lan.leave(daemon.clock.now());
     }
+    daemon.log_lan(&mut lan);
     drop(tasks);
     let _ = std::fs::remove_file(path);
     daemon.leave();
@@ -258,16 +264,23 @@ async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
 }
 
 /// Opens what serves the hosts of a LAN.
-fn open_lan(name: &str, prefix: Prefix, log: &dyn Fn(&str)) -> Result<Lan, StartError> {
+fn open_lan(
+    name: &str,
+    router: NodeId,
+    settings: &Settings,
+    clock: Clock,
+    log: &dyn Fn(&str),
+) -> Result<Lan, StartError> {
     match lan::forward() {
         Ok(false) => {}
         Ok(true) => log("IPv6 forwarding was off and is on now, for hosts of the LAN"),
         Err(error) => log(&format!("IPv6 forwarding is not on, which a LAN needs: {error}")),
     }
-    Lan::open(name, prefix).map_err(|error| StartError::Lan { name: name.to_owned(), error })
+    let lan = Lan::open(name, router, settings, clock);
+    lan.map_err(|error| StartError::Lan { name: name.to_owned(), error })
 }
 
-/// Waits for hosts that ask for an advertisement; for ever without a LAN.
+/// Waits for what the hosts of a LAN ask for; for ever without a LAN.
 async fn solicited(lan: &mut Option<Lan>, clock: &Clock) -> io::Result<()> {
     match lan {
         Some(lan) => lan.receive(|| clock.now()).await,
@@ -306,6 +319,7 @@ impl Daemon<'_> {
         let ports = self.ports;
         loop {
             self.flush();
+            self.log_lan(lan);
             let now = self.clock.now();
             let due = self.traffic.router().poll_timeout();
             let due = sooner(due, lan.as_ref().and_then(Lan::poll_timeout));
@@ -479,6 +493,11 @@ impl Daemon<'_> {
             Ok(lines) => lines.iter().for_each(|line| (self.log)(line)),
             Err(error) => self.warn("lan", &error.to_string()),
         }
+    }
+
+    fn log_lan(&self, lan: &mut Option<Lan>) {
+        let lines = lan.as_mut().map(Lan::take_lines);
+        lines.iter().flatten().for_each(|line| (self.log)(line));
     }
 
     fn handle_request(&mut self, request: Request) {

@@ -14,6 +14,7 @@
 //! | `traffic` | the path of packets between the kernel and the router |
 //! | `trains` | packets that are sent together |
 //! | `lan` | the hosts of a LAN |
+//! | `services` | DNS, multicast DNS and DHCP on a LAN |
 //! | [`control`] | questions and answers on a Unix socket |
 //! | [`probes`] | pings and traces |
 //! | [`status`] | what a router reports of itself |
@@ -32,6 +33,7 @@ mod lan;
 mod metrics;
 mod notify;
 pub mod probes;
+mod services;
 pub mod settings;
 mod socket;
 pub mod state;

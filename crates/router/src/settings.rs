@@ -3,6 +3,8 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::PathBuf;
 
+pub use ringway_lan::{Ipv4Lan, SipService};
+
 /// UDP port of the mesh.
 pub const PORT: u16 = 5267;
 /// Name of the TUN device.
@@ -17,6 +19,11 @@ pub struct Settings {
     pub peers: Vec<SocketAddr>,
     /// Name of the interface of a LAN whose hosts get addresses of this router. One that does not exist is waited for.
     pub lan: Option<String>,
+    /// The router's address on the LAN, and the network whose addresses it leases there by DHCP. `None`: no IPv4.
+    pub lan_ipv4: Option<Ipv4Lan>,
+    /// The SIP server of this host, which the hosts of the LAN find by DNS, multicast DNS and DHCP. `None`: they get
+    /// addresses only.
+    pub sip: Option<SipService>,
     /// Name of the TUN device.
     pub tun: String,
     /// File with the key of the network; without one, everybody may join.
@@ -35,6 +42,8 @@ impl Default for Settings {
             interfaces: Vec::new(),
             peers: Vec::new(),
             lan: None,
+            lan_ipv4: None,
+            sip: None,
             tun: TUN.to_owned(),
             network_key: None,
             state: default_state(),

@@ -127,7 +127,7 @@ pub fn network_key(path: &Path) -> Result<NetworkKey, StateError> {
 }
 
 /// Reads a file of at most `max` octets.
-fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     let file = fs::File::open(path)?;
     let mut text = Vec::new();
     io::Read::read_to_end(&mut io::Read::take(&file, max + 1), &mut text)?;

@@ -244,7 +244,6 @@ pub fn proxy(
             max_forks: limits.forks,
         },
         secret: Secret::new(secret),
-        mesh: None,
     }
 }
 

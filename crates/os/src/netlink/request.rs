@@ -8,7 +8,7 @@ use super::{Address, Link};
 use socket2::Socket;
 use std::fmt;
 use std::io::{self, Read};
-use std::net::Ipv6Addr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 /// Time after which a request without an answer fails. The kernel answers at once, unless others keep its lock.
@@ -155,9 +155,10 @@ impl Netlink {
     pub fn add_address(
         &mut self,
         interface: u32,
-        ip: Ipv6Addr,
+        ip: impl Into<IpAddr>,
         prefix_length: u8,
     ) -> Result<(), NetlinkError> {
+        let ip = ip.into();
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let request = address_request(libc::RTM_NEWADDR, flags, interface, ip, prefix_length)
             .attribute(IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes());
@@ -172,9 +173,10 @@ impl Netlink {
     pub fn remove_address(
         &mut self,
         interface: u32,
-        ip: Ipv6Addr,
+        ip: impl Into<IpAddr>,
         prefix_length: u8,
     ) -> Result<(), NetlinkError> {
+        let ip = ip.into();
         let request = address_request(libc::RTM_DELADDR, 0, interface, ip, prefix_length);
         self.change(request).map_err(|failure| {
             failure.of("remove", self.address_name(interface, ip, prefix_length))
@@ -247,7 +249,7 @@ impl Netlink {
         self.find(request).map_or_else(|_| format!("link number {interface}"), |link| link.name)
     }
 
-    fn address_name(&mut self, interface: u32, ip: Ipv6Addr, prefix_length: u8) -> String {
+    fn address_name(&mut self, interface: u32, ip: IpAddr, prefix_length: u8) -> String {
         format!("address {ip}/{prefix_length} of {}", self.link_name(interface))
     }
 
@@ -358,12 +360,15 @@ fn address_request(
     kind: u16,
     flags: libc::c_int,
     interface: u32,
-    ip: Ipv6Addr,
+    ip: IpAddr,
     prefix_length: u8,
 ) -> Request {
-    let mut header = [libc::AF_INET6 as u8, prefix_length, 0, 0, 0, 0, 0, 0];
+    let (family, octets) = match ip {
+        IpAddr::V4(ip) => (libc::AF_INET, ip.octets().to_vec()),
+        IpAddr::V6(ip) => (libc::AF_INET6, ip.octets().to_vec()),
+    };
+    let mut header = [family as u8, prefix_length, 0, 0, 0, 0, 0, 0];
     header[4..].copy_from_slice(&interface.to_ne_bytes());
-    let octets = ip.octets();
     let request = Request::new(kind, flags, &header);
     request.attribute(IFA_LOCAL, &octets).attribute(IFA_ADDRESS, &octets)
 }

@@ -6,7 +6,7 @@ use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_router::control::{self, Question};
 use ringway_router::http::parse_address;
-use ringway_router::settings::{self, PORT, Settings, TUN, parse_peer};
+use ringway_router::settings::{self, Ipv4Lan, PORT, Settings, SipService, TUN, parse_peer};
 use ringway_router::state;
 use ringway_router::status::{Peer, RingPart, Status};
 use serde::Serialize;
@@ -47,6 +47,10 @@ pub(crate) struct Run {
     /// Interface of a LAN whose hosts get addresses of the mesh by router advertisements; turns IPv6 forwarding on
     #[arg(long, value_name = "IF")]
     lan: Option<String>,
+    /// Router's address on the LAN, whose IPv4 hosts get addresses of its network by DHCP, and find the SIP server of this
+    /// host at port 5060 by DHCP and DNS. Not for a LAN with another DHCP server
+    #[arg(long, value_name = "ADDR/LEN", requires = "lan", num_args = 0..=1, default_missing_value = "10.50.60.1/24")]
+    lan_ipv4: Option<Ipv4Lan>,
     /// Name of the TUN device
     #[arg(long, value_name = "NAME", default_value = TUN)]
     tun: String,
@@ -100,9 +104,11 @@ fn runtime() -> Result<Runtime, CommandError> {
 }
 
 fn run(args: Run) -> Result<(), CommandError> {
-    let Run { interfaces, peers, lan, tun, network_key, state, port, http } = args;
+    let Run { interfaces, peers, lan, lan_ipv4, tun, network_key, state, port, http } = args;
     let state = state.unwrap_or_else(settings::default_state);
-    let settings = Settings { interfaces, peers, lan, tun, network_key, state, port, http };
+    let sip = lan_ipv4.map(|_| SipService::default());
+    let settings =
+        Settings { interfaces, peers, lan, lan_ipv4, sip, tun, network_key, state, port, http };
     if settings.interfaces.is_empty() && settings.peers.is_empty() {
         out::note("no --interface and no --peer: waiting for routers that name this one");
     }

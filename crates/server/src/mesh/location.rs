@@ -96,11 +96,7 @@ impl Users for MeshUsers {
         self.local.exists(user, realm)
     }
 
-}
-
-impl MeshUsers {
-    /// x
-    pub fn may_be_elsewhere(&self, user: &[u8], realm: &[u8]) -> bool {
+    fn may_be_elsewhere(&self, user: &[u8], realm: &[u8]) -> bool {
         realm == self.domain.as_bytes() && !user.is_empty()
     }
 }
