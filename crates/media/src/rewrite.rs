@@ -6,8 +6,8 @@
 //! for byte and in order.
 //!
 //! ICE is removed whole and not by candidates. A relay that replaces `c=` makes the default destination one that no
-//! candidate has, and an agent that finds this must not use ICE for the stream (RFC 8839 section 3.2.5). Without any
-//! attribute of ICE both sides know at once that the other does not use it, and send to the relay (RFC 3264).
+//! candidate has, and what an agent does then depends on its implementation (RFC 8839 section 3.2.5). Without any attribute
+//! of ICE neither side may use it, and both send to the relay (RFC 8839 sections 3.3.2 and 3.3.3, RFC 3264).
 
 use crate::description::{
     Address, Description, Line, Stream, attribute, origin_address, parse_rtcp,

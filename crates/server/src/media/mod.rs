@@ -1,7 +1,7 @@
 //! The relay of media (`ringway-media`) on real sockets.
 //!
 //! Workers call [`SharedRelay`] under a lock that is held for one message. What is agreed is carried out by one thread,
-//! which owns the sockets, binds ports ahead of use, and forwards ([`thread`]). The commands wait in the relay, one for each
+//! which owns the sockets, binds ports ahead of use, and forwards (`thread.rs`). The commands wait in the relay, one for each
 //! stream, so that a worker never waits for the thread, and the queue cannot grow beyond what is relayed.
 
 mod sockets;
