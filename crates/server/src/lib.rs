@@ -15,6 +15,7 @@ pub mod host;
 mod locate;
 pub mod log;
 pub mod manage;
+pub mod media;
 pub mod mesh;
 mod notify;
 pub mod observe;
