@@ -268,6 +268,7 @@ fuzz_target!(|data: &[u8]| {
         paths: Box::new(Ways),
         workers: 2,
         shared: Arc::new(Shared::new(&Secret::new(&[7; 32]))),
+        media: None,
     };
     let core = Core::new(Arc::new(config()), 0, world, now);
     let mut run = Run { core, now, out: Outbox::new(), sent: Vec::new(), open: Vec::new() };

@@ -107,6 +107,7 @@ fn main() {
         paths: Box::new(OneSocket(local)),
         workers: 1,
         shared: Arc::new(Shared::new(&Secret::new(&[7; 32]))),
+        media: None,
     };
     let mut core = Core::new(Arc::new(config(local)), 0, world, now);
     let mut out = Outbox::new();

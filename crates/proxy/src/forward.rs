@@ -36,6 +36,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) strip_identity: bool,
     /// The realm whose Proxy-Authorization was for us and is removed (RFC 3261 section 22.3).
     pub(crate) realm: Option<&'a str>,
+    /// The body to write instead of the request's own.
+    pub(crate) body: Option<&'a [u8]>,
 }
 
 /// Appends `request`, which came on `flow`, as it is forwarded. `on_top` writes header lines of ours before its own,
@@ -106,6 +108,10 @@ pub(crate) fn request(
             {
                 run.replace(buf, bytes, line, |_| {});
             }
+            // It is written anew.
+            HeaderId::ContentLength if plan.body.is_some() => {
+                run.replace(buf, bytes, line, |_| {});
+            }
             HeaderId::ContentLength => length = true,
             _ => {}
         }
@@ -125,14 +131,15 @@ pub(crate) fn request(
     buf.extend_from_slice(b"Max-Breadth: ");
     write::decimal(buf, u64::from(plan.max_breadth));
     buf.extend_from_slice(b"\r\n");
+    let body = plan.body.unwrap_or(request.body());
     if !length {
         // Section 18.3: a stream requires it, and the next hop may be one.
         buf.extend_from_slice(b"Content-Length: ");
-        write::decimal(buf, request.body().len() as u64);
+        write::decimal(buf, body.len() as u64);
         buf.extend_from_slice(b"\r\n");
     }
     buf.extend_from_slice(b"\r\n");
-    buf.extend_from_slice(request.body());
+    buf.extend_from_slice(body);
 }
 
 /// Returns whether a header field asserts an identity without proof: P-Asserted-Identity (RFC 3325 section 9.1), and
@@ -153,12 +160,13 @@ fn is_for(credentials: &[u8], realm: Option<&str>) -> bool {
 }
 
 /// Appends `response` without its topmost Via (RFC 3261 section 16.7 item 3). With `strip_identity`, header fields that
-/// assert an identity are removed.
+/// assert an identity are removed. `body` is written instead of its own.
 pub(crate) fn response(
     buf: &mut Vec<u8>,
     response: &Message<'_>,
     via: &Via<'_>,
     strip_identity: bool,
+    body: Option<&[u8]>,
 ) {
     let bytes = response.bytes();
     buf.reserve(bytes.len());
@@ -177,18 +185,22 @@ pub(crate) fn response(
             {
                 run.replace(buf, bytes, response.line(slot), |_| {});
             }
+            HeaderId::ContentLength if body.is_some() => {
+                run.replace(buf, bytes, response.line(slot), |_| {});
+            }
             HeaderId::ContentLength => length = true,
             _ => {}
         }
     }
     run.flush(buf, bytes);
+    let body = body.unwrap_or(response.body());
     if !length {
         buf.extend_from_slice(b"Content-Length: ");
-        write::decimal(buf, response.body().len() as u64);
+        write::decimal(buf, body.len() as u64);
         buf.extend_from_slice(b"\r\n");
     }
     buf.extend_from_slice(b"\r\n");
-    buf.extend_from_slice(response.body());
+    buf.extend_from_slice(body);
 }
 
 /// The part of the header section that has been passed but not yet copied.

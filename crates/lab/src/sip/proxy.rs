@@ -61,6 +61,7 @@ impl Proxy {
             paths: Box::new(HostPath(local)),
             workers: 1,
             shared: Arc::new(Shared::new(&secret)),
+            media: None,
         };
         Proxy { core: Core::new(Arc::new(config), 0, surroundings, Time::ZERO) }
     }

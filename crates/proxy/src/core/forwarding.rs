@@ -25,6 +25,8 @@ pub(super) struct ForwardRequest<'a> {
     pub destination: &'a Destination,
     /// Its share of Max-Breadth (RFC 5393 section 5.3.3).
     pub max_breadth: u32,
+    /// The body to forward instead of the request's own.
+    pub body: Option<&'a [u8]>,
 }
 
 impl ForwardRequest<'_> {
@@ -55,6 +57,7 @@ impl ForwardRequest<'_> {
                 self.msg,
             ),
             realm: self.findings.realm.as_deref(),
+            body: self.body,
         };
         let on_top = |buf: &mut Vec<u8>| {
             record_route(buf);

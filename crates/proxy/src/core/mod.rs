@@ -16,6 +16,7 @@ mod gateways;
 mod ids;
 mod local_requests;
 mod locator;
+mod media;
 mod names;
 mod node;
 mod parked;
@@ -50,6 +51,7 @@ pub use events::{
 pub use ids::{AskId, ResolveId};
 use locator::Locator;
 pub use locator::{MAX_RESOLVING, Paths};
+use media::Media;
 use node::Node;
 use parked::Parked;
 pub use parked::{
@@ -58,6 +60,7 @@ pub use parked::{
 use parts::{Arrival, Parts};
 pub use registrations::MAX_PENDING_COMMITS;
 use registrations::Registrations;
+use ringway_media::MediaRelay;
 use ringway_sansio::{Backlog, Duration, Flow, FlowId, Hop, Outbox, Random, Time};
 use ringway_sip::message;
 use ringway_sip::transaction::{Report, Transactions};
@@ -90,6 +93,9 @@ pub struct World {
     pub workers: u8,
     /// The facts that all workers share.
     pub shared: Arc<Shared>,
+    /// The relay of media that all workers share, if media is relayed. Dialogs then stay on this server, whatever
+    /// [`Config::record_route`] is.
+    pub media: Option<Arc<dyn MediaRelay>>,
 }
 
 /// The proxy, registrar and redirect server of one worker.
@@ -105,7 +111,7 @@ pub struct Core {
 impl Core {
     /// Returns the core of worker `worker`.
     pub fn new(config: Arc<Config>, worker: u8, world: World, now: Time) -> Core {
-        let World { store, users, mut random, paths, workers, shared } = world;
+        let World { store, users, mut random, paths, workers, shared, media } = world;
         let secret = &config.secret;
         let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
         tx.share_secret(secret.key(Purpose::Transactions));
@@ -128,7 +134,7 @@ impl Core {
             random,
             store,
         };
-        let node = Node::new(config, worker, workers, shared);
+        let node = Node::new(config, worker, workers, shared, Media::new(media));
         Core { node, resources, parts, next_sweep: now + SWEEP_EVERY, was_large: false }
     }
 

@@ -4,6 +4,7 @@
 use super::dialogs::Dialogs;
 use super::gateways::Gateways;
 use super::locator::Destination;
+use super::media::Media;
 use super::names::{default_port, plain_user, same_user};
 use super::request::IncomingRequest;
 use super::target::RequestTarget;
@@ -37,13 +38,20 @@ pub(super) struct Node {
     pub tokens: FlowTokens,
     pub gruus: Gruus,
     pub shared: Arc<Shared>,
+    pub media: Media,
     pub worker: u8,
     pub workers: u8,
     spirals: [u8; 16],
 }
 
 impl Node {
-    pub(super) fn new(config: Arc<Config>, worker: u8, workers: u8, shared: Arc<Shared>) -> Node {
+    pub(super) fn new(
+        config: Arc<Config>,
+        worker: u8,
+        workers: u8,
+        shared: Arc<Shared>,
+        media: Media,
+    ) -> Node {
         let secret = &config.secret;
         let marks = Marks::new(secret.key(Purpose::DialogMarks));
         Node {
@@ -55,6 +63,7 @@ impl Node {
             gruus: Gruus::new(secret),
             spirals: secret.key(Purpose::Spirals),
             shared,
+            media,
             worker,
             workers,
             config,

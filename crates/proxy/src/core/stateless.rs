@@ -145,8 +145,15 @@ impl Stateless {
             t.stats.forbidden += 1;
             return t.refuse(incoming, 403, "Forbidden", &[]);
         }
-        t.node.gateways.note_destination(t.now, &t.node.trust, target, &destination);
         let IncomingRequest { msg, via, flow, .. } = *incoming;
+        let body = match t.node.relay_request(t.now, msg, flow, &destination, None) {
+            Ok(body) => body,
+            Err(refusal) => {
+                t.stats.limits_hit += 1;
+                return t.refuse(incoming, refusal.status(), "", &[]);
+            }
+        };
+        t.node.gateways.note_destination(t.now, &t.node.trust, target, &destination);
         let (node, max_breadth) = (t.node, findings.max_breadth);
         let through = match target.attempts.last() {
             Some(Attempt::Via(uri)) => Some(&**uri),
@@ -161,6 +168,7 @@ impl Stateless {
             through,
             destination: &destination,
             max_breadth,
+            body: body.as_deref(),
         };
         let start = t.out.buffer().len();
         let branch = |buf: &mut Vec<u8>| {
@@ -265,6 +273,7 @@ pub(super) fn forward_response(t: &mut Turn<'_>, flow: &Flow, msg: &Message<'_>,
         return;
     };
     let strip = t.node.trust.strips_identity(flow, back.remote.ip(), msg);
+    let body = t.node.relay_response(t.now, msg, flow, &back, None);
     let to = Target::Flow(t.node.own_socket(back));
-    t.out.push(to, 0, |buf| forward::response(buf, msg, via, strip));
+    t.out.push(to, 0, |buf| forward::response(buf, msg, via, strip, body.as_deref()));
 }

@@ -17,6 +17,7 @@ pub use msg::Msg;
 pub use ua::*;
 
 use elsewhere::{Knowledge, People, Store};
+use ringway_media::MediaRelay;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Mode};
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::MemoryStore;
@@ -29,7 +30,7 @@ use ringway_sansio::{
 };
 use ringway_sip::digest::Algorithm;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 /// The domain that the proxy under test is responsible for.
@@ -40,6 +41,9 @@ pub const PASSWORD: &str = "secret";
 
 /// The address in the mesh of the proxy under test.
 pub const MESH_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 1);
+
+/// The address of the proxy under test on the LAN of its phones, which every router has.
+pub const LAN: Ipv4Addr = Ipv4Addr::new(10, 50, 60, 1);
 
 /// Where the proxy under test is reached over `transport` from `remote`.
 pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
@@ -52,6 +56,7 @@ pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
     match remote {
         SocketAddr::V6(v6) if v6.ip().octets()[0] == 0xfd => (MESH_ADDRESS, port).into(),
         SocketAddr::V6(_) => SocketAddr::new("2001:db8::1".parse().unwrap(), port),
+        SocketAddr::V4(v4) if v4.ip().octets()[..3] == LAN.octets()[..3] => (LAN, port).into(),
         SocketAddr::V4(_) => ([192, 0, 2, 1], port).into(),
     }
 }
@@ -187,6 +192,17 @@ impl World {
         missing: &[Transport],
         change: impl FnOnce(&mut Config),
     ) -> World {
+        World::relaying(None, store, workers, missing, change)
+    }
+
+    /// With a relay of media, which all workers share.
+    pub fn relaying(
+        media: Option<Arc<dyn MediaRelay>>,
+        store: MemoryStore,
+        workers: u8,
+        missing: &[Transport],
+        change: impl FnOnce(&mut Config),
+    ) -> World {
         let mut config = config();
         change(&mut config);
         let config = Arc::new(config);
@@ -204,6 +220,7 @@ impl World {
                     paths: Box::new(Table { missing: missing.to_vec(), mesh }),
                     workers,
                     shared: shared.clone(),
+                    media: media.clone(),
                 };
                 Core::new(config.clone(), worker, surroundings, now)
             })

@@ -25,6 +25,7 @@ mod identity;
 mod loops;
 mod maddr;
 mod marks;
+mod media;
 mod names;
 mod non_invite;
 mod operations;

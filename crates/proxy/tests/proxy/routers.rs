@@ -4,14 +4,16 @@ use crate::common::*;
 use crate::elsewhere::in_mesh;
 use crate::relay::{answered, digest};
 use crate::routing::{dial_plan, hop, rule};
+use ringway_media::MediaRelay;
 use ringway_proxy::config::{Config, MeshNetwork, Mode, Network};
 use ringway_proxy::keys::Secret;
-use ringway_proxy::location::LocationStore;
+use ringway_proxy::location::{LocationStore, MemoryStore};
 use ringway_proxy::overload::ROUTER_SOURCES;
 use ringway_proxy::routes::{DomainMatch, UserMatch};
 use ringway_proxy::{Question, Reply};
 use ringway_sansio::{Flow, FlowId, Transport};
 use std::net::{Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 fn router_with_digest(config: &mut Config) {
     in_mesh(config);
@@ -309,13 +311,13 @@ fn a_router_whose_requests_wait_leaves_room_for_others() {
 }
 
 /// Several routers as one server: each is a world of its own, and what they send to each other is carried at once.
-struct Mesh {
-    routers: Vec<World>,
+pub struct Mesh {
+    pub routers: Vec<World>,
 }
 
 const USERS: [&str; 3] = ["alice", "bob", "carol"];
 
-fn address(router: usize) -> Ipv6Addr {
+pub fn address(router: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd01 + router as u16, 0, 0, 0, 0, 0, 0, 1)
 }
 
@@ -331,9 +333,20 @@ fn mesh_flow(from: usize, to: usize) -> Flow {
 
 impl Mesh {
     /// So many routers with digest, each with a secret of its own. At first they know nothing of each other's users.
-    fn new(count: usize, record_route: bool) -> Mesh {
+    pub fn new(count: usize, record_route: bool) -> Mesh {
+        Mesh::relaying(count, record_route, |_| None)
+    }
+
+    /// With a relay of media at each router.
+    pub fn relaying(
+        count: usize,
+        record_route: bool,
+        media: impl Fn(usize) -> Option<Arc<dyn MediaRelay>>,
+    ) -> Mesh {
         let router = |i: usize| {
-            let w = World::with(|config| {
+            let store = MemoryStore::new([3; 16]);
+            let w = World::relaying(media(i), store, 1, &[], |config| {
+                config.addresses = vec![LAN.into()];
                 digest(config);
                 config.record_route = record_route;
                 config.mesh = Some(MeshNetwork { address: address(i) });
@@ -364,7 +377,7 @@ impl Mesh {
     }
 
     /// Carries what routers send to each other, and answers their questions, until there is nothing more.
-    fn carry(&mut self) {
+    pub fn carry(&mut self) {
         for _ in 0..1_000 {
             let mut idle = true;
             for i in 0..self.routers.len() {
@@ -402,23 +415,23 @@ impl Mesh {
         true
     }
 
-    fn from(&mut self, router: usize, me: Peer, msg: &Msg) {
+    pub fn from(&mut self, router: usize, me: Peer, msg: &Msg) {
         self.routers[router].from(me, msg);
         self.carry();
     }
 
-    fn answer(&mut self, router: usize, me: Peer, request: &Msg, status: u16) -> Msg {
+    pub fn answer(&mut self, router: usize, me: Peer, request: &Msg, status: u16) -> Msg {
         let response = self.routers[router].answer(me, request, status);
         self.carry();
         response
     }
 
-    fn expect(&mut self, router: usize, peer: Peer, words: &str) -> Msg {
+    pub fn expect(&mut self, router: usize, peer: Peer, words: &str) -> Msg {
         self.routers[router].expect(peer, words)
     }
 
     /// The phone registers at a router, with its password.
-    fn register(&mut self, router: usize, phone: Peer, user: &str) {
+    pub fn register(&mut self, router: usize, phone: Peer, user: &str) {
         let w = &mut self.routers[router];
         let request = w.request(phone, "REGISTER sip:example.org");
         let aor = format!("<sip:{user}@example.org>");
@@ -431,10 +444,22 @@ impl Mesh {
     }
 
     /// The phone sends a request, and answers the challenge of its own router. Returns the request with credentials.
-    fn call(&mut self, router: usize, phone: Peer, user: &str, line: &str) -> Msg {
+    pub fn call(&mut self, router: usize, phone: Peer, user: &str, line: &str) -> Msg {
+        self.call_with(router, phone, user, line, |request| request)
+    }
+
+    /// As [`Mesh::call`], with a request that `change` completes.
+    pub fn call_with(
+        &mut self,
+        router: usize,
+        phone: Peer,
+        user: &str,
+        line: &str,
+        change: impl FnOnce(Msg) -> Msg,
+    ) -> Msg {
         let w = &mut self.routers[router];
         let from = format!("<sip:{user}@example.org>;tag=caller");
-        let request = w.request(phone, line).set("From", from);
+        let request = change(w.request(phone, line).set("From", from));
         w.from(phone, &request);
         let challenged = w.expect(phone, "407");
         if request.method() == "INVITE" {
@@ -450,7 +475,7 @@ impl Mesh {
     }
 
     /// A request within a dialog, and its answer.
-    fn within(
+    pub fn within(
         &mut self,
         (here, dialog): (usize, &mut Dialog),
         (there, other): (usize, Peer),
@@ -473,7 +498,7 @@ impl Mesh {
         (got, request)
     }
 
-    fn finish(self) {
+    pub fn finish(self) {
         self.routers.into_iter().for_each(World::finish);
     }
 }

@@ -34,6 +34,13 @@ pub struct ClientId {
     pub(super) nonce: u64,
 }
 
+impl ClientId {
+    /// Returns the random part of the id, 56 bits, which distinguishes transactions of all workers.
+    pub const fn nonce(self) -> u64 {
+        self.nonce
+    }
+}
+
 /// Identifies a server transaction of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct ServerId {

@@ -45,6 +45,7 @@ impl Calls {
         if !self.exists(id) {
             return;
         }
+        t.node.media.ended(client);
         let ctx = &self.contexts[id.context];
         let over = ctx.answered || ctx.cancelled;
         let branch = &mut self.contexts[id];
@@ -70,6 +71,7 @@ impl Calls {
         if !self.exists(id) || !self.contexts[id].is(client) {
             return;
         }
+        t.node.media.ended(client);
         self.branch_done(id);
         let ctx = &self.contexts[id.context];
         let cancelled = ctx.cancelled;
@@ -121,6 +123,7 @@ impl Calls {
         }
         // If it ends without a response (its state machine does not allow that), the branch must not hang.
         if self.contexts[id].is(client) {
+            t.node.media.ended(client);
             self.branch_done(id);
             self.contexts[id.context].offer(408, Vec::new);
             self.settle(t, id.context);

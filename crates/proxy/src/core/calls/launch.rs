@@ -27,8 +27,14 @@ impl Calls {
         // It was parsed before, when the request came.
         let Ok(via) = &msg.top_via() else { return self.fail_unreachable(id) };
         let client = t.tx.reserve(t.random);
+        let from = &self.contexts[id.context].flow;
+        let body = match t.node.relay_request(t.now, msg, from, &destination, Some(client)) {
+            Ok(body) => body,
+            Err(refusal) => return self.fail_without_media(t, id, refusal.status()),
+        };
         let start = t.out.buffer().len();
-        self.write_request(t, id, &destination, (msg, via), client);
+        let parts = (msg, via, body.as_deref());
+        self.write_request(t, id, &destination, parts, client);
         if is_too_large(&destination, t.out.buffer().len() - start) {
             let addr = destination.target.remote();
             let hop = Hop { transport: Transport::Tcp, addr, name: None };
@@ -37,7 +43,7 @@ impl Calls {
                 self.contexts[id].target.attempts.push(Attempt::Datagram(addr));
                 destination = tcp;
                 t.out.abandon(start);
-                self.write_request(t, id, &destination, (msg, via), client);
+                self.write_request(t, id, &destination, parts, client);
             }
         }
         t.node.gateways.note_destination(
@@ -64,20 +70,39 @@ impl Calls {
         branch.last_destination = Some(went);
     }
 
+    /// Fails a branch whose media cannot be relayed, as if its target had answered with this status. The same relay serves
+    /// its other attempts too.
+    fn fail_without_media(&mut self, t: &mut Turn<'_>, id: BranchId, status: u16) {
+        t.stats.limits_hit += 1;
+        let branch = &mut self.contexts[id];
+        branch.state = State::Done;
+        branch.target.attempts.clear();
+        self.contexts[id.context].offer(status, Vec::new);
+    }
+
     fn write_request(
         &self,
         t: &mut Turn<'_>,
         id: BranchId,
         destination: &Destination,
-        (msg, via): (&Message<'_>, &Via<'_>),
+        (msg, via, body): (&Message<'_>, &Via<'_>, Option<&[u8]>),
         client: ClientId,
     ) {
         let (ctx, branch) = (&self.contexts[id.context], &self.contexts[id]);
         let (node, findings, flow) = (t.node, &ctx.findings, &ctx.flow);
         let (target, through) = (&branch.target, branch.through.as_deref());
         let max_breadth = branch.breadth;
-        let request =
-            ForwardRequest { msg, via, flow, findings, target, through, destination, max_breadth };
+        let request = ForwardRequest {
+            msg,
+            via,
+            flow,
+            findings,
+            target,
+            through,
+            destination,
+            max_breadth,
+            body,
+        };
         let name = transaction::Branch { worker: node.worker, client, spiral: findings.spiral };
         let record_route = |buf: &mut Vec<u8>| {
             if findings.record_route {

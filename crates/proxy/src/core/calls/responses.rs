@@ -52,19 +52,25 @@ impl Calls {
             100..=199 if given_up => {
                 self.cancel_client(t, id.context, client, CancelReason::Timeout);
             }
-            100..=199 => self.provisional(t, id, answer),
+            100..=199 => self.provisional(t, client, id, answer),
             200..=299 => {
                 if !given_up {
                     self.branch_done(id);
                 }
-                self.success(t, id, answer);
+                self.success(t, client, id, answer);
             }
             _ if given_up => {}
-            _ => self.failure(t, id, answer),
+            _ => self.failure(t, client, id, answer),
         }
     }
 
-    fn provisional(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+    fn provisional(
+        &mut self,
+        t: &mut Turn<'_>,
+        client: ClientId,
+        id: BranchId,
+        answer: &Answer<'_>,
+    ) {
         let branch = &mut self.contexts[id];
         if let (Some(why), Some(client)) = (branch.cancel.take(), branch.client) {
             // Section 9.1: now the CANCEL may be sent.
@@ -91,19 +97,26 @@ impl Calls {
             t.stats.session_request_delay.add(t.now - ctx.came);
         }
         let server = ctx.server;
-        let start = self.write_response(t, id, answer);
+        let start = self.write_response(t, client, id, answer);
         t.tx.respond(t.now, server, status, t.out, start);
     }
 
     /// Writes a response to be forwarded into the outbox, with the caller's mark if this proxy record-routes. Returns
     /// its start.
-    fn write_response(&self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) -> usize {
+    fn write_response(
+        &self,
+        t: &mut Turn<'_>,
+        client: ClientId,
+        id: BranchId,
+        answer: &Answer<'_>,
+    ) -> usize {
         let Answer { flow, msg, via } = *answer;
         let ctx = &self.contexts[id.context];
         let node = t.node;
         let strip = node.trust.strips_identity(flow, ctx.reply.remote.ip(), msg);
         let start = t.out.buffer().len();
-        forward::response(t.out.buffer(), msg, via, strip);
+        let body = node.relay_response(t.now, msg, flow, &ctx.reply, Some(client));
+        forward::response(t.out.buffer(), msg, via, strip, body.as_deref());
         if ctx.findings.record_route {
             let ruled = self.contexts[id].target.origin == Origin::Rule;
             let buf = &mut t.out.buffer()[start..];
@@ -112,7 +125,7 @@ impl Calls {
         start
     }
 
-    fn success(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+    fn success(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId, answer: &Answer<'_>) {
         let ctx = &self.contexts[id.context];
         let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
         if !first && ctx.kind == Kind::NonInvite {
@@ -122,7 +135,7 @@ impl Calls {
         if ctx.findings.in_dialog.is_some() && refreshes_target(msg.method()) {
             t.node.dialogs.refresh_target(t.now, answer.flow, msg);
         }
-        let start = self.write_response(t, id, answer);
+        let start = self.write_response(t, client, id, answer);
         match t.tx.server_state(server) {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {
                 t.tx.respond(t.now, server, status, t.out, start);
@@ -139,8 +152,11 @@ impl Calls {
         }
     }
 
-    fn failure(&mut self, t: &mut Turn<'_>, id: BranchId, answer: &Answer<'_>) {
+    fn failure(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId, answer: &Answer<'_>) {
         self.branch_done(id);
+        // It ends the relayed branch, whether it is forwarded or not.
+        let reply = &self.contexts[id.context].reply;
+        let _ = t.node.relay_response(t.now, answer.msg, answer.flow, reply, Some(client));
         if self.contexts[id.context].answered {
             return;
         }
@@ -180,7 +196,7 @@ impl Calls {
             let strip = t.node.trust.strips_identity(answer.flow, ctx.reply.remote.ip(), msg);
             ctx.offer(status, || {
                 let mut bytes = Vec::new();
-                forward::response(&mut bytes, msg, answer.via, strip);
+                forward::response(&mut bytes, msg, answer.via, strip, None);
                 bytes
             });
         }

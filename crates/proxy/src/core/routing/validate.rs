@@ -66,6 +66,7 @@ pub(in crate::core) fn validate(
         // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
         // At the edge of TLS the operator cannot decide it (section 16.6 item 4).
         record_route: (t.node.config.record_route
+            || t.node.media.is_some()
             || incoming.flow.transport.is_secure()
             || is_sips(routed.uri_bytes))
             && matches!(
