@@ -11,10 +11,12 @@
 use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
+use crate::host;
 use crate::locate::Locator;
+use crate::log::Log;
+use crate::media::Media;
 use crate::mesh::location::MeshUsers;
 use crate::mesh::{Exchange, MeshLocation, MeshThread};
-use crate::log::Log;
 use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
 use crate::observe::{Board, Monitor, Phase, http};
@@ -27,6 +29,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
+use ringway_sansio::Random as _;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -126,6 +129,8 @@ struct Server {
     management: Management,
     log: Log,
     mesh: Option<MeshThread>,
+    /// Forwards media until it is dropped.
+    media: Option<Media>,
 }
 
 /// Sockets of management: prepared at first, then listening.
@@ -162,12 +167,15 @@ impl Server {
             let keeper = store.clone();
             exchange.set_keeper(Box::new(move |name, octets| keeper.keep_grant(name, octets)));
         }
+        let media = start_media(&settings, exchange.as_ref(), clock)?;
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
         let facts = setup::facts(&config, listening, &kind);
         let calls = Calls::start(Cdr::start(settings.cdr.clone())?, move || clock.now())?;
         calls.set_ends_seen(config.record_route);
-        let monitor = new_monitor(&board, &net, &locator, &store, calls, &log, facts);
+        let mut monitor = new_monitor(&board, &net, &locator, &store, calls, &log, facts);
+        monitor.media = media.as_ref().map(Media::relay);
+        let monitor = Arc::new(monitor);
         let mut server = Server {
             sources: sources.clone(),
             settings,
@@ -186,6 +194,7 @@ impl Server {
             management: Management { pages, directory, _socket: None },
             log,
             mesh,
+            media,
         };
         server.start_workers(endpoints, &locator, &board, clock)?;
         Ok(server)
@@ -216,6 +225,7 @@ impl Server {
                 calls: self.monitor.calls.clone(),
                 clock,
                 shared: shared.clone(),
+                media: self.media.as_ref().map(|media| media.relay() as _),
             })?;
             let sender = sender.clone();
             let thread =
@@ -407,7 +417,7 @@ impl Server {
         setup::warn_of_open_rules(&settings);
         self.log.set_level(settings.log.level);
         self.monitor.calls.cdr().reopen(settings.cdr.clone());
-        self.monitor.calls.set_ends_seen(settings.record_route);
+        self.monitor.calls.set_ends_seen(config.record_route);
         let listening = self.monitor.facts.load().listen.clone();
         self.monitor.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
@@ -418,6 +428,7 @@ impl Server {
             store: self.settings.store.take(),
             workers: self.settings.workers,
             http: self.settings.http,
+            media: self.settings.media.clone(),
             ..settings
         };
         Ok(())
@@ -455,6 +466,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.workers != new.workers, "workers"),
         (old.http != new.http, "http"),
         (old.log.format != new.log.format, "log.format"),
+        (old.media != new.media, "media"),
         (old.sctp != new.sctp, "sctp.profile"),
         (connections, "a limit of connections"),
         (old.tls.default.is_some() != new.tls.default.is_some(), "whether there is a certificate"),
@@ -475,6 +487,22 @@ impl Drop for EndNotice {
 
 /// Connects the store to the workers: it reports which changes are durable, and changes of watched
 /// registrations.
+/// Starts the relay of media, if media is relayed.
+fn start_media(
+    settings: &Settings,
+    exchange: Option<&Arc<Exchange>>,
+    clock: Clock,
+) -> io::Result<Option<Media>> {
+    if !settings.relays_media() {
+        return Ok(None);
+    }
+    let address = exchange.and_then(|exchange| exchange.address());
+    let config = setup::media(settings, address, host::raise_open_files());
+    let mut key = [0; 16];
+    ringway_os::ChaCha::from_os()?.fill(&mut key);
+    Media::start(config, key, clock).map(Some)
+}
+
 /// Returns what the proxy knows of the mesh.
 fn mesh_network(exchange: Option<&Arc<Exchange>>) -> Option<MeshNetwork> {
     exchange?.address().map(|address| MeshNetwork { address })
@@ -490,7 +518,10 @@ fn resources_of(
         Some(exchange) => {
             let domain = exchange.domain().into();
             let exchange = exchange.clone();
-            (Arc::new(MeshLocation { local, exchange }), Arc::new(MeshUsers { local: users, domain }))
+            (
+                Arc::new(MeshLocation { local, exchange }),
+                Arc::new(MeshUsers { local: users, domain }),
+            )
         }
         None => (local, users),
     }
@@ -544,7 +575,7 @@ fn new_monitor(
     calls: Calls,
     log: &Log,
     facts: crate::observe::Facts,
-) -> Arc<Monitor> {
+) -> Monitor {
     let mailboxes = control.mailboxes().to_vec();
     let request_publish = move || {
         for mailbox in &mailboxes {
@@ -562,7 +593,7 @@ fn new_monitor(
         let counts = if worker == 0 { located.counts() } else { Default::default() };
         counts.visit(visit);
     };
-    Arc::new(Monitor::new(
+    Monitor::new(
         board.clone(),
         Box::new(request_publish),
         Box::new(net),
@@ -571,5 +602,5 @@ fn new_monitor(
         calls,
         Box::new(log.dropped()),
         facts,
-    ))
+    )
 }

@@ -13,6 +13,7 @@ use crate::mesh::settings::{ANYCAST, DOMAIN, SERVER_NAME};
 use crate::observe::Facts;
 use crate::observe::http::connections;
 use crate::validity;
+use ringway_media as media;
 use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
 use ringway_proxy::config::{Auth, Config, Domain, Limits, Network};
 use ringway_proxy::keys::Secret;
@@ -225,7 +226,8 @@ pub fn proxy(
             .collect(),
         mesh: None,
         routes: RouteTable { rules: settings.routes.clone() },
-        record_route: settings.record_route,
+        // A relay cannot follow a dialog that passes it by.
+        record_route: settings.record_route || settings.relays_media(),
         timers: Timers { t1: settings.timers.t1, t2: settings.timers.t2, t4: settings.timers.t4 },
         timer_c: settings.timers.c,
         registrar: RegistrarConfig {
@@ -275,6 +277,11 @@ const WORKER_FILES: usize = 4;
 /// File descriptors reserved for connections to management, queries to name servers and the files
 /// read by a reload.
 const SPARE_FILES: usize = 2 * connections::RESERVED_FILES + 4;
+/// File descriptors of the media relay: a pair of ports bound ahead of use has two in each family; the event and the epoll
+/// instance of its thread.
+const MEDIA_FILES: usize = 4 * media::config::SPARE_PAIRS + 2;
+/// File descriptors of a relayed stream: two ports in each of two families.
+const STREAM_FILES: usize = 4;
 /// Minimum number of connections, however few files may be open.
 const MIN_CONNECTIONS: usize = 4;
 
@@ -282,7 +289,8 @@ const MIN_CONNECTIONS: usize = 4;
 /// open: `files`, see `RLIMIT_NOFILE` in getrlimit(2).
 pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
-    let available = connections_within(files, listen, workers(settings));
+    let for_media = if settings.relays_media() { media_files(settings, files) } else { 0 };
+    let available = connections_within(files - for_media, listen, workers(settings));
     ringway_net::Limits {
         connections: l.connections.min(available),
         connections_per_source: l.connections_per_source,
@@ -291,6 +299,36 @@ pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway
         partial: l.handshake,
         ..ringway_net::Limits::default()
     }
+}
+
+/// Returns the configuration of the media relay. `address` is the server's own in the mesh, and `files` as above: relayed
+/// streams may use half of them.
+pub fn media(settings: &Settings, address: Option<Ipv6Addr>, files: u64) -> media::Config {
+    let streams = media_streams(settings, files);
+    media::Config {
+        ports: settings.media.ports.0.clone(),
+        ipv6: address,
+        limits: media::Limits {
+            streams,
+            of_many: streams - streams / 4,
+            of_network: streams.div_ceil(4),
+            of_address: streams.min(16),
+            unanswered: streams.div_ceil(4),
+        },
+        ..media::Config::default()
+    }
+}
+
+/// Returns the maximum number of relayed streams.
+fn media_streams(settings: &Settings, files: u64) -> usize {
+    let half = usize::try_from(files / 2).unwrap_or(usize::MAX);
+    settings.media.streams.min(half.saturating_sub(MEDIA_FILES) / STREAM_FILES)
+}
+
+/// Returns the number of file descriptors of the media relay, at most half of `files`.
+fn media_files(settings: &Settings, files: u64) -> u64 {
+    let streams = STREAM_FILES * media_streams(settings, files);
+    ((MEDIA_FILES + streams) as u64).min(files / 2)
 }
 
 fn connections_within(files: u64, listen: &[Listen], workers: usize) -> usize {
@@ -470,6 +508,23 @@ mod tests {
         let limits = |files| net_limits(&Settings::default(), &listen, files).connections;
         assert_eq!(limits(1 << 20), 50_000);
         assert!(limits(1024) < 1024);
+    }
+
+    /// Relayed streams and connections share the files of the process.
+    #[test]
+    fn media_takes_at_most_half_of_the_files() {
+        let off = Settings::default();
+        let on = Settings::parse("r.toml", "[media]\nrelay = \"on\"").unwrap();
+        let connections = |settings: &Settings, files| net_limits(settings, &[], files).connections;
+        assert_eq!(connections(&off, 20_000) - connections(&on, 20_000), MEDIA_FILES + 4 * 1024);
+        assert_eq!(media(&on, None, 20_000).limits, media::Config::default().limits);
+        assert_eq!(connections(&off, 1024) - connections(&on, 1024), MEDIA_FILES + 4 * 63);
+        assert_eq!(media(&on, None, 1024).limits.streams, 63);
+        for files in [0, 16, 256] {
+            let limits = media(&on, None, files).limits;
+            assert_eq!((limits.streams, limits.of_network, limits.of_address), (0, 0, 0));
+            assert_eq!(connections(&on, files), connections(&off, files - files / 2));
+        }
     }
 
     #[test]

@@ -123,6 +123,8 @@ pub struct WorkerParts {
     pub clock: ringway_net::Clock,
     /// State shared by all workers.
     pub shared: Arc<ringway_proxy::shared::Shared>,
+    /// The relay of media, if media is relayed.
+    pub media: Option<Arc<dyn ringway_media::MediaRelay>>,
 }
 
 impl Worker {
@@ -132,7 +134,7 @@ impl Worker {
     /// Fails when the system returns no random bytes.
     pub fn new(parts: WorkerParts) -> std::io::Result<Self> {
         let WorkerParts { index, config, store, users, control, locator, board, .. } = parts;
-        let WorkerParts { calls, clock, shared, exchange, .. } = parts;
+        let WorkerParts { calls, clock, shared, exchange, media, .. } = parts;
         let world = World {
             store,
             users,
@@ -140,6 +142,7 @@ impl Worker {
             paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
             workers: control.mailboxes().len() as u8,
             shared,
+            media,
         };
         let core = Core::new(config, index, world, clock.now());
         Ok(Worker {

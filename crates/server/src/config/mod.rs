@@ -16,12 +16,12 @@ mod span;
 pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
-    LogLevel, LogSettings, MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED,
-    MAX_WORKERS, RegistrarSettings, SctpProfile, SctpSettings, TimerSettings, TlsSettings,
-    WebSocketSettings,
+    LogLevel, LogSettings, MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_STREAMS,
+    MAX_TRUSTED, MAX_WORKERS, MediaSettings, RegistrarSettings, RelayMode, SctpProfile,
+    SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 pub use settings::Settings;
-pub use shape::{Host, HttpAddr, Listen, Network, StoreKind};
+pub use shape::{Host, HttpAddr, Listen, Network, PortRange, StoreKind};
 
 use check::Check;
 use ringway_document::{Document, Problems};
@@ -77,6 +77,15 @@ impl Settings {
         match read.map(|read| check.settings(read)) {
             Some(settings) if problems.is_empty() => Ok(settings),
             _ => Err(Problems::new(file, problems).into_iter().collect()),
+        }
+    }
+
+    /// Returns whether media is relayed.
+    pub fn relays_media(&self) -> bool {
+        match self.media.relay {
+            RelayMode::Auto => self.mesh.is_some(),
+            RelayMode::On => true,
+            RelayMode::Off => false,
         }
     }
 

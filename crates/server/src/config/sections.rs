@@ -1,7 +1,9 @@
 //! The sections of the file: keys, types, defaults and limits.
 
 use super::read::{Word, duration, find_word, integer, tables, word};
-use super::shape::{FileName, Host, HttpAddr, Listen, MeshPeer, Network, OriginText, StoreKind};
+use super::shape::{
+    FileName, Host, HttpAddr, Listen, MeshPeer, Network, OriginText, PortRange, StoreKind,
+};
 use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
@@ -19,6 +21,8 @@ pub const MAX_DOMAINS: usize = 1000;
 pub const MAX_TRUSTED: usize = 1000;
 /// Maximum number of origins of web pages.
 pub const MAX_ORIGINS: usize = 1000;
+/// Maximum number of relayed media streams: each has two ports in each family.
+pub const MAX_STREAMS: usize = 16_384;
 /// Maximum number of routing rules; they are tried one after another.
 pub const MAX_ROUTES: usize = 1000;
 
@@ -204,6 +208,51 @@ pub enum SctpProfile {
 impl Word for SctpProfile {
     const WORDS: &'static [(&'static str, Self)] =
         &[("standard", SctpProfile::Standard), ("ss7", SctpProfile::Ss7)];
+}
+
+/// `[media]`
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MediaSettings {
+    /// Whether media is relayed.
+    #[serde(deserialize_with = "word")]
+    pub relay: RelayMode,
+    /// Ports that media is received at.
+    pub ports: PortRange,
+    /// Maximum number of relayed streams.
+    #[serde(deserialize_with = "streams")]
+    pub streams: usize,
+}
+
+impl Default for MediaSettings {
+    fn default() -> Self {
+        let defaults = ringway_media::Config::default();
+        MediaSettings {
+            relay: RelayMode::Auto,
+            ports: PortRange(defaults.ports),
+            streams: defaults.limits.streams,
+        }
+    }
+}
+
+fn streams<'de, D: Deserializer<'de>>(from: D) -> Result<usize, D::Error> {
+    integer(from, "streams", 1..=MAX_STREAMS)
+}
+
+/// Whether media is relayed between parties that do not reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RelayMode {
+    /// If the server is a router of a mesh.
+    Auto,
+    /// Always.
+    On,
+    /// Never.
+    Off,
+}
+
+impl Word for RelayMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", RelayMode::Auto), ("on", RelayMode::On), ("off", RelayMode::Off)];
 }
 
 /// `[timers]`
@@ -400,6 +449,7 @@ pub(super) struct File {
     pub(super) timers: TimerSettings,
     pub(super) sctp: SctpSettings,
     pub(super) websocket: WebSocket,
+    pub(super) media: MediaSettings,
     pub(super) mesh: Option<Mesh>,
     #[serde(deserialize_with = "tables")]
     pub(super) domain: Vec<Domain>,

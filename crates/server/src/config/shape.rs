@@ -1,11 +1,13 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
 use super::read::text;
+use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
 use ringway_net::{Bind, Origin};
 use ringway_sansio::Transport;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -27,7 +29,35 @@ from_text! {
     Host: "a host name or an address in quotes";
     OriginText: "an origin in quotes";
     FileName: "a file name in quotes";
+    PortRange: "a range of ports in quotes, such as \"20000-29999\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
+}
+
+/// Minimum number of ports for media: those that are bound ahead of use, and as many again.
+const MIN_MEDIA_PORTS: usize = 4 * SPARE_PAIRS;
+
+/// A range of UDP ports, written `20000-29999`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PortRange(pub RangeInclusive<u16>);
+
+impl FromStr for PortRange {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = || {
+            let (first, last) = text.split_once('-')?;
+            Some((first.parse::<u16>().ok()?, last.parse::<u16>().ok()?))
+        };
+        match parse() {
+            Some((first, last)) if first >= MIN_PORT && (first..=last).len() >= MIN_MEDIA_PORTS => {
+                Ok(PortRange(first..=last))
+            }
+            _ => Err(format!(
+                "expected at least {MIN_MEDIA_PORTS} ports from {MIN_PORT} on, such as \
+                 \"20000-29999\", got {text:?}"
+            )),
+        }
+    }
 }
 
 /// A router of a mesh that is reached through the network between.

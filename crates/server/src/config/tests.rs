@@ -221,6 +221,7 @@ fn the_example_has_the_default_values() {
     assert_eq!(s.log, d.log);
     assert_eq!(s.http, d.http);
     assert_eq!(s.registrar, d.registrar);
+    assert_eq!(s.media, d.media);
     assert_eq!(s.record_route, d.record_route);
 }
 
@@ -250,6 +251,35 @@ fn every_key_is_documented() {
         }
         assert!(docs.contains(&format!("`{key}`")), "{key} is not in docs/configuration.md");
     }
+}
+
+/// A router of a mesh relays media unless it is configured not to; other servers do not.
+#[test]
+fn media_is_relayed_in_a_mesh_or_when_configured() {
+    let relays = |text: &str| {
+        let settings = Settings::parse("r.toml", text).unwrap();
+        let config = crate::setup::proxy(&settings, None, &[], 1, &[0; 32]);
+        (settings.relays_media(), config.record_route)
+    };
+    let mesh = "record_route = false\n[mesh]\n";
+    assert_eq!(relays("record_route = false"), (false, false));
+    assert_eq!(relays(mesh), (true, true));
+    assert_eq!(relays("record_route = false\n[media]\nrelay = \"on\""), (true, true));
+    assert_eq!(relays(&format!("{mesh}[media]\nrelay = \"off\"")), (false, false));
+}
+
+#[test]
+fn ports_for_media_are_checked() {
+    for ports in ["20000", "29999-20000", "80-9000", "20000-20254", "20000-70000", ""] {
+        let problem = problems(&format!("[media]\nports = \"{ports}\""));
+        let expected = format!(
+            "r.toml:2:9: media.ports: expected at least 256 ports from 1024 on, such as \
+             \"20000-29999\", got {ports:?}"
+        );
+        assert_eq!(problem, [expected]);
+    }
+    let s = Settings::parse("r.toml", "[media]\nports = \"20000-20255\"").unwrap();
+    assert_eq!(s.media.ports.0, 20_000..=20_255);
 }
 
 /// RFC 6455 section 10.2: without configured origins, not every page may open a WebSocket.

@@ -200,6 +200,7 @@ impl Collector for Scrape {
         }
         self.delays(&mut out)?;
         self.process(&mut out)?;
+        self.media(&mut out)?;
         self.writer(&mut out)
     }
 }
@@ -346,6 +347,54 @@ impl Scrape {
             "Reloads refused because of an error",
             o.reloads.1.load(Relaxed),
         )
+    }
+
+    fn media(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(media) = &self.monitor.media else { return Ok(()) };
+        let crate::media::Snapshot { relay, tables, packets, not_sent } = media.snapshot();
+        gauge(out, "media_dialogs", "Dialogs whose media is relayed", tables.sessions as f64)?;
+        gauge(out, "media_streams", "Media streams with ports", tables.streams as f64)?;
+        for (name, help, value) in [
+            ("media_dialogs_begun", "Dialogs whose media was to be relayed", relay.sessions),
+            ("media_streams_begun", "Media streams that ports were allocated for", relay.streams),
+            ("media_rewritten", "Session descriptions rewritten", relay.rewritten),
+            ("media_unreadable", "Session descriptions that could not be read", relay.unreadable),
+            ("media_left_alone", "Media streams that cannot be relayed", relay.left_alone),
+            (
+                "media_refused_addresses",
+                "Addresses in descriptions that media is not sent to",
+                relay.refused_addresses,
+            ),
+            ("media_refused_no_ports", "Calls refused: no pair of ports was free", relay.no_ports),
+            ("media_refused_full", "Calls refused: too many relayed streams", relay.full),
+            ("media_refused_share", "Calls refused: the share of their source", relay.share),
+            (
+                "media_refused_unanswered",
+                "Calls refused: too many relayed calls ring",
+                relay.unanswered,
+            ),
+            ("media_refused_too_many", "Calls refused: too many streams in one", relay.too_many),
+            ("media_idle", "Relayed dialogs released without media and signalling", relay.idle),
+            ("media_forwarded", "Media packets forwarded", packets.forwarded),
+            ("media_octets", "Octets of media forwarded", packets.octets),
+            ("media_dropped_no_stream", "Media packets to an unused port", packets.no_stream),
+            ("media_dropped_stranger", "Media packets of strangers", packets.stranger),
+            (
+                "media_dropped_wrong_address",
+                "Media packets to another address of this host",
+                packets.wrong_address,
+            ),
+            ("media_dropped_rate", "Media packets above the rate of a stream", packets.rate),
+            (
+                "media_dropped_no_destination",
+                "Media packets for a party that receives nothing",
+                packets.no_destination,
+            ),
+            ("media_not_sent", "Media packets that the system refused to send", not_sent),
+        ] {
+            counter(out, name, help, value)?;
+        }
+        Ok(())
     }
 
     fn writer(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

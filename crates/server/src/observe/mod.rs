@@ -16,6 +16,7 @@ pub use control::Control;
 pub use status::Status;
 
 use crate::calls::Calls;
+use crate::media::SharedRelay;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -83,6 +84,8 @@ pub struct Monitor {
     pub facts: arc_swap::ArcSwap<Facts>,
     /// Numbers of successful and of failed reloads.
     pub reloads: (std::sync::atomic::AtomicU64, std::sync::atomic::AtomicU64),
+    /// The relay of media, if media is relayed.
+    pub media: Option<Arc<SharedRelay>>,
     phase: AtomicU8,
 }
 
@@ -110,6 +113,7 @@ impl Monitor {
             started: Instant::now(),
             facts: arc_swap::ArcSwap::from_pointee(facts),
             reloads: Default::default(),
+            media: None,
             phase: AtomicU8::new(Phase::Serving as u8),
         }
     }
