@@ -90,9 +90,9 @@ impl Resources {
 /// Starts the router, if the server is one of a mesh.
 fn start_mesh(settings: &Settings, clock: Clock) -> Result<Option<(MeshThread, UsersSlot)>, String> {
     let Some(mesh) = &settings.mesh else { return Ok(None) };
-    let router = mesh.router().map_err(|e| format!("mesh: {e}"))?;
     let domains = setup::domains(settings, None);
     let domain = domains.first().map_or(DOMAIN, |domain| &domain.name);
+    let router = mesh.router(domain, &setup::listen(settings)).map_err(|e| format!("mesh: {e}"))?;
     MeshThread::start(domain, router, clock).map(Some)
 }
 

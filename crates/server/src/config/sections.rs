@@ -1,7 +1,7 @@
 //! The sections of the file: keys, types, defaults and limits.
 
 use super::read::{Word, duration, find_word, integer, tables, word};
-use super::shape::{FileName, Host, HttpAddr, Listen, MeshPeer, Network, OriginText, StoreKind};
+use super::shape::{FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, StoreKind};
 use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
@@ -442,6 +442,7 @@ pub(super) struct Mesh {
     pub(super) interfaces: Vec<String>,
     pub(super) peers: Vec<MeshPeer>,
     pub(super) lan: Option<String>,
+    pub(super) lan_ipv4: Option<LanNetwork>,
     pub(super) tun: Option<String>,
     pub(super) network_key: Option<FileName>,
     pub(super) state: Option<FileName>,

@@ -1,6 +1,7 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
 use super::read::text;
+use ringway_lan::Ipv4Lan;
 use ringway_net::{Bind, Origin};
 use ringway_sansio::Transport;
 use serde::{Deserialize, Deserializer};
@@ -27,7 +28,19 @@ from_text! {
     Host: "a host name or an address in quotes";
     OriginText: "an origin in quotes";
     FileName: "a file name in quotes";
+    LanNetwork: "ADDRESS/LENGTH in quotes, such as \"10.50.60.1/24\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
+}
+
+/// The IPv4 subnet of a LAN, by the address of the router in it.
+pub(super) struct LanNetwork(pub(super) Ipv4Lan);
+
+impl FromStr for LanNetwork {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(LanNetwork).map_err(|e: ringway_lan::SiteError| e.to_string())
+    }
 }
 
 /// A router of a mesh that is reached through the network between.
