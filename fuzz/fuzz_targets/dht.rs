@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringway_dht::neighbours::{Leaves, Side};
-use ringway_dht::wire::{Packet, Span};
+use ringway_dht::wire::{Copy, NotRenewed, Packet, Renewal, Span};
 use ringway_dht::{Config, Dht, Draft, Event, Record};
 use ringway_mesh::NodeId;
 use ringway_mesh::crypto::StandIn;
@@ -122,8 +122,20 @@ fuzz_target!(|data: &[u8]| {
                 dht.update_neighbours(now, near, ids.get(usize::from(b) % 7).copied(), random);
             }
             9 => {
-                let packet = match b % 3 {
+                let copy = Copy { key: record(by, a, b).key(), mark: age };
+                let packet = match b % 6 {
                     0 => Packet::Entries { span, marks: vec![u64::from(a)] },
+                    3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
+                    4 => {
+                        let exceptions = vec![(a, NotRenewed::Elsewhere), (b, NotRenewed::Unknown)];
+                        Packet::Renewed { request, leaves: Leaves::default(), exceptions }
+                    }
+                    5 => {
+                        let renewals = vec![Renewal { copy, stamp: age, rest: request }];
+                        let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
+                        let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
+                        Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+                    }
                     1 => Packet::Want { span, marks: vec![u64::from(a)] },
                     _ => Packet::Leave,
                 };

@@ -20,6 +20,8 @@ pub const QUORUM: usize = KEEPERS / 2 + 1;
 pub const MAX_ATTEMPTS: u8 = 32;
 /// Maximum number of records of one name in an answer.
 pub const MAX_OF_NAME: usize = 64;
+/// Lifetime in seconds from which on a record is renewed without being sent again.
+pub const MIN_RENEWABLE: u32 = 120;
 /// Maximum lifetime in seconds of a record.
 pub const MAX_LIFETIME: u32 = 86_400;
 
@@ -60,13 +62,17 @@ pub struct Config {
     pub repair_pace: Duration,
     /// Records that wait for their turn.
     pub repair_queue: usize,
+    /// Records that were renewed here, and of which other keepers are not notified yet.
+    pub renewals: usize,
     /// Other routers whose rates are known.
     pub origins: usize,
     /// Messages a second that are taken from one other router, and at once; eight times as many from those beside this one.
     pub origin_rate: u32,
     /// See `origin_rate`.
     pub origin_burst: u32,
-    /// What answers to questions of other routers may cost. Together with the two below it should be at most what the mesh
+    /// What writes of this router's records may cost.
+    pub own_writes: Rate,
+    /// What answers to questions of other routers may cost. Together with the others it should be at most what the mesh
     /// allows to its applications.
     pub answers: Rate,
     /// What may be spent to pass on what other routers write, and to acknowledge it.
@@ -80,10 +86,10 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            records: 16_384,
-            records_of_signer: 512,
+            records: 32_768,
+            records_of_signer: 10_240,
             records_of_name: 8,
-            publications: 512,
+            publications: 10_240,
             writes: 32,
             look_ups: 256,
             patience: Duration::from_secs(5),
@@ -95,9 +101,11 @@ impl Default for Config {
             repair_burst: 8,
             repair_pace: Duration::from_millis(50),
             repair_queue: 1_024,
+            renewals: 4_096,
             origins: 1_024,
             origin_rate: 32,
             origin_burst: 256,
+            own_writes: SHARE,
             answers: SHARE,
             passing_on: SHARE,
             repairs: SHARE,

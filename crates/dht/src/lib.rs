@@ -10,9 +10,11 @@
 //! | [`neighbours`] | who is beside this router on the ring |
 //! | [`table`] | the records that are kept here |
 //! | [`publications`] | the records of this router, and where they are kept |
+//! | `renewals` | keeping them alive with few messages |
 //! | [`look_ups`] | questions under way |
 //! | [`repair`] | how keepers find out what one of them lacks |
-//! | [`origins`] | what each other router may ask for |
+//! | [`origins`], `shares` | what each other router may ask for, and what is spent for it |
+//! | `scale` | who is near enough to a key to be one of its keepers |
 //! | [`output`] | messages to send |
 //! | [`machine`] | all of it joined |
 
@@ -26,6 +28,7 @@ pub mod origins;
 pub mod output;
 pub mod publications;
 pub mod record;
+mod renewals;
 pub mod repair;
 mod scale;
 mod search;

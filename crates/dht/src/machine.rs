@@ -24,7 +24,7 @@ use crate::search::Desk;
 use crate::shares::{Shares, cost};
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
-use crate::wire::{Outcome, Packet};
+use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal};
 
 /// The mean number of links of a way, unless the caller sets it.
 const MEAN_HOPS: u16 = 4;
@@ -96,6 +96,8 @@ macro_rules! desk {
             identity: &$dht.identity,
             measure: $dht.scale.measure($now, $dht.neighbours.leaves().spacing()),
             scale: &mut $dht.scale,
+            owned: $dht.neighbours.owned(),
+            hops: $dht.hops,
             quorum,
             trip: &mut $dht.trip,
             random: $random,
@@ -353,6 +355,17 @@ impl<C: Crypto> Dht<C> {
                     self.ended(ended);
                 }
             }
+            Packet::Renew { request, stamp, copies } => {
+                self.renew(now, origin, (request, stamp), copies);
+            }
+            Packet::Renewed { request, leaves, exceptions } => {
+                let key = self.publications.key_of_renewal(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    let mut desk = desk!(self, now, random);
+                    let (leaves, exceptions) = (&leaves, &exceptions);
+                    self.publications.renewed::<C>(&mut desk, origin, request, leaves, exceptions);
+                }
+            }
             packet => self.repair(now, origin, packet, random),
         }
         Ok(())
@@ -373,6 +386,9 @@ impl<C: Crypto> Dht<C> {
         };
         if changed {
             self.repair.hurry(now, random);
+        }
+        if let Packet::Digest { renewals, .. } = &packet {
+            renewals.iter().for_each(|renewal| self.table.renew_copy(now, renewal));
         }
         let mut bench = bench!(self, now);
         match packet {
@@ -480,6 +496,34 @@ impl<C: Crypto> Dht<C> {
         };
         self.acknowledge(now, origin, publisher, &Packet::Stored { request, outcome, leaves });
         Some(placed)
+    }
+
+    /// Keeps records of `origin` for another lifetime, if its share allows that those beside this router are notified.
+    fn renew(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        (request, stamp): (u32, u32),
+        copies: Vec<Copy>,
+    ) {
+        let mut exceptions = Vec::new();
+        for (at, &copy) in (0u8..).zip(&copies) {
+            let is_kept = self.table.renew(now, origin, &Renewal { copy, stamp, rest: u32::MAX });
+            if !self.neighbours.keeps(copy.key) {
+                exceptions.push((at, NotRenewed::Elsewhere));
+            } else if !is_kept {
+                exceptions.push((at, NotRenewed::Unknown));
+            }
+        }
+        let leaves = self.neighbours.leaves().clone();
+        let passed_on = copies.len() * leaves.distinct().len() * RENEWAL;
+        let message = Message::to(origin, &Packet::Renewed { request, leaves, exceptions });
+        if self.may_cost(now, origin, cost(message.octets.len() + passed_on, self.hops)) {
+            self.out.push(message);
+            for copy in copies {
+                self.repair.renewed(now, &self.config, copy.key, origin);
+            }
+        }
     }
 
     /// Answers a publisher, if the share of the router that has brought the record allows that.
