@@ -333,7 +333,13 @@ impl Publications {
         let is_current = owner.is_some_and(|owner| publication.kept_by.contains(&owner));
         let is_enough = is_safe && is_current && publication.search.attempts() >= SPREAD;
         if !is_enough && desk.now.since(begun) < desk.config.patience {
-            self.send(desk, id, request, begun);
+            if self.bucket.ready_at(desk.config.own_writes, 0) > desk.now && !desk.has_spare() {
+                // More was spent than there was: answers may still come.
+                let due = desk.now + desk.trip.wait(desk.config, publication.search.attempts());
+                self.set_state(id, State::Writing { request, begun, due });
+            } else {
+                self.send(desk, id, request, begun);
+            }
         } else if is_safe {
             self.end_write(desk, id);
         } else {
@@ -385,8 +391,7 @@ impl Publications {
         let stamp = self.next_version().count;
         let octets = Packet::Renew { request, stamp, copies }.to_octets();
         if !desk.owned.contains(to) {
-            let cost = cost(octets.len(), desk.hops);
-            self.bucket.take(desk.now, desk.config.own_writes, cost);
+            self.charge(desk, cost(octets.len(), desk.hops));
         }
         desk.out.push(Message { to, octets, by_another });
         let wait = desk.trip.wait(desk.config, 1);
@@ -480,7 +485,7 @@ impl Publications {
         self.next = Time::ZERO;
         while self.requests.len() < desk.config.writes && !self.queues.is_empty() {
             let ready = self.bucket.ready_at(desk.config.own_writes, cost(0, desk.hops));
-            if ready > desk.now {
+            if ready > desk.now && !desk.has_spare() {
                 self.next = ready;
                 return;
             }
@@ -528,8 +533,15 @@ impl Publications {
         let sent = desk.out[first..].iter();
         let sent = sent.filter(|message| !desk.owned.contains(message.to));
         let all = sent.map(|message| cost(message.octets.len(), desk.hops)).sum();
-        self.bucket.take(desk.now, desk.config.own_writes, all);
+        self.charge(desk, all);
         self.set_state(id, State::Writing { request, begun, due });
+    }
+
+    /// Counts what was sent, unless nobody needs it.
+    fn charge(&mut self, desk: &mut Desk<'_>, cost: u64) {
+        if !desk.has_spare() {
+            self.bucket.take(desk.now, desk.config.own_writes, cost);
+        }
     }
 
     fn visit(&mut self, id: Id) -> Option<&mut Publication> {

@@ -15,7 +15,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::config::{BESIDE, Config};
 use crate::neighbours::Neighbours;
 use crate::output::Message;
-use crate::shares::{Shares, cost};
+use crate::shares::{Purse, SPARE_FOR_REPAIR, Shares, cost};
 use crate::table::Table;
 use crate::wire::{MAX_MARKS, MAX_RENEWALS, Marks, PARTS, Packet, Renewal, Span};
 
@@ -39,6 +39,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) table: &'a Table,
     /// What may be spent for each router beside this one.
     pub(crate) shares: &'a mut Shares,
+    pub(crate) purse: &'a mut Purse,
     pub(crate) hops: u16,
     pub(crate) out: &'a mut Vec<Message>,
 }
@@ -52,8 +53,11 @@ impl Desk<'_> {
     fn answer(&mut self, to: NodeId, packet: &Packet<'_>) -> bool {
         let message = Message::to(to, packet);
         let cost = cost(message.octets.len(), self.hops);
-        let Config { repairs, origins, .. } = *self.config;
-        let is_paid = self.shares.spend(self.now, repairs, origins, to, cost);
+        let Config { budget, repairs, origins, .. } = *self.config;
+        let way = (self.hops, self.neighbours.owned());
+        self.purse.pay(self.now, budget, way, self.out);
+        let is_spare = self.purse.has_eighths(self.now, budget, SPARE_FOR_REPAIR);
+        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, to, cost);
         if is_paid {
             self.out.push(message);
         }
@@ -137,21 +141,19 @@ impl Repair {
         if self.due <= desk.now {
             let mut leaves = desk.neighbours.leaves().distinct();
             let settled = self.is_complete(desk.neighbours);
-            let confirm = self.repeats > 0 && !settled;
-            let interval = match confirm {
-                true => (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY),
-                false => desk.config.repair,
-            };
-            if confirm {
+            let hurry = self.repeats > 0 && !settled;
+            let mut interval = desk.config.repair;
+            if hurry {
+                interval = (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY);
                 leaves.retain(|leaf| !self.agreed.contains(leaf));
             }
-            self.repeats = if confirm { self.repeats - 1 } else { 0 };
+            self.repeats = if hurry { self.repeats - 1 } else { 0 };
             (self.due, self.sent) = (desk.now + vary(interval, random), desk.now);
-            let renewals = if confirm { Vec::new() } else { self.take_renewed(desk) };
-            if !self.renewed.is_empty() && !confirm {
+            let renewals = if hurry { Vec::new() } else { self.take_renewed(desk) };
+            if !hurry && !self.renewed.is_empty() {
                 self.due = desk.now + MORE_RENEWALS;
             }
-            let digest = digest(desk, desk.neighbours.owned(), 1, (confirm, settled), renewals);
+            let digest = digest(desk, desk.neighbours.owned(), 1, (!settled, settled), renewals);
             leaves.into_iter().for_each(|leaf| desk.send(leaf, &digest));
         }
         if self.next <= desk.now && !self.queue.is_empty() {

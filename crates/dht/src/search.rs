@@ -8,6 +8,7 @@ use crate::config::{BESIDE, Config, KEEPERS};
 use crate::neighbours::{Leaves, behind, keepers};
 use crate::output::Message;
 use crate::scale::{Measure, Scale};
+use crate::shares::{Purse, SPARE};
 use crate::timing::RoundTrip;
 use crate::wire::Span;
 
@@ -26,11 +27,21 @@ pub(crate) struct Desk<'a> {
     pub(crate) scale: &'a mut Scale,
     /// The mean number of links of a way.
     pub(crate) hops: u16,
+    /// What all messages cost.
+    pub(crate) purse: &'a mut Purse,
     /// How many of the keepers of a record make a quorum.
     pub(crate) quorum: usize,
     pub(crate) trip: &'a mut RoundTrip,
     pub(crate) random: &'a mut dyn Random,
     pub(crate) out: &'a mut Vec<Message>,
+}
+
+impl Desk<'_> {
+    /// Returns whether so much of the budget is there that a message may be sent whatever was sent before.
+    pub(crate) fn has_spare(&mut self) -> bool {
+        self.purse.pay(self.now, self.config.budget, (self.hops, self.owned), self.out);
+        self.purse.has_eighths(self.now, self.config.budget, SPARE)
+    }
 }
 
 /// Whom to ask next.

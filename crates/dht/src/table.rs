@@ -11,6 +11,7 @@ use ringway_mesh::NodeId;
 use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Config;
+use crate::positions::{Cursor, Stretch};
 use crate::record::{Record, first_octets};
 use crate::wire::{Copy, Renewal, Span};
 
@@ -219,6 +220,14 @@ impl Table {
     /// Returns the records in a range of which others are notified.
     pub fn passed_on(&self, now: Time, span: Span) -> impl Iterator<Item = &Entry> {
         self.in_span(span).filter(move |entry| entry.is_passed_on(now))
+    }
+
+    /// Returns the records of a kind at these positions, in their order, without withdrawals.
+    pub(crate) fn of_kind(&self, kind: u8, stretch: Stretch) -> impl Iterator<Item = &Entry> {
+        let slot = |cursor: Cursor| (cursor.key(), cursor.signer());
+        let range = slot(stretch.first)..=slot(stretch.last);
+        let entries = self.entries.range(range).map(|(_, entry)| entry);
+        entries.filter(move |entry| entry.record.kind() == kind && !entry.record.is_withdrawal())
     }
 
     fn in_span(&self, span: Span) -> impl Iterator<Item = &Entry> {

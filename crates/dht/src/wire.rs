@@ -18,7 +18,11 @@
 //! | WANT | first (8), last (8), marks | 17 |
 //! | LEAVE | - | 1 |
 //! | RENEW | request (4), stamp (4), copies | 9 |
+//! | LIST | request (4), kind (1), anyhow (1), first (16), last (16) | 39 |
+//! | LISTED | request (4), flags (1): 1 settled, 2 the last message; first (16), last (16), records, each with its length (2) before it | 38 |
 //! | RENEWED | request (4), leaves (2), exceptions: index (1), reason (1) | 7 |
+//!
+//! A position in LIST and LISTED is a key and a signer.
 //!
 //! A *copy* names a record of the sender: its key (8), and the first 4 octets of its mark. A *renewal* is a copy with the stamp
 //! (4) and the rest (4).
@@ -30,6 +34,7 @@ use smallvec::SmallVec;
 
 use crate::config::{BESIDE, MAX_NAME, MAX_OF_NAME};
 use crate::neighbours::{Leaves, Side};
+use crate::positions::{Cursor, Stretch};
 use crate::record::{MAX_RECORD, Record};
 
 /// The version of the protocol.
@@ -41,6 +46,8 @@ pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
 
 /// Maximum number of records in RENEW.
 pub const MAX_COPIES: usize = 80;
+/// Octets of records in LISTED, each with its length.
+pub const MAX_LISTED: usize = MAX_PAYLOAD - 38;
 /// Octets of a renewal in a DIGEST.
 pub(crate) const RENEWAL: usize = 20;
 /// Maximum number of renewals in a DIGEST.
@@ -48,6 +55,7 @@ pub const MAX_RENEWALS: usize = 40;
 /// Octets of leaves of which there are as many as possible.
 const MAX_LEAVES: usize = 2 + 2 * BESIDE * 8;
 
+const _: () = assert!(2 + MAX_RECORD <= MAX_LISTED);
 const _: () = assert!(9 + 12 * MAX_COPIES <= MAX_PAYLOAD);
 const _: () = assert!(21 + MAX_LEAVES + RENEWAL * MAX_RENEWALS + 8 * PARTS <= MAX_PAYLOAD);
 const _: () = assert!(12 + MAX_LEAVES + MAX_RECORD <= MAX_PAYLOAD);
@@ -258,6 +266,30 @@ pub enum Packet<'a> {
         /// The positions of records in RENEW, and why they were not renewed.
         exceptions: Vec<(u8, NotRenewed)>,
     },
+    /// Asks the owner of the first position for the records of a kind from there on.
+    List {
+        /// The number for the answers.
+        request: u32,
+        /// The kind.
+        kind: u8,
+        /// Also if the owner may lack some.
+        anyhow: bool,
+        /// The positions.
+        stretch: Stretch,
+    },
+    /// Records that the sender owns.
+    Listed {
+        /// The number of LIST.
+        request: u32,
+        /// The sender has the same as all others who may have records at these positions.
+        settled: bool,
+        /// It is the last message that answers LIST.
+        last: bool,
+        /// All positions at which the sender has these records only.
+        stretch: Stretch,
+        /// The records, at most [`MAX_LISTED`] octets with their lengths.
+        records: Vec<Record>,
+    },
 }
 
 impl<'a> Packet<'a> {
@@ -322,7 +354,22 @@ impl<'a> Packet<'a> {
                 let (request, leaves) = (reader.u32()?, read_leaves(&mut reader)?);
                 Packet::Renewed { request, leaves, exceptions: read_exceptions(&mut reader)? }
             }
-            _ => return Err(reader.fault("expected a type of a message from 1 to 13")),
+            14 => {
+                let (request, kind) = (reader.u32()?, reader.u8()?);
+                let anyhow = reader.u8()? != 0;
+                Packet::List { request, kind, anyhow, stretch: read_stretch(&mut reader)? }
+            }
+            15 => {
+                let (request, flags) = (reader.u32()?, reader.u8()?);
+                if flags > 3 {
+                    return Err(reader.fault("expected flags of LISTED from 0 to 3"));
+                }
+                let (settled, last) = (flags & 1 != 0, flags & 2 != 0);
+                let stretch = read_stretch(&mut reader)?;
+                let records = read_records(&mut reader)?;
+                Packet::Listed { request, settled, last, stretch, records }
+            }
+            _ => return Err(reader.fault("expected a type of a message from 1 to 15")),
         };
         reader.end()?;
         Ok(packet)
@@ -399,6 +446,20 @@ impl<'a> Packet<'a> {
                 head(&mut out, 12, *request);
                 out.extend(stamp.to_be_bytes());
                 copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
+            Packet::List { request, kind, anyhow, stretch } => {
+                head(&mut out, 14, *request);
+                out.extend([*kind, (*anyhow).into()]);
+                put_stretch(&mut out, stretch);
+            }
+            Packet::Listed { request, settled, last, stretch, records } => {
+                head(&mut out, 15, *request);
+                out.push(u8::from(*settled) | u8::from(*last) << 1);
+                put_stretch(&mut out, stretch);
+                for record in records {
+                    out.extend((record.octets().len() as u16).to_be_bytes());
+                    out.extend(record.octets());
+                }
             }
             Packet::Renewed { request, leaves, exceptions } => {
                 head(&mut out, 13, *request);
@@ -512,6 +573,33 @@ fn read_exceptions(reader: &mut Reader<'_>) -> Result<Vec<(u8, NotRenewed)>, Mal
     exceptions.ok_or_else(|| reader.fault("expected a reason from 1 to 2"))
 }
 
+fn read_stretch(reader: &mut Reader<'_>) -> Result<Stretch, Malformed> {
+    let first = Cursor::new(read_id(reader)?, read_id(reader)?);
+    let last = Cursor::new(read_id(reader)?, read_id(reader)?);
+    if first > last {
+        return Err(reader.fault("expected a last position that is not before the first"));
+    }
+    Ok(Stretch { first, last })
+}
+
+fn put_stretch(out: &mut Vec<u8>, stretch: &Stretch) {
+    for cursor in [stretch.first, stretch.last] {
+        out.extend(cursor.key().to_bytes());
+        out.extend(cursor.signer().to_bytes());
+    }
+}
+
+fn read_records(reader: &mut Reader<'_>) -> Result<Vec<Record>, Malformed> {
+    let mut records = Vec::new();
+    while !reader.is_at_end() {
+        let length = usize::from(reader.u16()?);
+        let at = reader.position();
+        let record = Record::parse(reader.take(length)?).map_err(|fault| fault.moved(at))?;
+        records.push(record);
+    }
+    Ok(records)
+}
+
 fn read_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
     let octets = reader.rest();
     let (marks, rest) = octets.as_chunks::<8>();
@@ -544,6 +632,7 @@ mod tests {
         let span = Span { first: id(9), last: id(3) };
         let (request, rest, marks) = (7, 8, vec![1, 2, 3]);
         let copy = Copy { key: id(5), mark: 6 };
+        let stretch = Stretch { first: Cursor::new(id(1), id(2)), last: Cursor::last(id(3)) };
         let parts = SmallVec::from_slice(&[9; PARTS]);
         vec![
             Packet::Put { request, rest, record: record.clone() },
@@ -557,7 +646,7 @@ mod tests {
                 settled: true,
                 leaves: leaves.clone(),
                 rest,
-                record,
+                record: record.clone(),
             },
             Packet::Absent { request, settled: true, leaves: leaves.clone() },
             Packet::Digest {
@@ -573,6 +662,14 @@ mod tests {
             Packet::Entries { span, marks: marks.clone() },
             Packet::Want { span, marks },
             Packet::Leave,
+            Packet::List { request, kind: 1, anyhow: true, stretch },
+            Packet::Listed {
+                request,
+                settled: true,
+                last: false,
+                stretch,
+                records: vec![record.clone(), record.clone()],
+            },
             Packet::Renew { request, stamp: 5, copies: vec![copy; 2] },
             Packet::Renewed {
                 request,

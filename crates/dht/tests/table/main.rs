@@ -6,6 +6,7 @@ mod hostile;
 mod many;
 mod net;
 mod renewal;
+mod scan;
 mod thorough;
 
 use net::{NOTICED, Net};

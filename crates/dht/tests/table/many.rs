@@ -42,7 +42,7 @@ fn two_thousand_records_are_written_without_using_up_the_budget() {
         _ => None,
     });
     net.publish(by, &changed.unwrap(), b"elsewhere", 600);
-    await_all(&mut net, by, 2_002, 600_000);
+    await_all(&mut net, by, 2_002, 300_000);
     assert_eq!(net.refused, 0);
     let least = net.nodes.values().map(|node| node.least).min().unwrap();
     assert!(least > u64::from(APPLICATION_BURST) / 2, "{least}");

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId, Record};
+use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId, Record, ScanEnd, ScanId};
 use ringway_mesh::NodeId;
 use ringway_mesh::config::{APPLICATION_BURST, APPLICATION_RATE};
 use ringway_mesh::crypto::StandIn;
@@ -198,6 +198,14 @@ impl Net {
         self.collect(by);
     }
 
+    /// Publishes a record of another kind.
+    pub(crate) fn publish_kind(&mut self, by: NodeId, kind: u8, name: &[u8]) {
+        let draft = Draft { kind, name, value: b"x", lifetime: 600 };
+        let node = self.nodes.get_mut(&by).unwrap();
+        node.dht.publish(self.now, &draft, &mut self.random).unwrap();
+        self.collect(by);
+    }
+
     /// Publishes records `user0`, `user1`... by routers in turn.
     pub(crate) fn publish_everywhere(&mut self, count: usize) {
         let up = self.up();
@@ -240,6 +248,42 @@ impl Net {
         let id = node.dht.look_up_all(self.now, 1, name, &mut self.random).unwrap();
         self.collect(by);
         id
+    }
+
+    /// Begins a scan.
+    pub(crate) fn scan(&mut self, by: NodeId, kind: u8) -> Option<ScanId> {
+        let node = self.nodes.get_mut(&by).unwrap();
+        let id = node.dht.scan(self.now, kind, &mut self.random);
+        self.collect(by);
+        id
+    }
+
+    /// Waits for the end of a scan. Returns the names that it has found, sorted, how it has ended and the time it took.
+    pub(crate) fn await_scan(
+        &mut self,
+        by: NodeId,
+        id: ScanId,
+        max: Duration,
+    ) -> (Vec<Vec<u8>>, ScanEnd, Duration) {
+        let begun = self.now;
+        while self.now - begun < max {
+            let events = &self.nodes[&by].events;
+            let end = events.iter().find_map(|event| match event {
+                Event::Scanned(other, end) if *other == id => Some(*end),
+                _ => None,
+            });
+            if let Some(end) = end {
+                let listed = events.iter().flat_map(|event| match event {
+                    Event::Listed(other, records) if *other == id => &records[..],
+                    _ => &[],
+                });
+                let mut names: Vec<_> = listed.map(|record| record.name().to_vec()).collect();
+                names.sort();
+                return (names, end, self.now - begun);
+            }
+            self.run(10);
+        }
+        panic!("a scan did not end");
     }
 
     /// Returns the answer to a look-up, if it has ended.
