@@ -4,8 +4,16 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`book`] | who can be called, in one order |
+//! | [`formats`] | the book as phones of several vendors read it, and as JSON |
+//! | [`http`] | which document a request is answered with |
 //! | [`numbers`] | short numbers that cannot collide |
 
 #![forbid(unsafe_code)]
 
+pub mod book;
+pub mod formats;
+pub mod http;
 pub mod numbers;
+
+pub use book::{Book, Entry};
