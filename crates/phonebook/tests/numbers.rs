@@ -377,6 +377,21 @@ fn a_router_that_returns_after_its_blocks_were_reclaimed_is_expelled() {
     assert_eq!(net.held(tag).count(), 88);
 }
 
+/// Lets a router reclaim the blocks of lost ones from all others.
+fn reclaim(
+    net: &mut Net,
+    id: Node,
+    lost: &[Node],
+    random: &mut SplitMix,
+) -> Result<(), ReclaimError> {
+    let (now, ids) = (net.now, net.routers.keys().copied());
+    let others: Vec<Node> = ids.filter(|other| *other != id && !lost.contains(other)).collect();
+    // All are named, so that nothing has to be checked.
+    let result = net.numbers(id).reclaim(now, lost, &others, true, random);
+    net.collect(id);
+    result
+}
+
 /// One random schedule of everything that can happen. At its end the faults cease, and all who ask get numbers.
 fn schedule(seed: u64, space: Space, steps: u64) {
     let mut random = SplitMix::new(seed ^ 0x5eed);
@@ -386,10 +401,13 @@ fn schedule(seed: u64, space: Space, steps: u64) {
     net.config.ask_wait = Duration::from_millis(500);
     net.faults =
         Faults { loss: below(40), double: below(40), delay: 1 + below(400), write: 1 + below(300) };
-    let mut users = 0;
+    let (mut users, mut lost) = (0, Vec::new());
     for _ in 0..steps {
         let id = 1 + below(routers);
-        match below(13) {
+        if lost.contains(&id) {
+            continue;
+        }
+        match below(14) {
             0..=3 if net.is_up(id) => {
                 users += 1;
                 net.assign(id, &format!("user{users}"));
@@ -406,11 +424,13 @@ fn schedule(seed: u64, space: Space, steps: u64) {
             9 => net.routers.values_mut().for_each(|router| router.part = 0),
             11 => net.replay(200),
             10 if net.is_up(id) => {
-                // Nobody is lost, so that nothing may be reclaimed but what is nobody's.
-                let (now, others) = (net.now, (1..=routers).collect::<Vec<_>>());
                 let mut random = SplitMix::new(below(u64::MAX));
-                let _ = net.numbers(id).reclaim(now, &[], &others, false, &mut random);
-                net.collect(id);
+                // Some are not reached, so that most fail.
+                let _ = reclaim(&mut net, id, &lost, &mut random);
+            }
+            12 if lost.is_empty() && routers > 2 => {
+                net.destroy(id);
+                lost.push(id);
             }
             _ => {}
         }
@@ -421,20 +441,30 @@ fn schedule(seed: u64, space: Space, steps: u64) {
         });
     }
     net.faults = Faults::NONE;
-    for id in 1..=routers {
+    let up: Vec<Node> = (1..=routers).filter(|id| !lost.contains(id)).collect();
+    for &id in &up {
         net.routers.get_mut(&id).unwrap().part = 0;
         if !net.is_up(id) {
             net.start(id);
         }
     }
-    // Censuses that were under way end, and all become one network.
+    // Censuses that were under way end, and all become one network, of which everything is recovered.
     net.run(2_000_000);
-    for id in 1..=routers {
+    let homes = up.iter().filter_map(|&id| Some((net.routers[&id].numbers.as_ref()?.home()?, id)));
+    if let Some((tag, id)) = homes.min() {
+        reclaim(&mut net, id, &lost, &mut random).unwrap();
+        net.run(120_000);
+        let events = net.take_events(id);
+        let is_done = |event: &Event| matches!(event, Event::Reclaimed { .. });
+        assert!(events.iter().any(is_done), "seed {seed}: {events:?}");
+        assert_eq!(net.held(tag), space.blocks(), "seed {seed}");
+    }
+    for &id in &up {
         net.assign(id, "last");
     }
     net.run(120_000);
-    let free: u64 = (1..=routers).map(|id| net.numbers(id).free_blocks()).sum();
-    for id in 1..=routers {
+    let free: u64 = up.iter().map(|&id| net.numbers(id).free_blocks()).sum();
+    for id in up {
         let served = net.number_of(id, "last").is_some();
         assert!(
             served || free == 0,

@@ -162,6 +162,8 @@ impl Net {
     pub(crate) fn destroy(&mut self, id: Node) {
         self.crash(id);
         self.routers.get_mut(&id).unwrap().disk = None;
+        // Its numbers are nobody's, and may be reclaimed.
+        self.assigned.retain(|_, (by, _)| *by != id);
     }
 
     fn send(&mut self, from: Node, to: Node, octets: Vec<u8>) {
