@@ -15,7 +15,7 @@ use crate::numbers::Node;
 use crate::numbers::config::{CENSUS_PATIENCE, CENSUS_RESEND, FREEZE, MAX_CENSUS};
 use crate::numbers::ranges::{Range, Ranges};
 use crate::numbers::space::Tag;
-use crate::numbers::state::{Freeze, MAX_BANNED, MAX_RANGES};
+use crate::numbers::state::{Freeze, Grant, MAX_BANNED, MAX_RANGES};
 use crate::numbers::wire::{MAX_LOST, MAX_RANGES_SENT, Packet};
 
 /// All blocks that there could be.
@@ -247,9 +247,8 @@ impl Numbers {
         }
         // What is under way when the census ends may be of blocks that it has reclaimed.
         self.asks.clear();
-        let gone = |grant: &crate::numbers::state::Grant| {
-            grant.tag == tag && (grant.orphan || lost.contains(&grant.to))
-        };
+        // Those of earlier networks too: nobody will ever acknowledge them.
+        let gone = |grant: &Grant| lost.contains(&grant.to) || (grant.tag == tag && grant.orphan);
         let retries = &mut self.retries;
         self.state.grants.retain(|id, grant| {
             let gone = gone(grant);
