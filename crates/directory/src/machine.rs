@@ -278,12 +278,7 @@ impl<C: Crypto> Directory<C> {
     }
 
     /// Asks where a user is: [`Event::Located`] follows. Returns `None` if too much is asked, or the name is too long.
-    pub fn locate(
-        &mut self,
-        now: Time,
-        name: &str,
-        random: &mut dyn Random,
-    ) -> Option<QuestionId> {
+    pub fn locate(&mut self, now: Time, name: &str, random: &mut dyn Random) -> Option<QuestionId> {
         if !is_name(name) {
             return None;
         }
@@ -512,9 +507,8 @@ impl<C: Crypto> Directory<C> {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };
                 let (own, bits) = (self.id(), self.config.dht.extension_bits);
-                let is_good = |grant: &Grant| {
-                    grant.verify::<C>(&outcome.name, own, bits) == Some(home)
-                };
+                let is_good =
+                    |grant: &Grant| grant.verify::<C>(&outcome.name, own, bits) == Some(home);
                 outcome.grant = grant.filter(is_good);
                 // What allows nothing here is no proof either.
                 if verdict == Verdict::Right && outcome.grant.is_none() {
@@ -541,8 +535,7 @@ impl<C: Crypto> Directory<C> {
         let Some((name, own)) = due else { return };
         own.audit = now + self.config.audit;
         let name = name.clone();
-        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random)
-        {
+        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random) {
             self.audits.insert(id, name);
         }
     }

@@ -256,12 +256,8 @@ mod tests {
 
     #[test]
     fn an_account_comes_back() {
-        let account = Account {
-            created: 7,
-            password_set: 9,
-            number: "204".into(),
-            display: "Käthe".into(),
-        };
+        let account =
+            Account { created: 7, password_set: 9, number: "204".into(), display: "Käthe".into() };
         assert_eq!(Account::parse(&account.to_octets()), Ok(account));
     }
 

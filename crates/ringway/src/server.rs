@@ -3,8 +3,8 @@
 use crate::live;
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
-use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
 use ringway_router::settings::{Ipv4Lan, parse_peer};
+use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
 use ringway_server::manage::{self, MissingStore, UserManager};
 use ringway_server::mesh::MeshSettings;
 use ringway_server::prepare;
@@ -100,7 +100,8 @@ struct MeshArgs {
 
 impl MeshArgs {
     fn settings(self) -> Option<MeshSettings> {
-        let MeshArgs { mesh, interfaces, peers, lan, lan_ipv4, tun, network_key, mesh_state } = self;
+        let MeshArgs { mesh, interfaces, peers, lan, lan_ipv4, tun, network_key, mesh_state } =
+            self;
         mesh.then_some(MeshSettings {
             interfaces,
             peers,

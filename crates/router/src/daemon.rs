@@ -204,7 +204,9 @@ pub async fn run_with(
         log(&format!("the address {address} is not in use after {} s", LOCAL_WAIT.as_secs()));
     }
     if let Err(error) = daemon.users.open(address).await {
-        log(&format!("UDP port {PRIVATE_PORT} of {address}: {error}; no other router can be asked about its users"));
+        log(&format!(
+            "UDP port {PRIVATE_PORT} of {address}: {error}; no other router can be asked about its users"
+        ));
     }
     daemon.read_interfaces();
     daemon.read_lan(&mut lan);

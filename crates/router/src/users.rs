@@ -184,11 +184,6 @@ impl Users {
         })
     }
 
-    /// Returns the directory.
-    pub(crate) fn directory(&self) -> &Directory<Real> {
-        &self.directory
-    }
-
     /// Begins to receive private messages at the router's address, which this host has now.
     pub(crate) async fn open(&mut self, address: Ipv6Addr) -> io::Result<()> {
         let at = SocketAddrV6::new(address, PRIVATE_PORT, 0, 0);
@@ -318,8 +313,7 @@ impl Users {
         let messages = self.directory.take_messages();
         let is_empty = messages.is_empty();
         for message in messages {
-            let sent =
-                traffic.send_closest(now, message.to, &message.octets, message.by_another);
+            let sent = traffic.send_closest(now, message.to, &message.octets, message.by_another);
             self.refused += u64::from(sent == Err(Refusal::Budget));
         }
         for message in self.directory.take_private() {
@@ -373,7 +367,10 @@ mod tests {
     #[test]
     fn only_routers_send_private_messages() {
         let prefix = router_of("[fd01:2345:6789:abcd::1]:5268".parse().unwrap());
-        assert_eq!(prefix.map(|prefix| prefix.to_bytes()), Some([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd]));
+        assert_eq!(
+            prefix.map(|prefix| prefix.to_bytes()),
+            Some([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd])
+        );
         for other in [
             "[fd01:2345:6789:abcd::1]:5269",
             "[fd01:2345:6789:abcd::2]:5268",

@@ -7,12 +7,12 @@
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
-use crate::mesh::{DOMAIN, MeshThread};
 use crate::mesh::thread::UsersSlot;
+use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
+use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, check_creatable};
-use crate::worker::Post;
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Listener, Transport};
 use std::fs::OpenOptions;
@@ -88,7 +88,10 @@ impl Resources {
 }
 
 /// Starts the router, if the server is one of a mesh.
-fn start_mesh(settings: &Settings, clock: Clock) -> Result<Option<(MeshThread, UsersSlot)>, String> {
+fn start_mesh(
+    settings: &Settings,
+    clock: Clock,
+) -> Result<Option<(MeshThread, UsersSlot)>, String> {
     let Some(mesh) = &settings.mesh else { return Ok(None) };
     let domains = setup::domains(settings, None);
     let domain = domains.first().map_or(DOMAIN, |domain| &domain.name);

@@ -12,16 +12,17 @@ use crate::calls::{Calls, Cdr};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::locate::Locator;
+use crate::log::Log;
 use crate::mesh::location::MeshUsers;
 use crate::mesh::{Exchange, MeshLocation, MeshThread};
-use crate::log::Log;
 use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
 use crate::observe::{Board, Monitor, Phase, http};
+use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
-use crate::worker::{Post, Worker, WorkerParts, post_with_retry};
+use crate::worker::{Worker, WorkerParts};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
@@ -490,7 +491,10 @@ fn resources_of(
         Some(exchange) => {
             let domain = exchange.domain().into();
             let exchange = exchange.clone();
-            (Arc::new(MeshLocation { local, exchange }), Arc::new(MeshUsers { local: users, domain }))
+            (
+                Arc::new(MeshLocation { local, exchange }),
+                Arc::new(MeshUsers { local: users, domain }),
+            )
         }
         None => (local, users),
     }

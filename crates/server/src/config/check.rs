@@ -2,14 +2,14 @@
 
 use super::reach::{self, Names};
 use super::sections::{
-    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, Mesh, MAX_DOMAINS, MAX_LISTEN,
-    MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, RegistrarSettings, Route, Tls, TlsSettings, WebSocket,
-    WebSocketSettings,
+    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
+    MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, RegistrarSettings, Route, Tls, TlsSettings,
+    WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use crate::mesh::MeshSettings;
 use super::shape::Host;
 use super::span::Span;
+use crate::mesh::MeshSettings;
 use ringway_document::{Document, Problem};
 use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, UserMatch};
 
@@ -301,4 +301,3 @@ fn mesh(section: Mesh) -> MeshSettings {
         port: (section.port > 0).then_some(section.port),
     }
 }
-

@@ -1,7 +1,9 @@
 //! The sections of the file: keys, types, defaults and limits.
 
 use super::read::{Word, duration, find_word, integer, tables, word};
-use super::shape::{FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, StoreKind};
+use super::shape::{
+    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, StoreKind,
+};
 use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;

@@ -18,7 +18,7 @@ use ringway_sansio::Time;
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
-use crate::worker::{Post, post_with_retry};
+use crate::post::{Post, post_with_retry};
 
 /// Time for which it is known where a user is.
 const LOCATION_AGE: Duration = Duration::from_secs(2);
@@ -199,7 +199,12 @@ impl Exchange {
 
     /// Visits the routers other than this one at which a user is registered. Returns whether the user exists; `None` if that
     /// must be asked for.
-    pub fn visit(&self, name: &str, now: Time, visit: &mut dyn FnMut(Ipv6Addr, u16)) -> Option<bool> {
+    pub fn visit(
+        &self,
+        name: &str,
+        now: Time,
+        visit: &mut dyn FnMut(Ipv6Addr, u16),
+    ) -> Option<bool> {
         let state = self.lock();
         let known = state.known.get(name).filter(|known| now.since(known.at) <= LOCATION_AGE)?;
         for &(router, preference) in &known.located.routers {
@@ -245,7 +250,9 @@ impl Exchange {
                 let what = "is also the name of a user that was added on another router";
                 match marked {
                     Some(marked) => {
-                        error!("{name} {what}, {by}, before: here the user is {marked} from now on");
+                        error!(
+                            "{name} {what}, {by}, before: here the user is {marked} from now on"
+                        );
                     }
                     None => warn!("{name} {what}, {by}, later"),
                 }

@@ -100,4 +100,3 @@ impl Users for MeshUsers {
         realm == self.domain.as_bytes() && !user.is_empty()
     }
 }
-

@@ -35,7 +35,11 @@ impl MeshThread {
     ///
     /// # Errors
     /// What makes a start impossible.
-    pub(crate) fn start(domain: &str, settings: Settings, clock: Clock) -> Result<(Self, UsersSlot), String> {
+    pub(crate) fn start(
+        domain: &str,
+        settings: Settings,
+        clock: Clock,
+    ) -> Result<(Self, UsersSlot), String> {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
         let exchange = Arc::new(Exchange::new(domain, clock, commands.clone()));
         let users: UsersSlot = Arc::default();

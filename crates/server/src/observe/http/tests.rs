@@ -48,7 +48,8 @@ fn start(kind: &StoreKind) -> Server {
     let addr: SocketAddr = listener.local_addr().unwrap();
     let board = Arc::new(Board::new(2));
     let store = Arc::new(
-        Store::open(kind, Time::from_secs(1), Duration::from_secs(3600), &mut |_| None).unwrap(),
+        Store::open(kind, Time::from_secs(1), Duration::from_secs(3600), &mut |_| None, None)
+            .unwrap(),
     );
     let filled = board.clone();
     let request = move || {
