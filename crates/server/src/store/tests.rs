@@ -347,7 +347,7 @@ fn a_full_disk_refuses_changes_and_recovers() {
     });
     let file = reopen().unwrap();
     let lifetime = Lifetime { now: now(), latest: now() + HOUR };
-    let store = Store::load(file, [7; 16], lifetime, &mut |_| None, reopen).unwrap();
+    let store = Store::load(file, [7; 16], lifetime, &mut |_| None, reopen, None).unwrap();
     let reports = CommitReports::attach(&store);
     let failed = || store.writer_stats().unwrap().failed.load(SeqCst);
 
