@@ -243,7 +243,7 @@ impl Exchange {
                     Some(Verdict::NoSuchUser) => Reply::Credentials(CredentialsVerdict::NoSuchUser),
                     None => Reply::Unavailable,
                 };
-                self.post(worker, || Post::Answered(id, reply.clone()));
+                self.post(worker, || Post::Answered(id, reply));
             }
             Report::Registered { name, stored } => self.registered(&name, stored),
             Report::Contested { name, by, marked } => {
@@ -286,7 +286,7 @@ impl Exchange {
         };
         drop(state);
         for (worker, id) in waiting {
-            self.post(worker, || Post::Answered(id, reply.clone()));
+            self.post(worker, || Post::Answered(id, reply));
         }
     }
 
