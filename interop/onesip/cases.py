@@ -285,7 +285,7 @@ class Baresip6:
         return audio.seconds_of_tone(found[-1], tone) if found else 0.0
 
 
-@network.case("onesip/baresip", limit=150)
+@network.case("onesip/baresip", limit=150, alone=True)
 def baresip(c):
     """Two baresips, four routers between: they hear each other's tone, and one that hangs up ends the call at both."""
     routers = line(c, 4)
