@@ -238,6 +238,7 @@ def stranger(c):
         uri = f"sip:forged-{claimed.number}@{DOMAIN}"
         forger.send(forger.request("MESSAGE", uri, sender=f"sip:{user}@{DOMAIN}"))
         c.sleep(2)
+        routers[0].lan.inside("address", "del", f"{source}/128", "dev", "phone0")
         c.expect(uri not in target.process.output(), f"{uri} was taken for a request of a router")
 
 

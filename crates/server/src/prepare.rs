@@ -55,7 +55,7 @@ impl Resources {
         let tls = Tls::load(&settings.tls)?;
         // First: sockets may need its address.
         let (mesh, slot) = start_mesh(settings, clock).map_err(one)?.unzip();
-        let sockets = Sockets::open(settings, &tls, clock).map_err(one)?;
+        let sockets = Sockets::open(settings, &tls, clock, mesh.as_ref()).map_err(one)?;
         let Sockets { pages, listen, endpoints, net, connections, locator } = sockets;
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
@@ -114,7 +114,7 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
         Ok(kind) => {
             // A secure listener cannot be opened without its certificates.
             match &tls {
-                Ok(tls) => note(Sockets::open(&settings, tls, Clock::new()).map(drop)),
+                Ok(tls) => note(Sockets::open(&settings, tls, Clock::new(), None).map(drop)),
                 Err(_) => check_addresses(&settings, &mut note),
             }
             note(check_store(&kind));
@@ -176,7 +176,12 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(settings: &Settings, tls: &Tls, clock: Clock) -> Result<Self, String> {
+    fn open(
+        settings: &Settings,
+        tls: &Tls,
+        clock: Clock,
+        mesh: Option<&MeshThread>,
+    ) -> Result<Self, String> {
         let pages = settings.http.0.map(bind_pages).transpose()?;
         let workers = setup::workers(settings);
         let listen = setup::listen(settings);
@@ -192,6 +197,7 @@ impl Sockets {
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
             origins: Default::default(),
+            ingress: mesh.and_then(|mesh| mesh.exchange().ingress()),
         })
         .map_err(|e| e.to_string())?;
         let net = match endpoints.first() {

@@ -506,7 +506,9 @@ fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time)
         exchange.announce_account(&user, &realm, account);
     }
     for (name, octets) in store.grants() {
-        exchange.announce_grant(name, octets);
+        if !exchange.announce_grant(name, octets, now) {
+            store.keep_grant(name, None);
+        }
     }
     store.each_registered(now, &mut |aor| exchange.announce(aor));
 }

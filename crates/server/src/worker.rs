@@ -126,9 +126,9 @@ impl Worker {
                         self.core.handle_resolved(now, id, &hops, out);
                     }
                 }
-                Event::Ask { id, question, .. } => {
+                Event::Ask { id, question, source } => {
                     let reply = match &self.exchange {
-                        Some(exchange) => exchange.ask(self.index, id, question),
+                        Some(exchange) => exchange.ask(self.index, id, question, source),
                         None => Some(Reply::Unavailable),
                     };
                     if let Some(reply) = reply {

@@ -116,8 +116,8 @@ fn reporter(
 ) -> Box<dyn FnMut(Report) + Send> {
     let mut judge = Judge::default();
     Box::new(move |report| match report {
-        Report::Ready { id } => {
-            exchange.handle(Report::Ready { id });
+        Report::Ready { id, interface } => {
+            exchange.handle(Report::Ready { id, interface });
             let _ = ready.try_send(Ok(()));
         }
         Report::Judge { id, router, check } => {
