@@ -32,7 +32,7 @@ pub struct Entry {
     pub present: bool,
 }
 
-/// An entry in its place in the book.
+/// An entry with the key that it is sorted by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
     /// The entry.

@@ -43,7 +43,7 @@
 //!    one of them knows of a router that is not named. It cannot know of one that only a lost router has granted blocks to.
 //!
 //! While it takes part, a router accepts no grants for at most [`config::FREEZE`]; all must have answered within
-//! [`config::CENSUS_PATIENCE`]. This is the one place that depends on clocks: they must not run four times as fast as
+//! [`config::CENSUS_PATIENCE`]. Only this depends on clocks: they must not run four times as fast as
 //! another.
 //!
 //! # Whom to trust
