@@ -5,8 +5,9 @@
 
 use libfuzzer_sys::fuzz_target;
 use ringway_dht::neighbours::{Leaves, Side};
-use ringway_dht::wire::{Packet, Span};
-use ringway_dht::{Config, Dht, Draft, Event, Record};
+use ringway_dht::positions::{Cursor, Stretch};
+use ringway_dht::wire::{Copy, NotRenewed, Packet, Renewal, Span};
+use ringway_dht::{Config, Dht, Draft, Event, Kinds, Record};
 use ringway_mesh::NodeId;
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::id::Sequence;
@@ -27,10 +28,21 @@ fn record(by: &Identity, a: u8, b: u8) -> Record {
         .expect("within all limits")
 }
 
+/// Returns positions between two of 256 keys.
+fn stretch(a: u8, b: u8) -> Stretch {
+    let key = |at: u8| NodeId::new(u64::from(at) << 56);
+    Stretch { first: Cursor::first(key(a.min(b))), last: Cursor::last(key(a.max(b))) }
+}
+
 fuzz_target!(|data: &[u8]| {
     let random = &mut SplitMix::new(1);
-    let config =
-        Config { extension_bits: 0, records: 12, records_of_signer: 6, ..Config::default() };
+    let config = Config {
+        extension_bits: 0,
+        listable: Kinds::none().with(1),
+        records: 12,
+        records_of_signer: 6,
+        ..Config::default()
+    };
     let peers: Vec<Identity> = (2..8).map(identity).collect();
     let mut now = Time::from_secs(1_000);
     let mut dht: Dht<StandIn> = Dht::new(config, identity(1), now);
@@ -114,6 +126,7 @@ fuzz_target!(|data: &[u8]| {
                     random,
                 )
             }
+            6 if b % 4 == 0 => _ = dht.scan(now, 1, random),
             6 => _ = dht.withdraw(now, 1, &[a % 8], random),
             7 if b % 2 == 0 => _ = dht.look_up(now, 1, &[a % 8], random),
             7 => _ = dht.look_up_all(now, 1, &[a % 8], random),
@@ -122,8 +135,45 @@ fuzz_target!(|data: &[u8]| {
                 dht.update_neighbours(now, near, ids.get(usize::from(b) % 7).copied(), random);
             }
             9 => {
-                let packet = match b % 3 {
+                let copy = Copy { key: record(by, a, b).key(), mark: age };
+                let packet = match b % 8 {
                     0 => Packet::Entries { span, marks: vec![u64::from(a)] },
+                    6 => Packet::List {
+                        request,
+                        kind: 1,
+                        anyhow: a % 2 == 0,
+                        stretch: stretch(a, b),
+                    },
+                    7 => {
+                        // An answer to the scan that was begun first.
+                        let asked =
+                            dht.take_messages().into_iter().find_map(
+                                |message| match Packet::parse(&message.octets) {
+                                    Ok(Packet::List { request, .. }) => Some(request),
+                                    _ => None,
+                                },
+                            );
+                        let (request, settled) = (asked.unwrap_or(request), a % 3 > 0);
+                        let records = vec![record(by, a, b), record(by, b, a)];
+                        Packet::Listed {
+                            request,
+                            settled,
+                            last: b % 16 < 8,
+                            stretch: stretch(a, b),
+                            records,
+                        }
+                    }
+                    3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
+                    4 => {
+                        let exceptions = vec![(a, NotRenewed::Elsewhere), (b, NotRenewed::Unknown)];
+                        Packet::Renewed { request, leaves: Leaves::default(), exceptions }
+                    }
+                    5 => {
+                        let renewals = vec![Renewal { copy, stamp: age, rest: request }];
+                        let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
+                        let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
+                        Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+                    }
                     1 => Packet::Want { span, marks: vec![u64::from(a)] },
                     _ => Packet::Leave,
                 };

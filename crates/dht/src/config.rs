@@ -3,8 +3,6 @@
 use ringway_mesh::config::{APPLICATION_BURST, APPLICATION_RATE};
 use ringway_sansio::time::Duration;
 
-pub use crate::shares::Rate;
-
 /// Maximum length in octets of a name.
 pub const MAX_NAME: usize = 255;
 /// Maximum length in octets of a value.
@@ -20,11 +18,55 @@ pub const QUORUM: usize = KEEPERS / 2 + 1;
 pub const MAX_ATTEMPTS: u8 = 32;
 /// Maximum number of records of one name in an answer.
 pub const MAX_OF_NAME: usize = 64;
+/// Lifetime in seconds from which on a record is renewed without being sent again.
+pub const MIN_RENEWABLE: u32 = 120;
 /// Maximum lifetime in seconds of a record.
 pub const MAX_LIFETIME: u32 = 86_400;
 
-/// A quarter of what the mesh allows to its applications.
-const SHARE: Rate = Rate { rate: APPLICATION_RATE / 4, burst: APPLICATION_BURST / 4 };
+/// A quarter of what the mesh allows to its applications, and `eighths` of what it allows at once.
+const fn share(eighths: u32) -> Rate {
+    Rate { rate: APPLICATION_RATE / 4, burst: APPLICATION_BURST / 8 * eighths }
+}
+
+/// A rate in octet hops a second, and what may be spent at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rate {
+    /// Octet hops a second, at least 1.
+    pub rate: u32,
+    /// Octet hops at once.
+    pub burst: u32,
+}
+
+impl Rate {
+    /// Returns the time in which so much is earned by one of `parts` parts of the rate.
+    pub(crate) fn time(self, cost: u64, parts: u64) -> Duration {
+        let nanos = cost.saturating_mul(1_000_000_000).saturating_mul(parts);
+        Duration::from_nanos(nanos / u64::from(self.rate.max(1)))
+    }
+}
+
+/// Kinds of records: a set of octets.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Kinds([u64; 4]);
+
+impl Kinds {
+    /// Returns the set of no kinds.
+    pub const fn none() -> Self {
+        Kinds([0; 4])
+    }
+
+    /// Returns this set and one more kind.
+    #[must_use]
+    pub const fn with(mut self, kind: u8) -> Self {
+        self.0[kind as usize / 64] |= 1 << (kind % 64);
+        self
+    }
+
+    /// Returns whether a kind is in the set.
+    pub const fn contains(&self, kind: u8) -> bool {
+        self.0[kind as usize / 64] & 1 << (kind % 64) != 0
+    }
+}
 
 /// Sizes and intervals of a router's part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +83,12 @@ pub struct Config {
     pub writes: usize,
     /// Look-ups under way.
     pub look_ups: usize,
+    /// Scans under way.
+    pub scans: usize,
+    /// Records that a scan returns.
+    pub scan_records: usize,
+    /// Kinds of which this router lists the records that it owns to any other router.
+    pub listable: Kinds,
     /// Time after which a write or a look-up is given up.
     pub patience: Duration,
     /// Least time to wait for an answer.
@@ -60,13 +108,21 @@ pub struct Config {
     pub repair_pace: Duration,
     /// Records that wait for their turn.
     pub repair_queue: usize,
+    /// Records that were renewed here, and of which other keepers are not notified yet.
+    pub renewals: usize,
     /// Other routers whose rates are known.
     pub origins: usize,
     /// Messages a second that are taken from one other router, and at once; eight times as many from those beside this one.
     pub origin_rate: u32,
     /// See `origin_rate`.
     pub origin_burst: u32,
-    /// What answers to questions of other routers may cost. Together with the two below it should be at most what the mesh
+    /// What all messages may cost: what the mesh allows to its applications.
+    pub budget: Rate,
+    /// What writes of this router's records may cost when not much more than the shares of the budget is there.
+    pub own_writes: Rate,
+    /// What scans may cost.
+    pub listing: Rate,
+    /// What answers to questions of other routers may cost. Together with the other three it should be at most what the mesh
     /// allows to its applications.
     pub answers: Rate,
     /// What may be spent to pass on what other routers write, and to acknowledge it.
@@ -80,12 +136,15 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            records: 16_384,
-            records_of_signer: 512,
+            records: 32_768,
+            records_of_signer: 10_240,
             records_of_name: 8,
-            publications: 512,
+            publications: 10_240,
             writes: 32,
             look_ups: 256,
+            scans: 2,
+            scan_records: 20_000,
+            listable: Kinds::none(),
             patience: Duration::from_secs(5),
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(1),
@@ -95,13 +154,29 @@ impl Default for Config {
             repair_burst: 8,
             repair_pace: Duration::from_millis(50),
             repair_queue: 1_024,
+            renewals: 4_096,
             origins: 1_024,
             origin_rate: 32,
             origin_burst: 256,
-            answers: SHARE,
-            passing_on: SHARE,
-            repairs: SHARE,
+            budget: Rate { rate: APPLICATION_RATE, burst: APPLICATION_BURST },
+            own_writes: share(1),
+            listing: Rate { rate: APPLICATION_RATE / 4 * 3, burst: APPLICATION_BURST / 4 * 3 },
+            answers: share(3),
+            passing_on: share(2),
+            repairs: share(2),
             extension_bits: ringway_mesh::identity::HASH_EXTENSION_BITS,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_kinds_has_those_that_were_put_in() {
+        let kinds = Kinds::none().with(0).with(63).with(64).with(255);
+        let has: Vec<u8> = (0..=255).filter(|&kind| kinds.contains(kind)).collect();
+        assert_eq!(has, [0, 63, 64, 255]);
     }
 }

@@ -10,32 +10,40 @@
 //! | [`neighbours`] | who is beside this router on the ring |
 //! | [`table`] | the records that are kept here |
 //! | [`publications`] | the records of this router, and where they are kept |
+//! | `renewals` | keeping them alive with few messages |
 //! | [`look_ups`] | questions under way |
+//! | [`positions`], `listing`, `scans` | all records of a kind |
 //! | [`repair`] | how keepers find out what one of them lacks |
-//! | [`origins`] | what each other router may ask for |
+//! | [`origins`], `shares` | what each other router may ask for, and what is spent for it |
+//! | `scale` | who is near enough to a key to be one of its keepers |
 //! | [`output`] | messages to send |
 //! | [`machine`] | all of it joined |
 
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod listing;
 pub mod look_ups;
 pub mod machine;
 pub mod neighbours;
 pub mod origins;
 pub mod output;
+pub mod positions;
 pub mod publications;
 pub mod record;
+mod renewals;
 pub mod repair;
 mod scale;
+mod scans;
 mod search;
 mod shares;
 pub mod table;
 mod timing;
 pub mod wire;
 
-pub use config::Config;
+pub use config::{Config, Kinds, Rate};
 pub use look_ups::{Answer, LookUpId};
 pub use machine::{Counters, Dht, Event};
 pub use output::Message;
 pub use record::{Draft, Record, RecordError};
+pub use scans::{ScanEnd, ScanId};

@@ -12,19 +12,22 @@ use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
 use crate::config::{Config, MAX_OF_NAME, QUORUM};
+use crate::listing::list;
 use crate::look_ups::{Answer, Found, LookUpId, LookUps};
 use crate::neighbours::{Leaves, Neighbours};
 use crate::origins::Origins;
 use crate::output::Message;
+use crate::positions::{Cursor, Stretch};
 use crate::publications::{Name, Publications, Written};
 use crate::record::{Draft, Record, RecordError, key};
 use crate::repair::{self, Repair};
 use crate::scale::Scale;
+use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
-use crate::shares::{Shares, cost};
+use crate::shares::{Purse, SPARE, Shares, cost};
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
-use crate::wire::{Outcome, Packet};
+use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal};
 
 /// The mean number of links of a way, unless the caller sets it.
 const MEAN_HOPS: u16 = 4;
@@ -41,6 +44,10 @@ pub enum Event {
     NotStored(Name),
     /// A look-up has ended.
     Answer(LookUpId, Answer),
+    /// A scan has found these records, verified.
+    Listed(ScanId, Vec<Record>),
+    /// A scan has ended.
+    Scanned(ScanId, ScanEnd),
 }
 
 /// Counts of messages that were dropped, by reason.
@@ -50,7 +57,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Above the rate of their sender.
     pub policed: u64,
-    /// Of senders that may not send them: they are not beside this router, or not the signer.
+    /// Of senders that may not send them: they are not beside this router, or not the signer, or the kind is not listed.
     pub refused: u64,
     /// Records whose signature is wrong.
     pub forged: u64,
@@ -72,11 +79,13 @@ pub struct Dht<C: Crypto = Real> {
     table: Table,
     publications: Publications,
     look_ups: LookUps,
+    scans: Scans,
     repair: Repair,
     origins: Origins,
     answers: Shares,
     passing_on: Shares,
     repairs: Shares,
+    purse: Purse,
     hops: u16,
     scale: Scale,
     trip: RoundTrip,
@@ -96,6 +105,9 @@ macro_rules! desk {
             identity: &$dht.identity,
             measure: $dht.scale.measure($now, $dht.neighbours.leaves().spacing()),
             scale: &mut $dht.scale,
+            owned: $dht.neighbours.owned(),
+            hops: $dht.hops,
+            purse: &mut $dht.purse,
             quorum,
             trip: &mut $dht.trip,
             random: $random,
@@ -113,6 +125,7 @@ macro_rules! bench {
             neighbours: &$dht.neighbours,
             table: &$dht.table,
             shares: &mut $dht.repairs,
+            purse: &mut $dht.purse,
             hops: $dht.hops,
             out: &mut $dht.out,
         }
@@ -131,11 +144,13 @@ impl<C: Crypto> Dht<C> {
             table: Table::default(),
             publications: Publications::new(epoch),
             look_ups: LookUps::default(),
+            scans: Scans::default(),
             repair: Repair::new(now),
             origins: Origins::default(),
             answers: Shares::default(),
             passing_on: Shares::default(),
             repairs: Shares::default(),
+            purse: Purse::default(),
             hops: MEAN_HOPS,
             scale: Scale::default(),
             trip: RoundTrip::default(),
@@ -216,13 +231,17 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) -> Result<Sequence, RecordError> {
         let mut desk = desk!(self, now, random);
-        self.publications.publish::<C>(&mut desk, draft)
+        let published = self.publications.publish::<C>(&mut desk, draft);
+        self.pay(now);
+        published
     }
 
     /// Withdraws a record. Returns whether there was one.
     pub fn withdraw(&mut self, now: Time, kind: u8, name: &[u8], random: &mut dyn Random) -> bool {
         let mut desk = desk!(self, now, random);
-        self.publications.withdraw::<C>(&mut desk, kind, name)
+        let withdrawn = self.publications.withdraw::<C>(&mut desk, kind, name);
+        self.pay(now);
+        withdrawn
     }
 
     /// Looks for the records of a kind and name. The answer is an [`Event::Answer`]: what the first keeper has that has any.
@@ -264,6 +283,17 @@ impl<C: Crypto> Dht<C> {
         self.look_ups.begin(&mut desk!(self, now, random), (kind, name), true)
     }
 
+    /// Looks for all records of a kind that routers list ([`Config::listable`]). They are [`Event::Listed`], and the end is
+    /// [`Event::Scanned`]. Returns `None` if too many scans are under way.
+    pub fn scan(&mut self, now: Time, kind: u8, random: &mut dyn Random) -> Option<ScanId> {
+        self.scans.begin(&mut desk!(self, now, random), kind)
+    }
+
+    /// Ends a scan without a notice.
+    pub fn stop_scan(&mut self, id: ScanId) {
+        self.scans.stop(id);
+    }
+
     /// Notifies those beside this router that it leaves. They take over at once.
     pub fn leave(&mut self) {
         for leaf in self.neighbours.leaves().distinct() {
@@ -282,6 +312,7 @@ impl<C: Crypto> Dht<C> {
         if self.receive(now, origin, octets, random).is_err() {
             self.counters.malformed += 1;
         }
+        self.pay(now);
     }
 
     /// Does what is due.
@@ -291,19 +322,36 @@ impl<C: Crypto> Dht<C> {
         let written = self.publications.timeout::<C>(&mut desk);
         let mut desk = desk!(self, now, random);
         let answers = self.look_ups.timeout(&mut desk);
+        let scanned = self.scans.timeout(&mut desk!(self, now, random));
         self.repair.timeout(&mut bench!(self, now), random);
         written.into_iter().for_each(|written| self.written(written));
         answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+        scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
+        self.pay(now);
     }
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
+        let own = sooner(own, self.scans.poll_timeout());
         sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
+    }
+
+    /// Pays for the messages to send.
+    fn pay(&mut self, now: Time) {
+        let way = (self.hops, self.neighbours.owned());
+        self.purse.pay(now, self.config.budget, way, &self.out);
+    }
+
+    /// Returns whether so much of the budget is there that shares need not be counted.
+    fn has_spare(&mut self, now: Time) -> bool {
+        self.pay(now);
+        self.purse.has_eighths(now, self.config.budget, SPARE)
     }
 
     /// Removes and returns all messages to send, in their order.
     pub fn take_messages(&mut self) -> Vec<Message> {
+        self.purse.sent();
         core::mem::take(&mut self.out)
     }
 
@@ -353,6 +401,24 @@ impl<C: Crypto> Dht<C> {
                     self.ended(ended);
                 }
             }
+            Packet::Renew { request, stamp, copies } => {
+                self.renew(now, origin, (request, stamp), copies);
+            }
+            Packet::Renewed { request, leaves, exceptions } => {
+                let key = self.publications.key_of_renewal(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    let mut desk = desk!(self, now, random);
+                    let (leaves, exceptions) = (&leaves, &exceptions);
+                    self.publications.renewed::<C>(&mut desk, origin, request, leaves, exceptions);
+                }
+            }
+            Packet::List { request, kind, anyhow, stretch } => {
+                self.list(now, origin, (request, kind, anyhow), stretch);
+            }
+            Packet::Listed { request, settled, last, stretch, records } => {
+                let listed = Listed { request, settled, last, stretch, records: Vec::new() };
+                self.listed(now, origin, listed, records, random);
+            }
             packet => self.repair(now, origin, packet, random),
         }
         Ok(())
@@ -373,6 +439,9 @@ impl<C: Crypto> Dht<C> {
         };
         if changed {
             self.repair.hurry(now, random);
+        }
+        if let Packet::Digest { renewals, .. } = &packet {
+            renewals.iter().for_each(|renewal| self.table.renew_copy(now, renewal));
         }
         let mut bench = bench!(self, now);
         match packet {
@@ -425,7 +494,8 @@ impl<C: Crypto> Dht<C> {
     /// Returns whether the share of another router allows what is to be passed on for it.
     fn may_cost(&mut self, now: Time, other: NodeId, cost: u64) -> bool {
         let Config { passing_on, origins, .. } = self.config;
-        other == self.id() || self.passing_on.spend(now, passing_on, origins, other, cost)
+        let is_free = other == self.id() || self.has_spare(now);
+        is_free || self.passing_on.spend(now, passing_on, origins, other, cost)
     }
 
     /// Keeps a record for `publisher`, and answers it unless `request` is 0. Returns what became of the record, if `origin`
@@ -482,6 +552,34 @@ impl<C: Crypto> Dht<C> {
         Some(placed)
     }
 
+    /// Keeps records of `origin` for another lifetime, if its share allows that those beside this router are notified.
+    fn renew(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        (request, stamp): (u32, u32),
+        copies: Vec<Copy>,
+    ) {
+        let mut exceptions = Vec::new();
+        for (at, &copy) in (0u8..).zip(&copies) {
+            let is_kept = self.table.renew(now, origin, &Renewal { copy, stamp, rest: u32::MAX });
+            if !self.neighbours.keeps(copy.key) {
+                exceptions.push((at, NotRenewed::Elsewhere));
+            } else if !is_kept {
+                exceptions.push((at, NotRenewed::Unknown));
+            }
+        }
+        let leaves = self.neighbours.leaves().clone();
+        let passed_on = copies.len() * leaves.distinct().len() * RENEWAL;
+        let message = Message::to(origin, &Packet::Renewed { request, leaves, exceptions });
+        if self.may_cost(now, origin, cost(message.octets.len() + passed_on, self.hops)) {
+            self.out.push(message);
+            for copy in copies {
+                self.repair.renewed(now, &self.config, copy.key, origin);
+            }
+        }
+    }
+
     /// Answers a publisher, if the share of the router that has brought the record allows that.
     fn acknowledge(&mut self, now: Time, origin: NodeId, publisher: NodeId, packet: &Packet<'_>) {
         let message = Message::to(publisher, packet);
@@ -518,7 +616,8 @@ impl<C: Crypto> Dht<C> {
         }
         let Config { answers: rate, origins, .. } = self.config;
         let all = answers.iter().map(|message| cost(message.octets.len(), self.hops)).sum();
-        if origin == self.id() || self.answers.spend(now, rate, origins, origin, all) {
+        let is_free = origin == self.id() || self.has_spare(now);
+        if is_free || self.answers.spend(now, rate, origins, origin, all) {
             self.out.extend(answers);
         }
     }
@@ -549,6 +648,69 @@ impl<C: Crypto> Dht<C> {
             let mut desk = desk!(self, now, random);
             self.publications.surpass::<C>(&mut desk, request, &record);
         }
+    }
+
+    /// Lists records that this router owns, as far as the share of who asks allows that.
+    fn list(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        (request, kind, anyhow): (u32, u8, bool),
+        stretch: Stretch,
+    ) {
+        let (key, owned) = (stretch.first.key(), self.neighbours.owned());
+        if !self.config.listable.contains(kind) {
+            self.counters.refused += 1;
+            return;
+        }
+        let settled = self.is_settled(now, key);
+        if !owned.contains(key) || !(settled || anyhow) {
+            return;
+        }
+        let Config { answers, origins, .. } = self.config;
+        for packet in list(&self.table, owned, (request, kind, settled), stretch) {
+            let message = Message::to(origin, &packet);
+            let cost = cost(message.octets.len(), self.hops);
+            let is_free = origin == self.id() || self.has_spare(now);
+            if !is_free && !self.answers.spend(now, answers, origins, origin, cost) {
+                break;
+            }
+            self.out.push(message);
+        }
+    }
+
+    /// Handles LISTED. It counts only of a router that may own the positions, and only as far as that may own them.
+    fn listed(
+        &mut self,
+        now: Time,
+        origin: NodeId,
+        listed: Listed,
+        records: Vec<Record>,
+        random: &mut dyn Random,
+    ) {
+        let Some(kind) = self.scans.kind_of(listed.request) else { return };
+        if !self.may_keep(now, origin, listed.stretch.first.key()) {
+            return;
+        }
+        let mut verified = Vec::with_capacity(records.len());
+        for record in records {
+            match self.signer(&record) {
+                Some(signer) if record.kind() == kind && !record.is_withdrawal() => {
+                    verified.push((Cursor::new(record.key(), signer), record));
+                }
+                Some(_) => {}
+                None => self.counters.forged += 1,
+            }
+        }
+        let mut desk = desk!(self, now, random);
+        let stretch = match origin == desk.identity.id() {
+            true => listed.stretch,
+            false => listed.stretch.until(origin, desk.measure.reach),
+        };
+        let found = self.scans.listed(&mut desk, Listed { stretch, records: verified, ..listed });
+        let scanned = self.scans.timeout(&mut desk);
+        found.into_iter().for_each(|(id, records)| self.notify(Event::Listed(id, records)));
+        scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
     }
 
     fn ended(&mut self, ended: Option<(LookUpId, Answer)>) {

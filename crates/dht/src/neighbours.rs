@@ -212,13 +212,28 @@ impl Neighbours {
     ) -> Side {
         let counts = |&id: &NodeId| id != self.own && self.left.iter().all(|&(left, _)| left != id);
         let mut side: Side = known.filter(counts).take(BESIDE).collect();
+        let next_of = |of_whom: NodeId| {
+            let report = self.reports.iter().find(|(id, _)| *id == of_whom);
+            report.and_then(|(_, leaves)| of(leaves).first().copied())
+        };
+        let is_between = |id: NodeId, one: NodeId, other: NodeId| {
+            let ahead = behind(one, other) <= behind(other, one);
+            let (first, last) = if ahead { (one, other) } else { (other, one) };
+            behind(first, id) < behind(first, last)
+        };
+        // The mesh is certain of the nearest only.
+        if let [nearest, second] = side[..]
+            && let Some(id) = next_of(nearest)
+            && counts(&id)
+            && id != nearest
+            && is_between(id, nearest, second)
+        {
+            side[1] = id;
+        }
         while side.len() < BESIDE {
             let beyond = match side.last() {
                 None => self.partner.filter(|&id| is_beyond(id)),
-                Some(last) => {
-                    let report = self.reports.iter().find(|(id, _)| id == last);
-                    report.and_then(|(_, leaves)| of(leaves).first().copied())
-                }
+                Some(&last) => next_of(last),
             };
             // Once around, the first of this side comes again, or this router.
             match beyond.filter(counts).filter(|id| !side.contains(id)) {
@@ -274,6 +289,18 @@ mod tests {
         assert_eq!(second.leaves().behind, ids(&[90]));
         second.report(NOW, NodeId::new(90), last.leaves().clone());
         assert_eq!(second.leaves().behind, ids(&[90, 10]));
+    }
+
+    #[test]
+    fn one_that_the_mesh_has_missed_is_learned_from_the_router_between() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        neighbours.update(NOW, near(&[20, 40, 60, 80]), None);
+        let of_next = Leaves { before: ids(&[30, 20]), behind: ids(&[50, 60]) };
+        assert!(neighbours.report(NOW, NodeId::new(40), of_next));
+        assert_eq!(neighbours.leaves().before, ids(&[40, 30]));
+        let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[90, 95]) };
+        neighbours.report(NOW, NodeId::new(60), of_next);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
     }
 
     #[test]

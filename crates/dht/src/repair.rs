@@ -5,7 +5,7 @@
 //! churn that reactive repair does not). Whoever has something else answers with ENTRIES, or with DIGESTs of parts if it has too much for one message. Then both
 //! send what the other lacks, a few records at a time.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use ringway_mesh::NodeId;
 use ringway_sansio::Random;
@@ -15,15 +15,18 @@ use smallvec::{SmallVec, smallvec};
 use crate::config::{BESIDE, Config};
 use crate::neighbours::Neighbours;
 use crate::output::Message;
-use crate::shares::{Shares, cost};
+use crate::shares::{Purse, SPARE_FOR_REPAIR, Shares, cost};
 use crate::table::Table;
-use crate::wire::{MAX_MARKS, Marks, PARTS, Packet, Span};
+use crate::wire::{MAX_MARKS, MAX_RENEWALS, Marks, PARTS, Packet, Renewal, Span};
 
 /// Digests that are sent after a change before the usual interval, unless all agree before.
 const REPEATS: u8 = 8;
 /// The time from the first to the second of them. It doubles, up to [`MAX_HURRY`].
 const HURRY: Duration = Duration::from_millis(400);
 const MAX_HURRY: Duration = Duration::from_millis(3_200);
+
+/// The time to the next digest when one has no room for all renewals.
+const MORE_RENEWALS: Duration = Duration::from_secs(1);
 
 /// A record to send: to whom, its key, and its signer.
 type Task = (NodeId, NodeId, NodeId);
@@ -36,6 +39,7 @@ pub(crate) struct Desk<'a> {
     pub(crate) table: &'a Table,
     /// What may be spent for each router beside this one.
     pub(crate) shares: &'a mut Shares,
+    pub(crate) purse: &'a mut Purse,
     pub(crate) hops: u16,
     pub(crate) out: &'a mut Vec<Message>,
 }
@@ -49,8 +53,11 @@ impl Desk<'_> {
     fn answer(&mut self, to: NodeId, packet: &Packet<'_>) -> bool {
         let message = Message::to(to, packet);
         let cost = cost(message.octets.len(), self.hops);
-        let Config { repairs, origins, .. } = *self.config;
-        let is_paid = self.shares.spend(self.now, repairs, origins, to, cost);
+        let Config { budget, repairs, origins, .. } = *self.config;
+        let way = (self.hops, self.neighbours.owned());
+        self.purse.pay(self.now, budget, way, self.out);
+        let is_spare = self.purse.has_eighths(self.now, budget, SPARE_FOR_REPAIR);
+        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, to, cost);
         if is_paid {
             self.out.push(message);
         }
@@ -69,6 +76,8 @@ pub struct Repair {
     agreed: SmallVec<[NodeId; 2 * BESIDE]>,
     /// Ranges of others in which this router has what all of their keepers have, by owner.
     synced: SmallVec<[(NodeId, Span); 2 * BESIDE]>,
+    /// Records that were renewed here, of which those beside this router are notified with the next digest.
+    renewed: BTreeSet<(NodeId, NodeId)>,
     queue: VecDeque<Task>,
     /// When the next records of the queue are sent.
     next: Time,
@@ -84,6 +93,7 @@ impl Repair {
             repeats: REPEATS,
             agreed: SmallVec::new(),
             synced: SmallVec::new(),
+            renewed: BTreeSet::new(),
             queue: VecDeque::new(),
             next: now,
             postponed: 0,
@@ -131,17 +141,19 @@ impl Repair {
         if self.due <= desk.now {
             let mut leaves = desk.neighbours.leaves().distinct();
             let settled = self.is_complete(desk.neighbours);
-            let confirm = self.repeats > 0 && !settled;
-            let interval = match confirm {
-                true => (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY),
-                false => desk.config.repair,
-            };
-            if confirm {
+            let hurry = self.repeats > 0 && !settled;
+            let mut interval = desk.config.repair;
+            if hurry {
+                interval = (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY);
                 leaves.retain(|leaf| !self.agreed.contains(leaf));
             }
-            self.repeats = if confirm { self.repeats - 1 } else { 0 };
+            self.repeats = if hurry { self.repeats - 1 } else { 0 };
             (self.due, self.sent) = (desk.now + vary(interval, random), desk.now);
-            let digest = digest(desk, desk.neighbours.owned(), 1, (confirm, settled));
+            let renewals = if hurry { Vec::new() } else { self.take_renewed(desk) };
+            if !hurry && !self.renewed.is_empty() {
+                self.due = desk.now + MORE_RENEWALS;
+            }
+            let digest = digest(desk, desk.neighbours.owned(), 1, (!settled, settled), renewals);
             leaves.into_iter().for_each(|leaf| desk.send(leaf, &digest));
         }
         if self.next <= desk.now && !self.queue.is_empty() {
@@ -160,6 +172,29 @@ impl Repair {
                 }
             }
         }
+    }
+
+    /// Notes that a record which is kept here was renewed.
+    pub(crate) fn renewed(&mut self, now: Time, config: &Config, key: NodeId, signer: NodeId) {
+        if self.renewed.len() < config.renewals {
+            self.renewed.insert((key, signer));
+        } else {
+            // Others have it until it expires there; then a digest finds that they lack it.
+            self.postponed += 1;
+        }
+        if self.renewed.len() >= MAX_RENEWALS {
+            self.due = self.due.min(now + MORE_RENEWALS);
+        }
+    }
+
+    /// Returns renewals for a digest, and counts them as sent.
+    fn take_renewed(&mut self, desk: &Desk<'_>) -> Vec<Renewal> {
+        let taken = core::iter::from_fn(|| self.renewed.pop_first());
+        let renewal = |(key, signer)| {
+            let entry = desk.table.get(key, signer)?;
+            Some(Renewal { copy: entry.copy(), stamp: entry.stamp, rest: entry.rest(desk.now) })
+        };
+        taken.take(MAX_RENEWALS).filter_map(renewal).collect()
     }
 
     /// Handles AGREE of a router beside this one. Returns the time since it was asked.
@@ -215,7 +250,7 @@ impl Repair {
             let packet = match own_count.max(if parts.len() == 1 { count } else { 0 }) <= MAX_MARKS
             {
                 true => entries(desk, part),
-                false => digest(desk, part, PARTS, (false, false)),
+                false => digest(desk, part, PARTS, (false, false), Vec::new()),
             };
             desk.answer(origin, &packet);
         }
@@ -292,6 +327,7 @@ fn digest(
     span: Span,
     count: usize,
     (confirm, settled): (bool, bool),
+    renewals: Vec<Renewal>,
 ) -> Packet<'static> {
     let digest_of = |part: Span| desk.table.digest(desk.now, part).0;
     let parts: SmallVec<[u64; 1]> =
@@ -300,7 +336,7 @@ fn digest(
     let total = desk.table.digest(desk.now, span).1;
     let leaves = desk.neighbours.leaves().clone();
     let count = total.min(usize::from(u16::MAX)) as u16;
-    Packet::Digest { confirm, settled, leaves, span, count, parts }
+    Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
 }
 
 /// Returns ENTRIES of a range.

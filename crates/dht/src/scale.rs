@@ -31,7 +31,7 @@ pub(crate) struct Scale {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Measure {
     pub(crate) spacing: u64,
-    reach: u64,
+    pub(crate) reach: u64,
 }
 
 impl Scale {

@@ -4,11 +4,13 @@ use ringway_mesh::{Identity, NodeId};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
-use crate::config::{Config, KEEPERS};
-use crate::neighbours::{Leaves, keepers};
+use crate::config::{BESIDE, Config, KEEPERS};
+use crate::neighbours::{Leaves, behind, keepers};
 use crate::output::Message;
 use crate::scale::{Measure, Scale};
+use crate::shares::{Purse, SPARE};
 use crate::timing::RoundTrip;
+use crate::wire::Span;
 
 /// Maximum number of routers around a key that are remembered.
 const MAX_KNOWN: usize = 24;
@@ -18,14 +20,28 @@ pub(crate) struct Desk<'a> {
     pub(crate) now: Time,
     pub(crate) config: &'a Config,
     pub(crate) identity: &'a Identity,
+    /// The positions that this router owns: what it sends there costs nothing.
+    pub(crate) owned: Span,
     /// How far routers are from each other on the ring.
     pub(crate) measure: Measure,
     pub(crate) scale: &'a mut Scale,
+    /// The mean number of links of a way.
+    pub(crate) hops: u16,
+    /// What all messages cost.
+    pub(crate) purse: &'a mut Purse,
     /// How many of the keepers of a record make a quorum.
     pub(crate) quorum: usize,
     pub(crate) trip: &'a mut RoundTrip,
     pub(crate) random: &'a mut dyn Random,
     pub(crate) out: &'a mut Vec<Message>,
+}
+
+impl Desk<'_> {
+    /// Returns whether so much of the budget is there that a message may be sent whatever was sent before.
+    pub(crate) fn has_spare(&mut self) -> bool {
+        self.purse.pay(self.now, self.config.budget, (self.hops, self.owned), self.out);
+        self.purse.has_eighths(self.now, self.config.budget, SPARE)
+    }
 }
 
 /// Whom to ask next.
@@ -138,6 +154,29 @@ impl Search {
         Target::At(NodeId::new(self.key.raw().wrapping_add_signed(offset)))
     }
 
+    /// Remembers nothing but keepers that have answered.
+    pub(crate) fn rest(&mut self, answered: &[NodeId]) {
+        let keepers = self.keepers();
+        self.known = keepers.into_iter().filter(|id| answered.contains(id)).collect();
+        self.asked = Vec::new();
+    }
+
+    /// Takes what a keeper states of those beside it. Whoever was between them and is not any more has gone.
+    pub(crate) fn refresh(&mut self, origin: NodeId, leaves: &Leaves) {
+        let ends = (leaves.before.last().copied(), leaves.behind.last().copied());
+        let is_between = |id: NodeId| match ends {
+            (Some(first), Some(last)) if leaves.distinct().len() == 2 * BESIDE => {
+                behind(first, id) <= behind(first, last)
+            }
+            // There are no others.
+            _ => true,
+        };
+        self.known.retain(|&id| !is_between(id));
+        self.note(origin, leaves);
+        self.known = self.keepers().to_vec();
+        self.asked = Vec::new();
+    }
+
     /// Begins anew with those who are known.
     pub(crate) fn restart(&mut self) {
         self.asked.clear();
@@ -178,6 +217,22 @@ mod tests {
         assert_eq!(search.take_unasked(9)[..], [970, 1_010, 1_020].map(id));
         assert!(search.take_unasked(9).is_empty());
         assert_eq!(search.attempts(), 5);
+    }
+
+    #[test]
+    fn who_is_not_beside_a_keeper_any_more_is_forgotten() {
+        let mut search = Search::new(id(1_000));
+        for raw in [970, 980, 990, 1_010, 1_020] {
+            search.note(id(raw), &Leaves::default());
+        }
+        let leaves = Leaves {
+            before: [id(970), id(960)].into_iter().collect(),
+            behind: [id(995), id(1_010)].into_iter().collect(),
+        };
+        search.refresh(id(980), &leaves);
+        assert_eq!(search.keepers()[..], [995, 980, 970, 1_010, 1_020].map(id));
+        search.refresh(id(995), &Leaves::default());
+        assert_eq!(search.keepers()[..], [id(995)]);
     }
 
     #[test]

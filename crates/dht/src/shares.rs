@@ -1,39 +1,33 @@
 //! What is spent for others: a pool, of which each of them has a share.
 //!
 //! A message costs what it costs the mesh: its octets at each link of its way, twice. While `n` others are being served, each
-//! has the `n + 1`st part of the rate. So all of them together leave a part for one who asks for the first time, and whoever
+//! has the `n + 1`st part of the rate and of what may be spent at once. So all of them together leave a part for one who asks for the first time, and whoever
 //! is alone has half.
+//!
+//! Shares are what is certain. While more than three quarters of all that can be spent at once are there, shares are not
+//! counted: nobody needs it then. Repair goes on down to a half.
 
 use std::collections::BTreeMap;
 
 use ringway_mesh::NodeId;
 use ringway_sansio::time::{Duration, Time};
 
+use crate::config::Rate;
+use crate::output::Message;
+use crate::wire::Span;
+
 /// Octets of the headers of a PAYLOAD.
 const HEADERS: u64 = 180;
+/// Eighths of the budget above which shares are not counted.
+pub(crate) const SPARE: u32 = 6;
+/// Eighths of the budget above which those of repair are not.
+pub(crate) const SPARE_FOR_REPAIR: u32 = 4;
 /// How often those who are being served are counted.
 const RECOUNT: Duration = Duration::from_millis(100);
 
 /// Returns what a message of so many octets costs, in octet hops.
 pub(crate) fn cost(octets: usize, hops: u16) -> u64 {
     (octets as u64 + HEADERS) * 2 * u64::from(hops)
-}
-
-/// A rate in octet hops a second, and what may be spent at once.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rate {
-    /// Octet hops a second, at least 1.
-    pub rate: u32,
-    /// Octet hops at once.
-    pub burst: u32,
-}
-
-impl Rate {
-    /// Returns the time in which so much is earned by one of `parts` parts of the rate.
-    fn time(self, cost: u64, parts: u64) -> Duration {
-        let nanos = cost.saturating_mul(1_000_000_000).saturating_mul(parts);
-        Duration::from_nanos(nanos / u64::from(self.rate.max(1)))
-    }
 }
 
 /// A bucket of octet hops.
@@ -63,6 +57,42 @@ impl Bucket {
             self.take(now, rate, cost);
         }
         is_there
+    }
+}
+
+/// What all messages cost, as the mesh counts it. What shares leave of it is spare.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Purse {
+    bucket: Bucket,
+    /// Messages of those that wait to be sent that are paid.
+    paid: usize,
+}
+
+impl Purse {
+    /// Pays for messages that wait to be sent, but not for those to positions that this router owns.
+    pub(crate) fn pay(
+        &mut self,
+        now: Time,
+        rate: Rate,
+        (hops, owned): (u16, Span),
+        out: &[Message],
+    ) {
+        let unpaid = out.iter().skip(self.paid).filter(|message| !owned.contains(message.to));
+        let all = unpaid.map(|message| cost(message.octets.len(), hops)).sum();
+        self.bucket.take(now, rate, all);
+        // Beyond that the mesh refuses.
+        self.bucket.full_at = self.bucket.full_at.min(now + rate.time(rate.burst.into(), 1));
+        self.paid = out.len();
+    }
+
+    /// Notes that the messages have gone.
+    pub(crate) fn sent(&mut self) {
+        self.paid = 0;
+    }
+
+    /// Returns whether so many eighths of what can be spent at once are there.
+    pub(crate) fn has_eighths(&self, now: Time, rate: Rate, eighths: u32) -> bool {
+        self.bucket.ready_at(rate, u64::from(rate.burst / 8 * eighths)) <= now
     }
 }
 
@@ -98,7 +128,7 @@ impl Shares {
         let parts = self.active.max(1) + 1;
         let earned = known.unwrap_or(now) + rate.time(cost, parts);
         // Who has taken nothing may have one message, though a small share is less than that.
-        let within = known.is_none() || earned.since(now) <= rate.time(rate.burst.into(), 1) / 2;
+        let within = known.is_none() || earned.since(now) <= rate.time(rate.burst.into(), 1);
         if !within || !self.pool.spend(now, rate, cost) {
             self.refused += 1;
             return false;
@@ -159,7 +189,7 @@ mod tests {
     fn who_is_alone_has_half_of_the_rate() {
         let mut shares = Shares::default();
         let burst = hog(&mut shares, 1, 0, 10)[0] + hog(&mut shares, 1, 10, 20)[0];
-        assert!(burst <= 2_500);
+        assert!(burst <= 5_000);
         hog(&mut shares, 1, 20, 20_000);
         let got = hog(&mut shares, 1, 20_000, 120_000)[0];
         assert!((49_000..=51_000).contains(&got), "{got}");

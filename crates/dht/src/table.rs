@@ -11,8 +11,9 @@ use ringway_mesh::NodeId;
 use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Config;
+use crate::positions::{Cursor, Stretch};
 use crate::record::{Record, first_octets};
-use crate::wire::Span;
+use crate::wire::{Copy, Renewal, Span};
 
 /// Of records that are kept for less time than this, others are not notified, s.
 const LAST_MOMENTS: u32 = 2;
@@ -28,6 +29,8 @@ pub struct Entry {
     pub expires: Time,
     /// Its mark.
     pub mark: u64,
+    /// The publisher's count of renewals, at the last one.
+    pub stamp: u32,
     /// Its position in the order in which signers came to this table.
     order: u64,
 }
@@ -36,6 +39,11 @@ impl Entry {
     /// Returns for how many whole seconds it is still kept.
     pub fn rest(&self, now: Time) -> u32 {
         u32::try_from(self.expires.since(now).as_secs()).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the name that its publisher and keepers have for it.
+    pub(crate) fn copy(&self) -> Copy {
+        Copy { key: self.record.key(), mark: (self.mark >> 32) as u32 }
     }
 
     fn is_passed_on(&self, now: Time) -> bool {
@@ -138,16 +146,16 @@ impl Table {
         let slot = (key, signer);
         let expires = now + Duration::from_secs(rest.min(record.lifetime()).into());
         let mark = record.mark();
-        let order = match self.entries.get(&slot) {
+        let (order, stamp) = match self.entries.get(&slot) {
             Some(kept) if kept.record.version() > record.version() => return Outcome::Later,
             Some(kept) if kept.record.version() == record.version() => {
                 // Two records of one version: everybody keeps the same one.
                 if kept.mark > mark || (kept.mark == mark && kept.expires >= expires) {
                     return Outcome::Kept;
                 }
-                kept.order
+                (kept.order, kept.stamp)
             }
-            Some(kept) => kept.order,
+            Some(kept) => (kept.order, 0),
             None => {
                 if self.of_key(key).count() >= config.records_of_name {
                     self.counters.name_full += 1;
@@ -157,12 +165,45 @@ impl Table {
                     return Outcome::Full;
                 }
                 self.arrivals += 1;
-                self.arrivals
+                (self.arrivals, 0)
             }
         };
         self.remove(slot);
-        self.insert(slot, Entry { record, signer, expires, mark, order });
+        self.insert(slot, Entry { record, signer, expires, mark, stamp, order });
         Outcome::Kept
+    }
+
+    /// Keeps a record of `signer` for `rest` seconds, at most its lifetime, as its publisher has renewed it. A renewal with a
+    /// stamp that is not above that of the last one changes nothing. Returns whether the record is kept.
+    pub fn renew(&mut self, now: Time, signer: NodeId, renewal: &Renewal) -> bool {
+        let slot = (renewal.copy.key, signer);
+        let Some(entry) = self.entries.get_mut(&slot) else { return false };
+        if entry.copy() != renewal.copy {
+            return false;
+        }
+        let rest = renewal.rest.min(entry.record.lifetime());
+        let expires = now + Duration::from_secs(rest.into());
+        if renewal.stamp > entry.stamp {
+            entry.stamp = renewal.stamp;
+            if expires > entry.expires {
+                self.expiries.remove(&(entry.expires, slot));
+                entry.expires = expires;
+                self.expiries.insert((expires, slot));
+            }
+        }
+        true
+    }
+
+    /// Does the same with a renewal of which a keeper has notified this one. The signer is whoever has signed this copy.
+    pub fn renew_copy(&mut self, now: Time, renewal: &Renewal) {
+        let signers: Vec<NodeId> = self
+            .of_key(renewal.copy.key)
+            .filter(|entry| entry.copy() == renewal.copy)
+            .map(|entry| entry.signer)
+            .collect();
+        for signer in signers {
+            self.renew(now, signer, renewal);
+        }
     }
 
     /// Returns a hash of the records in a range, and their number.
@@ -179,6 +220,14 @@ impl Table {
     /// Returns the records in a range of which others are notified.
     pub fn passed_on(&self, now: Time, span: Span) -> impl Iterator<Item = &Entry> {
         self.in_span(span).filter(move |entry| entry.is_passed_on(now))
+    }
+
+    /// Returns the records of a kind at these positions, in their order, without withdrawals.
+    pub(crate) fn of_kind(&self, kind: u8, stretch: Stretch) -> impl Iterator<Item = &Entry> {
+        let slot = |cursor: Cursor| (cursor.key(), cursor.signer());
+        let range = slot(stretch.first)..=slot(stretch.last);
+        let entries = self.entries.range(range).map(|(_, entry)| entry);
+        entries.filter(move |entry| entry.record.kind() == kind && !entry.record.is_withdrawal())
     }
 
     fn in_span(&self, span: Span) -> impl Iterator<Item = &Entry> {
@@ -313,6 +362,31 @@ mod tests {
         table.expire(NOW + Duration::from_secs(600));
         assert!(table.is_empty() && table.poll_timeout().is_none());
         assert!(table.signers.is_empty() && table.shares.is_empty());
+    }
+
+    #[test]
+    fn a_renewal_counts_once_and_for_the_version_that_it_names() {
+        let (config, mut table, one) = (Config::default(), Table::default(), identity(1));
+        keep(&mut table, &config, &one, b"alice", 1);
+        let entry = table.get(key(1, b"alice"), one.id()).unwrap();
+        let mut renewal = Renewal { copy: entry.copy(), stamp: 7, rest: 9_999 };
+        let at = |seconds| NOW + Duration::from_secs(seconds);
+        assert!(!table.renew(NOW, identity(2).id(), &renewal));
+        assert!(table.renew(at(100), one.id(), &renewal));
+        assert_eq!(table.poll_timeout(), Some(at(700)), "no longer than its lifetime");
+        // The same once more, as whoever has recorded it may send it.
+        assert!(table.renew(at(200), one.id(), &renewal));
+        assert_eq!(table.poll_timeout(), Some(at(700)));
+        (renewal.stamp, renewal.rest) = (8, 300);
+        table.renew_copy(at(500), &renewal);
+        assert_eq!(table.poll_timeout(), Some(at(800)));
+        renewal.stamp = 9;
+        renewal.copy.mark ^= 1;
+        assert!(!table.renew(at(600), one.id(), &renewal));
+        table.renew_copy(at(600), &renewal);
+        assert_eq!(table.poll_timeout(), Some(at(800)));
+        table.expire(at(800));
+        assert!(table.is_empty() && table.poll_timeout().is_none());
     }
 
     #[test]

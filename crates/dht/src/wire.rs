@@ -12,11 +12,20 @@
 //! | GET | request (4), kind (1), name | 6 |
 //! | FOUND | request (4), index (1), count (1), settled (1), leaves (2), rest (4), record | 14 |
 //! | ABSENT | request (4), settled (1), leaves (2) | 8 |
-//! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), parts | 22 |
+//! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), number of renewals (1), renewals, parts | 23 |
 //! | AGREE | leaves (2), first (8), last (8) | 19 |
 //! | ENTRIES | first (8), last (8), marks | 17 |
 //! | WANT | first (8), last (8), marks | 17 |
 //! | LEAVE | - | 1 |
+//! | RENEW | request (4), stamp (4), copies | 9 |
+//! | LIST | request (4), kind (1), anyhow (1), first (16), last (16) | 39 |
+//! | LISTED | request (4), flags (1): 1 settled, 2 the last message; first (16), last (16), records, each with its length (2) before it | 38 |
+//! | RENEWED | request (4), leaves (2), exceptions: index (1), reason (1) | 7 |
+//!
+//! A position in LIST and LISTED is a key and a signer.
+//!
+//! A *copy* names a record of the sender: its key (8), and the first 4 octets of its mark. A *renewal* is a copy with the stamp
+//! (4) and the rest (4).
 
 use ringway_mesh::NodeId;
 use ringway_mesh::wire::bodies::MAX_PAYLOAD;
@@ -25,6 +34,7 @@ use smallvec::SmallVec;
 
 use crate::config::{BESIDE, MAX_NAME, MAX_OF_NAME};
 use crate::neighbours::{Leaves, Side};
+use crate::positions::{Cursor, Stretch};
 use crate::record::{MAX_RECORD, Record};
 
 /// The version of the protocol.
@@ -34,9 +44,20 @@ pub const PARTS: usize = 16;
 /// Maximum number of marks in ENTRIES and WANT.
 pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
 
+/// Maximum number of records in RENEW.
+pub const MAX_COPIES: usize = 80;
+/// Octets of records in LISTED, each with its length.
+pub const MAX_LISTED: usize = MAX_PAYLOAD - 38;
+/// Octets of a renewal in a DIGEST.
+pub(crate) const RENEWAL: usize = 20;
+/// Maximum number of renewals in a DIGEST.
+pub const MAX_RENEWALS: usize = 40;
 /// Octets of leaves of which there are as many as possible.
 const MAX_LEAVES: usize = 2 + 2 * BESIDE * 8;
 
+const _: () = assert!(2 + MAX_RECORD <= MAX_LISTED);
+const _: () = assert!(9 + 12 * MAX_COPIES <= MAX_PAYLOAD);
+const _: () = assert!(21 + MAX_LEAVES + RENEWAL * MAX_RENEWALS + 8 * PARTS <= MAX_PAYLOAD);
 const _: () = assert!(12 + MAX_LEAVES + MAX_RECORD <= MAX_PAYLOAD);
 
 /// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
@@ -85,6 +106,35 @@ pub enum Outcome {
     Full = 1,
     /// It is kept, but by a router that is not one of its keepers.
     Aside = 2,
+}
+
+/// Names a record of a known signer, or one of few with the same key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Copy {
+    /// Its key.
+    pub key: NodeId,
+    /// The first 4 octets of its mark.
+    pub mark: u32,
+}
+
+/// A record that its publisher has renewed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    /// The record.
+    pub copy: Copy,
+    /// The publisher's count of renewals.
+    pub stamp: u32,
+    /// Rest of the lifetime, s.
+    pub rest: u32,
+}
+
+/// Why a record was not renewed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotRenewed {
+    /// The router is not one of its keepers.
+    Elsewhere = 1,
+    /// It is one of its keepers, and does not have it.
+    Unknown = 2,
 }
 
 /// A list of marks.
@@ -170,6 +220,8 @@ pub enum Packet<'a> {
         span: Span,
         /// Number of records in all of it.
         count: u16,
+        /// Records that the sender keeps, of any range, which were renewed; at most [`MAX_RENEWALS`].
+        renewals: Vec<Renewal>,
         /// A hash of the records in each part: one, or [`PARTS`].
         parts: SmallVec<[u64; 1]>,
     },
@@ -196,6 +248,48 @@ pub enum Packet<'a> {
     },
     /// The sender leaves the network.
     Leave,
+    /// Asks a keeper to keep records of the sender for another lifetime, and to notify those beside it.
+    Renew {
+        /// The publisher's number for the answer.
+        request: u32,
+        /// The publisher's count of renewals.
+        stamp: u32,
+        /// The records, at most [`MAX_COPIES`].
+        copies: Vec<Copy>,
+    },
+    /// Which records were not renewed.
+    Renewed {
+        /// The number of RENEW.
+        request: u32,
+        /// The routers beside the sender.
+        leaves: Leaves,
+        /// The positions of records in RENEW, and why they were not renewed.
+        exceptions: Vec<(u8, NotRenewed)>,
+    },
+    /// Asks the owner of the first position for the records of a kind from there on.
+    List {
+        /// The number for the answers.
+        request: u32,
+        /// The kind.
+        kind: u8,
+        /// Also if the owner may lack some.
+        anyhow: bool,
+        /// The positions.
+        stretch: Stretch,
+    },
+    /// Records that the sender owns.
+    Listed {
+        /// The number of LIST.
+        request: u32,
+        /// The sender has the same as all others who may have records at these positions.
+        settled: bool,
+        /// It is the last message that answers LIST.
+        last: bool,
+        /// All positions at which the sender has these records only.
+        stretch: Stretch,
+        /// The records, at most [`MAX_LISTED`] octets with their lengths.
+        records: Vec<Record>,
+    },
 }
 
 impl<'a> Packet<'a> {
@@ -252,7 +346,30 @@ impl<'a> Packet<'a> {
             9 => Packet::Entries { span: read_span(&mut reader)?, marks: read_marks(&mut reader)? },
             10 => Packet::Want { span: read_span(&mut reader)?, marks: read_marks(&mut reader)? },
             11 => Packet::Leave,
-            _ => return Err(reader.fault("expected a type of a message from 1 to 11")),
+            12 => {
+                let (request, stamp) = (reader.u32()?, reader.u32()?);
+                Packet::Renew { request, stamp, copies: read_copies(&mut reader)? }
+            }
+            13 => {
+                let (request, leaves) = (reader.u32()?, read_leaves(&mut reader)?);
+                Packet::Renewed { request, leaves, exceptions: read_exceptions(&mut reader)? }
+            }
+            14 => {
+                let (request, kind) = (reader.u32()?, reader.u8()?);
+                let anyhow = reader.u8()? != 0;
+                Packet::List { request, kind, anyhow, stretch: read_stretch(&mut reader)? }
+            }
+            15 => {
+                let (request, flags) = (reader.u32()?, reader.u8()?);
+                if flags > 3 {
+                    return Err(reader.fault("expected flags of LISTED from 0 to 3"));
+                }
+                let (settled, last) = (flags & 1 != 0, flags & 2 != 0);
+                let stretch = read_stretch(&mut reader)?;
+                let records = read_records(&mut reader)?;
+                Packet::Listed { request, settled, last, stretch, records }
+            }
+            _ => return Err(reader.fault("expected a type of a message from 1 to 15")),
         };
         reader.end()?;
         Ok(packet)
@@ -295,12 +412,18 @@ impl<'a> Packet<'a> {
                 out.push((*settled).into());
                 put_leaves(&mut out, leaves);
             }
-            Packet::Digest { confirm, settled, leaves, span, count, parts } => {
+            Packet::Digest { confirm, settled, leaves, span, count, renewals, parts } => {
                 out.push(VERSION << 4 | 7);
                 out.push(u8::from(*confirm) | u8::from(*settled) << 1);
                 put_leaves(&mut out, leaves);
                 put_span(&mut out, span);
                 out.extend(count.to_be_bytes());
+                out.push(renewals.len() as u8);
+                renewals.iter().for_each(|renewal| {
+                    put_copy(&mut out, &renewal.copy);
+                    out.extend(renewal.stamp.to_be_bytes());
+                    out.extend(renewal.rest.to_be_bytes());
+                });
                 parts.iter().for_each(|part| out.extend(part.to_be_bytes()));
             }
             Packet::Agree { leaves, span } => {
@@ -319,6 +442,30 @@ impl<'a> Packet<'a> {
                 marks.iter().for_each(|mark| out.extend(mark.to_be_bytes()));
             }
             Packet::Leave => out.push(VERSION << 4 | 11),
+            Packet::Renew { request, stamp, copies } => {
+                head(&mut out, 12, *request);
+                out.extend(stamp.to_be_bytes());
+                copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
+            Packet::List { request, kind, anyhow, stretch } => {
+                head(&mut out, 14, *request);
+                out.extend([*kind, (*anyhow).into()]);
+                put_stretch(&mut out, stretch);
+            }
+            Packet::Listed { request, settled, last, stretch, records } => {
+                head(&mut out, 15, *request);
+                out.push(u8::from(*settled) | u8::from(*last) << 1);
+                put_stretch(&mut out, stretch);
+                for record in records {
+                    out.extend((record.octets().len() as u16).to_be_bytes());
+                    out.extend(record.octets());
+                }
+            }
+            Packet::Renewed { request, leaves, exceptions } => {
+                head(&mut out, 13, *request);
+                put_leaves(&mut out, leaves);
+                exceptions.iter().for_each(|&(at, reason)| out.extend([at, reason as u8]));
+            }
         }
         out
     }
@@ -377,12 +524,80 @@ fn read_digest(reader: &mut Reader<'_>) -> Result<Packet<'static>, Malformed> {
         return Err(reader.fault("expected flags of a DIGEST from 0 to 3"));
     }
     let (confirm, settled, leaves) = (flags & 1 != 0, flags & 2 != 0, read_leaves(reader)?);
-    let (span, count) = (read_span(reader)?, reader.u16()?);
+    let (span, count, number) = (read_span(reader)?, reader.u16()?, reader.u8()?);
+    if usize::from(number) > MAX_RENEWALS {
+        return Err(reader.fault("expected at most 40 renewals"));
+    }
+    let renewals = (0..number)
+        .map(|_| {
+            let copy = Copy { key: read_id(reader)?, mark: reader.u32()? };
+            Ok(Renewal { copy, stamp: reader.u32()?, rest: reader.u32()? })
+        })
+        .collect::<Result<Vec<Renewal>, Malformed>>()?;
     let parts: SmallVec<[u64; 1]> = read_marks(reader)?.into();
     if parts.len() != 1 && parts.len() != PARTS {
         return Err(reader.fault("expected 1 or 16 parts of a range"));
     }
-    Ok(Packet::Digest { confirm, settled, leaves, span, count, parts })
+    Ok(Packet::Digest { confirm, settled, leaves, span, count, renewals, parts })
+}
+
+fn put_copy(out: &mut Vec<u8>, copy: &Copy) {
+    out.extend(copy.key.to_bytes());
+    out.extend(copy.mark.to_be_bytes());
+}
+
+fn read_copies(reader: &mut Reader<'_>) -> Result<Vec<Copy>, Malformed> {
+    let (octets, rest) = reader.rest().as_chunks::<12>();
+    if !rest.is_empty() || octets.len() > MAX_COPIES {
+        return Err(reader.fault("expected whole copies, at most 80"));
+    }
+    let copies = octets.iter().map(|&[a, b, c, d, e, f, g, h, mark @ ..]| Copy {
+        key: NodeId::from_bytes([a, b, c, d, e, f, g, h]),
+        mark: u32::from_be_bytes(mark),
+    });
+    Ok(copies.collect())
+}
+
+fn read_exceptions(reader: &mut Reader<'_>) -> Result<Vec<(u8, NotRenewed)>, Malformed> {
+    let (octets, rest) = reader.rest().as_chunks::<2>();
+    if !rest.is_empty() || octets.len() > MAX_COPIES {
+        return Err(reader.fault("expected whole exceptions, at most 80"));
+    }
+    let reason = |reason| match reason {
+        1 => Some(NotRenewed::Elsewhere),
+        2 => Some(NotRenewed::Unknown),
+        _ => None,
+    };
+    let exceptions = octets.iter().map(|&[at, why]| Some((at, reason(why)?)));
+    let exceptions: Option<Vec<_>> = exceptions.collect();
+    exceptions.ok_or_else(|| reader.fault("expected a reason from 1 to 2"))
+}
+
+fn read_stretch(reader: &mut Reader<'_>) -> Result<Stretch, Malformed> {
+    let first = Cursor::new(read_id(reader)?, read_id(reader)?);
+    let last = Cursor::new(read_id(reader)?, read_id(reader)?);
+    if first > last {
+        return Err(reader.fault("expected a last position that is not before the first"));
+    }
+    Ok(Stretch { first, last })
+}
+
+fn put_stretch(out: &mut Vec<u8>, stretch: &Stretch) {
+    for cursor in [stretch.first, stretch.last] {
+        out.extend(cursor.key().to_bytes());
+        out.extend(cursor.signer().to_bytes());
+    }
+}
+
+fn read_records(reader: &mut Reader<'_>) -> Result<Vec<Record>, Malformed> {
+    let mut records = Vec::new();
+    while !reader.is_at_end() {
+        let length = usize::from(reader.u16()?);
+        let at = reader.position();
+        let record = Record::parse(reader.take(length)?).map_err(|fault| fault.moved(at))?;
+        records.push(record);
+    }
+    Ok(records)
 }
 
 fn read_marks(reader: &mut Reader<'_>) -> Result<Marks, Malformed> {
@@ -416,6 +631,8 @@ mod tests {
         };
         let span = Span { first: id(9), last: id(3) };
         let (request, rest, marks) = (7, 8, vec![1, 2, 3]);
+        let copy = Copy { key: id(5), mark: 6 };
+        let stretch = Stretch { first: Cursor::new(id(1), id(2)), last: Cursor::last(id(3)) };
         let parts = SmallVec::from_slice(&[9; PARTS]);
         vec![
             Packet::Put { request, rest, record: record.clone() },
@@ -429,7 +646,7 @@ mod tests {
                 settled: true,
                 leaves: leaves.clone(),
                 rest,
-                record,
+                record: record.clone(),
             },
             Packet::Absent { request, settled: true, leaves: leaves.clone() },
             Packet::Digest {
@@ -438,12 +655,27 @@ mod tests {
                 leaves: leaves.clone(),
                 span,
                 count: 3,
+                renewals: vec![Renewal { copy, stamp: 1, rest }],
                 parts,
             },
             Packet::Agree { leaves, span },
             Packet::Entries { span, marks: marks.clone() },
             Packet::Want { span, marks },
             Packet::Leave,
+            Packet::List { request, kind: 1, anyhow: true, stretch },
+            Packet::Listed {
+                request,
+                settled: true,
+                last: false,
+                stretch,
+                records: vec![record.clone(), record.clone()],
+            },
+            Packet::Renew { request, stamp: 5, copies: vec![copy; 2] },
+            Packet::Renewed {
+                request,
+                leaves: Leaves::default(),
+                exceptions: vec![(1, NotRenewed::Elsewhere), (2, NotRenewed::Unknown)],
+            },
         ]
     }
 

@@ -1,10 +1,11 @@
 //! The users of this router, and those that are registered here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_mesh::NodeId;
 use ringway_sansio::Time;
 
+use crate::grants::Grants;
 use crate::statement::{Account, Grant};
 
 /// A user of this router.
@@ -15,7 +16,7 @@ pub(crate) struct OwnAccount {
     pub stored: bool,
     /// The home that claims the same name, if there is one.
     pub rival: Option<NodeId>,
-    /// When others that claim the name are looked for again.
+    /// When others that claim the name are looked for again; the key in `audits`.
     pub audit: Time,
 }
 
@@ -33,8 +34,10 @@ pub(crate) struct Registered {
 pub struct Accounts {
     pub(crate) own: BTreeMap<Box<str>, OwnAccount>,
     pub(crate) registered: BTreeMap<Box<str>, Registered>,
-    /// The last grant of each user of another home, for the next registration.
-    pub(crate) grants: BTreeMap<Box<str>, Grant>,
+    /// Users of this router by the time at which others that claim their names are looked for.
+    pub(crate) audits: BTreeSet<(Time, Box<str>)>,
+    /// Permissions of other homes.
+    pub(crate) grants: Grants,
 }
 
 impl Accounts {

@@ -30,6 +30,10 @@ pub struct Config {
     pub accounts: usize,
     /// Time for which a grant is valid.
     pub grant_lifetime: Duration,
+    /// Users of other homes that may be registered here.
+    pub grants: usize,
+    /// Of these, users of one home.
+    pub grants_of_home: usize,
     /// Names that are looked for at a time.
     pub questions: usize,
     /// Verifications that this router has asked for, at a time.
@@ -53,13 +57,16 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            dht: ringway_dht::Config::default(),
+            // Two for each question, and some for audits.
+            dht: ringway_dht::Config { look_ups: 2_560, ..ringway_dht::Config::default() },
             account_lifetime: 86_400,
             location_lifetime: 600,
             account_age: Duration::from_secs(300),
             home_memory: Duration::from_secs(7 * 86_400),
             accounts: 16_384,
             grant_lifetime: Duration::from_secs(86_400),
+            grants: 4_096,
+            grants_of_home: 512,
             questions: 1_024,
             verifications: 256,
             judgements: 256,

@@ -17,6 +17,7 @@
 
 pub mod accounts;
 pub mod config;
+mod grants;
 pub mod machine;
 pub mod private;
 pub mod questions;

@@ -40,6 +40,8 @@ pub enum Event {
         name: Box<str>,
         /// The permission.
         grant: Grant,
+        /// A user whose permission has made room for it.
+        evicted: Option<Box<str>>,
     },
     /// Another router asks for a check: answer with [`Directory::judge`].
     Judge {
@@ -209,7 +211,10 @@ impl<C: Crypto> Directory<C> {
         let before = self.accounts.own.get(name);
         let (stored, rival) = before.map_or((false, None), |own| (own.stored, own.rival));
         let own = OwnAccount { account: account.clone(), stored, rival, audit };
-        self.accounts.own.insert(name.into(), own);
+        if let Some(before) = self.accounts.own.insert(name.into(), own) {
+            self.accounts.audits.remove(&(before.audit, name.into()));
+        }
+        self.accounts.audits.insert((audit, name.into()));
         self.accounts.grants.remove(name);
         Ok(())
     }
@@ -217,6 +222,7 @@ impl<C: Crypto> Directory<C> {
     /// Removes a user of this router. Returns whether there was one.
     pub fn remove_account(&mut self, now: Time, name: &str, random: &mut dyn Random) -> bool {
         let Some(own) = self.accounts.own.remove(name) else { return false };
+        self.accounts.audits.remove(&(own.audit, name.into()));
         self.dht.withdraw(now, KIND_ACCOUNT, name.as_bytes(), random);
         if own.rival.is_some() {
             let marked = marked(name, self.id());
@@ -230,7 +236,7 @@ impl<C: Crypto> Directory<C> {
     pub fn set_grant(&mut self, now: Time, name: &str, grant: Grant) {
         let (own, bits) = (self.id(), self.config.dht.extension_bits);
         if !grant.has_ended(now) && grant.verify::<C>(name, own, bits).is_some() {
-            self.accounts.grants.insert(name.into(), grant);
+            self.accounts.grants.insert(&self.config, name, grant);
         }
     }
 
@@ -278,12 +284,7 @@ impl<C: Crypto> Directory<C> {
     }
 
     /// Asks where a user is: [`Event::Located`] follows. Returns `None` if too much is asked, or the name is too long.
-    pub fn locate(
-        &mut self,
-        now: Time,
-        name: &str,
-        random: &mut dyn Random,
-    ) -> Option<QuestionId> {
+    pub fn locate(&mut self, now: Time, name: &str, random: &mut dyn Random) -> Option<QuestionId> {
         if !is_name(name) {
             return None;
         }
@@ -362,7 +363,7 @@ impl<C: Crypto> Directory<C> {
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let audit = self.accounts.own.values().map(|own| own.audit).min();
+        let audit = self.accounts.audits.first().map(|&(at, _)| at);
         let own = sooner(self.verifications.poll_timeout(&self.config), audit);
         sooner(self.dht.poll_timeout(), own)
     }
@@ -512,9 +513,8 @@ impl<C: Crypto> Directory<C> {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };
                 let (own, bits) = (self.id(), self.config.dht.extension_bits);
-                let is_good = |grant: &Grant| {
-                    grant.verify::<C>(&outcome.name, own, bits) == Some(home)
-                };
+                let is_good =
+                    |grant: &Grant| grant.verify::<C>(&outcome.name, own, bits) == Some(home);
                 outcome.grant = grant.filter(is_good);
                 // What allows nothing here is no proof either.
                 if verdict == Verdict::Right && outcome.grant.is_none() {
@@ -529,20 +529,25 @@ impl<C: Crypto> Directory<C> {
     fn verified(&mut self, outcome: Outcome) {
         if let Some(grant) = outcome.grant {
             let name = outcome.name;
-            self.accounts.grants.insert(name.clone(), grant);
-            self.notify(Event::Granted { name, grant });
+            let evicted = self.accounts.grants.insert(&self.config, &name, grant);
+            self.notify(Event::Granted { name, grant, evicted });
         }
         self.notify(Event::Verified(outcome.id, outcome.verdict));
     }
 
     /// Looks for others that claim the names of users of this router.
     fn audit(&mut self, now: Time, random: &mut dyn Random) {
-        let due = self.accounts.own.iter_mut().find(|(_, own)| own.audit <= now);
-        let Some((name, own)) = due else { return };
-        own.audit = now + self.config.audit;
-        let name = name.clone();
-        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random)
-        {
+        let Some((at, name)) = self.accounts.audits.first().cloned() else { return };
+        if at > now {
+            return;
+        }
+        self.accounts.audits.remove(&(at, name.clone()));
+        let next = now + self.config.audit;
+        self.accounts.audits.insert((next, name.clone()));
+        if let Some(own) = self.accounts.own.get_mut(&name) {
+            own.audit = next;
+        }
+        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random) {
             self.audits.insert(id, name);
         }
     }

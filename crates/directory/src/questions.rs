@@ -129,9 +129,8 @@ impl Questions {
         signer: &dyn Fn(&Record) -> NodeId,
         look_ups: &mut dyn LookUps,
     ) -> Option<(Box<str>, SmallVec<[QuestionId; 2]>, Whereabouts)> {
-        let is_of = |question: &Question| {
-            question.account == Some(id) || question.location == Some(id)
-        };
+        let is_of =
+            |question: &Question| question.account == Some(id) || question.location == Some(id);
         let name = self.under_way.iter().find(|(_, question)| is_of(question))?.0.clone();
         let question = self.under_way.get_mut(&name)?;
         let records = match answer {
@@ -190,9 +189,7 @@ impl Questions {
         let is_same = known.is_some() && found.as_ref().map(|home| home.router) == known;
         let next = match before {
             Some(before)
-                if known.is_some()
-                    && !is_same
-                    && now.since(before.seen) < config.home_memory =>
+                if known.is_some() && !is_same && now.since(before.seen) < config.home_memory =>
             {
                 Remembered { looked_up: now, used: now, ..before.clone() }
             }
@@ -206,11 +203,8 @@ impl Questions {
 
     /// Removes the eighth of the accounts that was used longest ago, those of names that nobody has first.
     fn make_room(&mut self) {
-        let mut ages: Vec<(bool, Time)> = self
-            .accounts
-            .values()
-            .map(|known| (known.home.is_some(), known.used))
-            .collect();
+        let mut ages: Vec<(bool, Time)> =
+            self.accounts.values().map(|known| (known.home.is_some(), known.used)).collect();
         ages.sort_unstable();
         let Some(&limit) = ages.get(ages.len() / 8) else { return };
         self.accounts.retain(|_, known| (known.home.is_some(), known.used) > limit);

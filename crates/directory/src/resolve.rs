@@ -129,9 +129,8 @@ mod tests {
         let grant = |by: &Identity, to: &Identity, end, password| {
             Some(Grant::sign::<Real>(by, "alice@mesh", to.id(), (end, password)))
         };
-        let found = |record: Record| {
-            routers::<Real>(NOW, "alice@mesh", &home, &[record], 0, signer).len()
-        };
+        let found =
+            |record: Record| routers::<Real>(NOW, "alice@mesh", &home, &[record], 0, signer).len();
         assert_eq!(found(at(&own, None)), 1);
         assert_eq!(found(at(&visited, grant(&own, &visited, 2_000, 5))), 1);
         // None, one that has ended, of an earlier password, for another router, by another home.

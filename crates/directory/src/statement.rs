@@ -242,6 +242,13 @@ pub fn marked(name: &str, home: NodeId) -> String {
     }
 }
 
+/// Returns the name of a user without the mark of this home; `None` if it has none.
+pub fn unmarked(name: &str, home: NodeId) -> Option<String> {
+    let mark = format!("~{:04x}", home.raw() >> 48);
+    let (user, domain) = name.split_once('@')?;
+    user.strip_suffix(&mark).map(|user| format!("{user}@{domain}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,12 +263,8 @@ mod tests {
 
     #[test]
     fn an_account_comes_back() {
-        let account = Account {
-            created: 7,
-            password_set: 9,
-            number: "204".into(),
-            display: "Käthe".into(),
-        };
+        let account =
+            Account { created: 7, password_set: 9, number: "204".into(), display: "Käthe".into() };
         assert_eq!(Account::parse(&account.to_octets()), Ok(account));
     }
 
@@ -300,7 +303,9 @@ mod tests {
     fn a_marked_name_is_in_the_same_domain() {
         let home = NodeId::new(0x1f3c_0000_0000_0001);
         assert_eq!(marked("alice@mesh", home), "alice~1f3c@mesh");
-        assert_eq!(marked("alice", home), "alice~1f3c");
+        assert_eq!(unmarked("alice~1f3c@mesh", home).as_deref(), Some("alice@mesh"));
+        assert_eq!(unmarked("alice~1f3d@mesh", home), None);
+        assert_eq!(unmarked("alice@mesh", home), None);
     }
 
     proptest! {

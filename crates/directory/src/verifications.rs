@@ -97,7 +97,11 @@ impl Verifications {
     }
 
     /// Ends a verification without an answer, or because there is no such user.
-    pub(crate) fn end(&mut self, question: QuestionId, verdict: Option<Verdict>) -> Option<Outcome> {
+    pub(crate) fn end(
+        &mut self,
+        question: QuestionId,
+        verdict: Option<Verdict>,
+    ) -> Option<Outcome> {
         let verification = self.asked.remove(&question)?;
         Some(Outcome { id: question, verdict, name: verification.check.name, grant: None })
     }
@@ -147,7 +151,9 @@ impl Verifications {
 
     /// Removes a judgement. Returns the router that waits for it, its request and the user.
     pub(crate) fn take(&mut self, id: JudgementId) -> Option<(NodeId, u32, Box<str>)> {
-        self.judged.remove(&id).map(|judgement| (judgement.router, judgement.request, judgement.name))
+        self.judged
+            .remove(&id)
+            .map(|judgement| (judgement.router, judgement.request, judgement.name))
     }
 
     /// Does what is due: repeats questions into `out`, and returns those that are given up.

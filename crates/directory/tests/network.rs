@@ -1,5 +1,7 @@
 //! Several routers in virtual time: users that are added, registered, called and visit others.
 
+#![allow(clippy::unwrap_used)]
+
 mod net;
 
 use net::Net;

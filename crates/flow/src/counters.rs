@@ -68,6 +68,8 @@ counters! {
     udp_refused_handed_over,
     /// Of these, quoting nothing that was sent lately: late, too short, or forged.
     udp_refused_unknown,
+    /// Datagrams that were dropped because their source is guarded and they came by another interface.
+    udp_spoofed,
     /// Datagrams that waited because the socket's send buffer was full.
     udp_waited,
     /// Bytes of receive buffer the system granted, all UDP sockets together.

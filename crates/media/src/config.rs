@@ -12,7 +12,7 @@ pub const MIN_PORT: u16 = 1_024;
 pub const GRACE: Duration = Duration::from_secs(32);
 /// The time for which ports are not used again, so that late packets of one call do not come into another.
 pub const REST: Duration = Duration::from_secs(30);
-/// The silence after which another source at the same address may take the place of the one that was heard first.
+/// The silence after which another source at the same address may replace the first one.
 pub const SILENCE: Duration = Duration::from_secs(3);
 /// Pairs of ports of each family that are bound ahead of use.
 pub const SPARE_PAIRS: usize = 64;

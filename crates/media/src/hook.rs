@@ -6,7 +6,7 @@ use ringway_sansio::Time;
 /// The media relay of a server, which all its workers share.
 ///
 /// A proxy calls it for every message of a dialog that it forwards, also for those without a body: they begin, confirm and
-/// end dialogs. A message is shown once for each branch, before it is written. A body that is returned takes the place of
+/// end dialogs. A message is shown once for each branch, before it is written. A body that is returned replaces
 /// the message's own, and its Content-Length that of its own. No method waits.
 pub trait MediaRelay: Send + Sync {
     /// A request is forwarded; see [`Relay::request`](crate::Relay::request).

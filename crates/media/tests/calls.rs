@@ -1,4 +1,4 @@
-//! Whole calls: what each party is told, and where its media goes.
+//! Whole calls: the session description each party receives, and where its media goes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -278,7 +278,7 @@ fn calls_that_fail_leave_nothing() {
         router.pump();
     });
     path.check_empty();
-    // And one of which nobody is told.
+    // And one that nobody is notified of.
     let mut path = Path::of_two();
     path.request(request("INVITE", 1).body(sdp("10.50.60.7:4000")));
     path.wait(Duration::from_secs(299));

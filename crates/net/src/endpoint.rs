@@ -3,6 +3,7 @@
 use crate::bind::{self, Bound};
 use crate::error::BindError;
 use crate::handler::Handler;
+use crate::ingress::IngressFilter;
 use crate::limits::UDP_RECEIVE_BUFFER;
 use crate::listen::Bind;
 use crate::mailbox::{Inbox, Mail, mailbox};
@@ -66,6 +67,8 @@ pub struct Config {
     pub sctp: Settings,
     /// The web pages that may open a WebSocket.
     pub origins: Origins,
+    /// Sources that are believed only where datagrams come by one interface.
+    pub ingress: Option<IngressFilter>,
 }
 
 impl Config {
@@ -82,6 +85,7 @@ impl Config {
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
             sctp: sctp_settings(Settings::default()),
             origins: Origins::default(),
+            ingress: None,
         }
     }
 }
@@ -148,6 +152,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
         tls_client: config.tls_client,
         stop: tokio::sync::watch::channel(None).0,
         origins: ArcSwap::from_pointee(config.origins),
+        ingress: config.ingress,
         ledger: Arc::new(Ledger::new(config.workers)),
     });
     let mut sockets: Vec<_> = bound.into_iter().map(|b| b.sockets.into_iter()).collect();
@@ -402,9 +407,14 @@ impl Turn {
             // A socket found empty has nothing too much.
             port.shed(if count == RECEIVE_BATCH { shed } else { 0 });
         }
+        let ingress = flows.pipes().shared().ingress;
         let mut received = 0;
         for reception in (0..count).filter_map(|i| self.buffers.get(i)) {
             let Some(port) = flows.pipes().udp.get(index) else { return };
+            if ingress.is_some_and(|filter| filter.refuses(&reception)) {
+                counters.udp_spoofed.add(1);
+                continue;
+            }
             let flow = port.flow(&reception);
             for bytes in reception.datagrams() {
                 received += 1;

@@ -1,5 +1,6 @@
 //! What the workers of one process share besides their flows: mailboxes, listeners, keys, file descriptors.
 
+use crate::ingress::IngressFilter;
 use crate::mailbox::Mailbox;
 use crate::origin::Origins;
 use crate::tls::{TlsClient, TlsServer};
@@ -27,6 +28,7 @@ pub(crate) struct Shared<P> {
     pub(crate) files: Files,
     /// The web pages that may open a WebSocket.
     pub(crate) origins: ArcSwap<Origins>,
+    pub(crate) ingress: Option<IngressFilter>,
     /// The worker that sent what an ICMP message quotes.
     pub(crate) ledger: Arc<Ledger>,
 }

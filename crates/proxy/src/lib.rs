@@ -3,7 +3,7 @@
 //! ## Modules
 //!
 //! Read [`core`](mod@core) for the path of a message, [`location`] for the contacts of users, [`registrar`] for
-//! REGISTER, [`config`] for what an operator configures.
+//! REGISTER, [`question`] for what is asked about users of other servers, [`config`] for what an operator configures.
 
 #![forbid(unsafe_code)]
 

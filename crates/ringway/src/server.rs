@@ -3,8 +3,8 @@
 use crate::live;
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
+use ringway_router::settings::{Ipv4Lan, parse_peer};
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
-use ringway_router::settings::parse_peer;
 use ringway_server::manage::{self, MissingStore, UserManager};
 use ringway_server::mesh::MeshSettings;
 use ringway_server::prepare;
@@ -83,6 +83,10 @@ struct MeshArgs {
     /// Interface of a LAN whose hosts get addresses of the mesh
     #[arg(long, value_name = "IF", requires = "mesh")]
     lan: Option<String>,
+    /// IPv4 subnet of that LAN, whose hosts get addresses by DHCP, by the router's address in it; no other DHCP server
+    /// may be there
+    #[arg(long, value_name = "ADDR/LEN", num_args = 0..=1, default_missing_value = "10.50.60.1/24", requires = "lan")]
+    lan_ipv4: Option<Ipv4Lan>,
     /// Name of the TUN device [default: mesh0]
     #[arg(long, value_name = "NAME", requires = "mesh")]
     tun: Option<String>,
@@ -96,11 +100,13 @@ struct MeshArgs {
 
 impl MeshArgs {
     fn settings(self) -> Option<MeshSettings> {
-        let MeshArgs { mesh, interfaces, peers, lan, tun, network_key, mesh_state } = self;
+        let MeshArgs { mesh, interfaces, peers, lan, lan_ipv4, tun, network_key, mesh_state } =
+            self;
         mesh.then_some(MeshSettings {
             interfaces,
             peers,
             lan,
+            lan_ipv4,
             tun,
             network_key,
             state: mesh_state,

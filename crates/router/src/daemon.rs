@@ -159,6 +159,7 @@ pub async fn run_with(
     let udp = socket::open(port).map_err(|error| StartError::Socket { port, error })?;
     let mut netlink = Netlink::open()?;
     let tun = device::open(&settings.tun, id.prefix(), settings.lan.is_some(), &mut netlink)?;
+    let interface = netlink.link(&settings.tun)?.index;
     let mut lan = match &settings.lan {
         Some(name) => Some(open_lan(name, id, settings, clock, log)?),
         None => None,
@@ -203,8 +204,10 @@ pub async fn run_with(
     if !is_local(&mut monitor, address).await {
         log(&format!("the address {address} is not in use after {} s", LOCAL_WAIT.as_secs()));
     }
-    if let Err(error) = daemon.users.open(address).await {
-        log(&format!("UDP port {PRIVATE_PORT} of {address}: {error}; no other router can be asked about its users"));
+    if let Err(error) = daemon.users.open(address, &settings.tun, interface) {
+        log(&format!(
+            "UDP port {PRIVATE_PORT} of {address}: {error}; no other router can be asked about its users"
+        ));
     }
     daemon.read_interfaces();
     daemon.read_lan(&mut lan);

@@ -96,7 +96,7 @@ impl Lan {
     ) -> Result<Vec<String>, NetlinkError> {
         let mut lines = Vec::new();
         for change in self.interfaces.read(netlink)? {
-            lines.push(match change {
+            let line = match change {
                 Change::Missing(name) => format!("LAN {name} does not exist; waiting for it"),
                 Change::Down { name, .. } => {
                     self.link = None;
@@ -107,6 +107,13 @@ impl Lan {
                 }
                 Change::Up { name, index, .. } => {
                     self.add_addresses(index, netlink)?;
+                    // A host of the LAN must not send to others in the name of its router.
+                    match netlink.refuse_source(&name, self.prefix.router()) {
+                        Err(error) if error.cause.kind() != io::ErrorKind::AlreadyExists => {
+                            lines.push(format!("hosts of {name} may send as this router: {error}"));
+                        }
+                        _ => {}
+                    }
                     // Of a kernel that forwards, the group is joined already.
                     let _ = self.socket.get_ref().join_multicast_v6(&ALL_ROUTERS, index);
                     self.link = Some((index, Schedule::new(now, &mut self.random)));
@@ -115,7 +122,8 @@ impl Lan {
                     }
                     format!("LAN {name} is served: {}/{PREFIX}", self.prefix.network())
                 }
-            });
+            };
+            lines.push(line);
         }
         Ok(lines)
     }

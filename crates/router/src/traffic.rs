@@ -12,13 +12,13 @@ use std::net::Ipv6Addr;
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
 
-use ringway_mesh::{NodeId, Router};
 use ringway_mesh::crypto::Real;
 use ringway_mesh::link::{InterfaceConfig, LinkAddress};
 use ringway_mesh::output::Burst;
 use ringway_mesh::router::{Closest, Event, Refusal};
 use ringway_mesh::session::{ProbeId, ProbeRefused};
 use ringway_mesh::wire::Kind;
+use ringway_mesh::{NodeId, Router};
 use ringway_os::tun::{
     Coalescer, PACKET_BUFFER, TunQueue, VnetHeader, complete_checksum, split_in_place,
     verify_checksum,

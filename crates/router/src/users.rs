@@ -16,6 +16,7 @@ use ringway_mesh::router::Refusal;
 use ringway_mesh::{Identity, NodeId, Prefix};
 use ringway_os::ChaCha;
 use ringway_sansio::Time;
+use socket2::{Domain, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -90,10 +91,12 @@ pub enum Command {
 /// What a server learns of the directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
-    /// The router is in the mesh with this id.
+    /// The router is in the mesh.
     Ready {
-        /// The id.
+        /// Its id.
         id: NodeId,
+        /// The index of its TUN device.
+        interface: u32,
     },
     /// A registration survives the end of any two routers that keep it, or could not be stored yet, or not at all.
     Registered {
@@ -122,6 +125,8 @@ pub enum Report {
         name: Box<str>,
         /// The permission.
         grant: Grant,
+        /// A user whose permission has made room for it.
+        evicted: Option<Box<str>>,
     },
     /// Another router asks for a check of credentials.
     Judge {
@@ -184,17 +189,11 @@ impl Users {
         })
     }
 
-    /// Returns the directory.
-    pub(crate) fn directory(&self) -> &Directory<Real> {
-        &self.directory
-    }
-
-    /// Begins to receive private messages at the router's address, which this host has now.
-    pub(crate) async fn open(&mut self, address: Ipv6Addr) -> io::Result<()> {
-        let at = SocketAddrV6::new(address, PRIVATE_PORT, 0, 0);
-        self.socket = Some(UdpSocket::bind(at).await?);
+    /// Begins to receive private messages at the router's address, which this host has now on the device `tun`.
+    pub(crate) fn open(&mut self, address: Ipv6Addr, tun: &str, interface: u32) -> io::Result<()> {
         let id = self.directory.id();
-        self.report(Report::Ready { id });
+        self.report(Report::Ready { id, interface });
+        self.socket = Some(private_socket(address, tun)?);
         Ok(())
     }
 
@@ -318,8 +317,7 @@ impl Users {
         let messages = self.directory.take_messages();
         let is_empty = messages.is_empty();
         for message in messages {
-            let sent =
-                traffic.send_closest(now, message.to, &message.octets, message.by_another);
+            let sent = traffic.send_closest(now, message.to, &message.octets, message.by_another);
             self.refused += u64::from(sent == Err(Refusal::Budget));
         }
         for message in self.directory.take_private() {
@@ -341,7 +339,7 @@ impl Users {
                 let Some(at) = self.tags.iter().position(|(of, _)| *of == id) else { return };
                 Report::Verified { tag: self.tags.swap_remove(at).1, verdict }
             }
-            Event::Granted { name, grant } => Report::Granted { name, grant },
+            Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
             Event::Judge { id, router, check } => Report::Judge { id, router, check },
             Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
             _ => return,
@@ -359,6 +357,16 @@ impl Users {
     }
 }
 
+/// Opens the socket of private messages. What comes by another interface than the TUN device is not of the mesh, whatever
+/// address it claims.
+fn private_socket(address: Ipv6Addr, tun: &str) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::IPV6, Type::DGRAM, None)?;
+    socket.bind_device(Some(tun.as_bytes()))?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SocketAddr::from((address, PRIVATE_PORT)).into())?;
+    UdpSocket::from_std(socket.into())
+}
+
 /// Returns the router that a private message comes from: only a router has its address and port.
 fn router_of(from: SocketAddr) -> Option<Prefix> {
     let IpAddr::V6(ip) = from.ip() else { return None };
@@ -373,7 +381,10 @@ mod tests {
     #[test]
     fn only_routers_send_private_messages() {
         let prefix = router_of("[fd01:2345:6789:abcd::1]:5268".parse().unwrap());
-        assert_eq!(prefix.map(|prefix| prefix.to_bytes()), Some([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd]));
+        assert_eq!(
+            prefix.map(|prefix| prefix.to_bytes()),
+            Some([1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd])
+        );
         for other in [
             "[fd01:2345:6789:abcd::1]:5269",
             "[fd01:2345:6789:abcd::2]:5268",

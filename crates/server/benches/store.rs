@@ -160,7 +160,7 @@ fn main() {
     let directory = directory.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
     let path = directory.join(format!("bench-{}.redb", std::process::id()));
     let kind = StoreKind::Redb(path.clone());
-    let open = || Store::open(&kind, now(), HOUR, &mut |_| None).unwrap();
+    let open = || Store::open(&kind, now(), HOUR, &mut |_| None, None).unwrap();
     let bench = Bench::new(open());
     for (rate, users) in [
         (Some(10), 1_000),

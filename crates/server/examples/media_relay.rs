@@ -1,5 +1,5 @@
-//! The processor time of one relayed packet: a call between 127.0.0.1 and ::1, of which both parties send as fast as they
-//! are told to, in voice packets of 172 octets.
+//! The processor time of one relayed packet: a call between 127.0.0.1 and ::1, of which both parties send at a given
+//! rate, in voice packets of 172 octets.
 //!
 //! ```text
 //! cargo run --profile quick -p ringway-server --example media_relay -- [calls] [seconds]

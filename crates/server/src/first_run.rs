@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Names of the users that are created.
+/// Names of the users that are created on a server that is alone.
 pub const NAMES: [&str; 2] = ["101", "102"];
 
 /// The users of a server at its start.
@@ -56,15 +56,38 @@ pub fn create(
         return Ok(FirstUsers::Existing(names.collect()));
     }
     let mut created = Vec::new();
-    for name in NAMES {
+    for name in &names(config) {
         let password = random::password().map_err(|e| e.to_string())?;
         store.set_user(name, realm, Hashes::new(name, realm, &password))?;
-        created.push((name.to_owned(), password));
+        created.push((name.clone(), password));
     }
     Ok(FirstUsers::Created(created))
 }
 
+/// Returns the names of the users that are created. Those of two routers of a mesh must differ: they begin with four digits
+/// that follow from the router's address.
+fn names(config: &Config) -> [String; 2] {
+    match &config.mesh {
+        None => NAMES.map(str::to_owned),
+        Some(mesh) => {
+            let number = 1_000 + (mesh.address.to_bits() >> 64) % 9_000;
+            [1, 2].map(|user| format!("{number}{user}"))
+        }
+    }
+}
+
 impl FirstUsers {
+    /// Returns the names of the two users that were created.
+    fn created(&self) -> (&str, &str) {
+        match self {
+            FirstUsers::Created(users) => match &users[..] {
+                [one, two, ..] => (&one.0, &two.0),
+                _ => ("", ""),
+            },
+            _ => ("", ""),
+        }
+    }
+
     /// Prints the settings of the phones. `flags` are the arguments by which `ringway user` finds
     /// this server. A file of passwords goes into the directory of `beside`.
     ///
@@ -77,7 +100,7 @@ impl FirstUsers {
             let path = beside.with_file_name(PASSWORD_FILE);
             write_private(&path, &text)
                 .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", path.display())))?;
-            let [one, two] = NAMES;
+            let (one, two) = self.created();
             text = format!(
                 "Users {one} and {two} are new. What to type into two phones is in {}\n",
                 path.display()
@@ -108,7 +131,7 @@ impl FirstUsers {
                     writeln!(out, "    password   {password}")?;
                     writeln!(out, "    transport  {transport}")?;
                 }
-                let [one, two] = NAMES;
+                let (one, two) = self.created();
                 writeln!(
                     out,
                     "\nThen dial {two} on phone 1. The passwords are kept nowhere \

@@ -19,6 +19,7 @@ pub mod media;
 pub mod mesh;
 mod notify;
 pub mod observe;
+pub mod post;
 pub mod prepare;
 pub mod random;
 pub mod serve;

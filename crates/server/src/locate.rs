@@ -1,7 +1,7 @@
 //! Server location for workers: queries [`ringway_net::locate`], which never waits, and posts
 //! results that arrive later.
 
-use crate::worker::{Post, post_with_retry_async};
+use crate::post::{Post, post_with_retry_async};
 use ringway_net::locate::{self, LocateCounts, LocatorConfig, Query};
 use ringway_net::{Clock, Control};
 use ringway_proxy::{ResolveId, ResolveTarget};

@@ -7,12 +7,12 @@
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
-use crate::mesh::{DOMAIN, MeshThread};
 use crate::mesh::thread::UsersSlot;
+use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
+use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, check_creatable};
-use crate::worker::Post;
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Listener, Transport};
 use std::fs::OpenOptions;
@@ -55,7 +55,7 @@ impl Resources {
         let tls = Tls::load(&settings.tls)?;
         // First: sockets may need its address.
         let (mesh, slot) = start_mesh(settings, clock).map_err(one)?.unzip();
-        let sockets = Sockets::open(settings, &tls, clock).map_err(one)?;
+        let sockets = Sockets::open(settings, &tls, clock, mesh.as_ref()).map_err(one)?;
         let Sockets { pages, listen, endpoints, net, connections, locator } = sockets;
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
@@ -88,11 +88,14 @@ impl Resources {
 }
 
 /// Starts the router, if the server is one of a mesh.
-fn start_mesh(settings: &Settings, clock: Clock) -> Result<Option<(MeshThread, UsersSlot)>, String> {
+fn start_mesh(
+    settings: &Settings,
+    clock: Clock,
+) -> Result<Option<(MeshThread, UsersSlot)>, String> {
     let Some(mesh) = &settings.mesh else { return Ok(None) };
-    let router = mesh.router().map_err(|e| format!("mesh: {e}"))?;
     let domains = setup::domains(settings, None);
     let domain = domains.first().map_or(DOMAIN, |domain| &domain.name);
+    let router = mesh.router(domain, &setup::listen(settings)).map_err(|e| format!("mesh: {e}"))?;
     MeshThread::start(domain, router, clock).map(Some)
 }
 
@@ -111,7 +114,7 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
         Ok(kind) => {
             // A secure listener cannot be opened without its certificates.
             match &tls {
-                Ok(tls) => note(Sockets::open(&settings, tls, Clock::new()).map(drop)),
+                Ok(tls) => note(Sockets::open(&settings, tls, Clock::new(), None).map(drop)),
                 Err(_) => check_addresses(&settings, &mut note),
             }
             note(check_store(&kind));
@@ -173,7 +176,12 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(settings: &Settings, tls: &Tls, clock: Clock) -> Result<Self, String> {
+    fn open(
+        settings: &Settings,
+        tls: &Tls,
+        clock: Clock,
+        mesh: Option<&MeshThread>,
+    ) -> Result<Self, String> {
         let pages = settings.http.0.map(bind_pages).transpose()?;
         let workers = setup::workers(settings);
         let listen = setup::listen(settings);
@@ -189,6 +197,7 @@ impl Sockets {
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
             origins: Default::default(),
+            ingress: mesh.and_then(|mesh| mesh.exchange().ingress()),
         })
         .map_err(|e| e.to_string())?;
         let net = match endpoints.first() {

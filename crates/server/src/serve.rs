@@ -20,10 +20,11 @@ use crate::mesh::{Exchange, MeshLocation, MeshThread};
 use crate::notify;
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
 use crate::observe::{Board, Monitor, Phase, http};
+use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
-use crate::worker::{Post, Worker, WorkerParts, post_with_retry};
+use crate::worker::{Worker, WorkerParts};
 use ringway_net::{Clock, Endpoint};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
@@ -533,7 +534,9 @@ fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time)
         exchange.announce_account(&user, &realm, account);
     }
     for (name, octets) in store.grants() {
-        exchange.announce_grant(name, octets);
+        if !exchange.announce_grant(name, octets, now) {
+            store.keep_grant(name, None);
+        }
     }
     store.each_registered(now, &mut |aor| exchange.announce(aor));
 }

@@ -130,9 +130,13 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
 pub fn domains(settings: &Settings, stored: Option<&str>) -> Vec<Domain> {
     let mut out = Vec::new();
     let text = |host: &Host| host.0.as_str().into();
-    let anywhere = || [SERVER_NAME.into(), format!("[{ANYCAST}]").into()];
+    let lan_ipv4 = settings.mesh.as_ref().and_then(|mesh| mesh.lan_ipv4);
+    let anywhere = || {
+        let names = [SERVER_NAME.into(), format!("[{ANYCAST}]").into()];
+        names.into_iter().chain(lan_ipv4.map(|lan| lan.address().to_string().into()))
+    };
     if settings.mesh.is_some() && settings.names.is_empty() && settings.domains.is_empty() {
-        let aliases = anywhere().into_iter().collect();
+        let aliases = anywhere().collect();
         out.push(Domain { name: DOMAIN.into(), aliases, mode: settings.mode });
         return out;
     }

@@ -26,7 +26,7 @@ fn now() -> Time {
 }
 
 fn open(path: &Path) -> Store {
-    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None).unwrap()
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None, None).unwrap()
 }
 
 fn aor(id: u64) -> String {

@@ -2,9 +2,10 @@
 //! the users of each, the seconds to simulate after 60 s, the median session of a router in seconds (0: none goes), and the
 //! number of shards (1,000, 10, 300, 0 and 1). Links of a small world have 1 ms; each user calls another once an hour in the
 //! mean. A call is a look-up, an INVITE to the router that was found, and a 180 back, both as packets of hosts. It prints
-//! what became of the calls to users whose router has run for a minute, the time from INVITE to 180, and what routers send.
+//! what became of the calls to users whose router has run for a minute, the time from INVITE to 180, and what routers send. At
+//! last one router lists all users.
 
-use ringway_dht::{Answer, Draft, Event, LookUpId};
+use ringway_dht::{Answer, Draft, Event, Kinds, LookUpId, ScanEnd};
 use ringway_mesh::config::Config;
 use ringway_sansio::{Duration, Random, SplitMix, Time};
 use ringway_sim::graph::data::{DataNode, Delivery};
@@ -58,6 +59,8 @@ struct Exchange {
     calls: BTreeMap<u32, Call>,
     next: u32,
     ended: Vec<(End, Option<Duration>)>,
+    listed: usize,
+    scanned: Option<(ScanEnd, Time)>,
 }
 
 fn name(router: u32, user: u32) -> Vec<u8> {
@@ -75,8 +78,11 @@ impl Exchange {
 
     fn settle(&mut self, now: Time) {
         while let Some(event) = self.node.poll_dht() {
-            if let Event::Answer(id, answer) = event {
-                self.answered(now, id, &answer);
+            match event {
+                Event::Answer(id, answer) => self.answered(now, id, &answer),
+                Event::Listed(_, records) => self.listed += records.len(),
+                Event::Scanned(_, end) => self.scanned = Some((end, now)),
+                _ => {}
             }
         }
         while let Some(delivery) = self.node.poll_delivery() {
@@ -214,7 +220,9 @@ fn make(identities: &Arc<Identities>, users: u32, number: u32, life: u32, now: T
     let Some((mesh, identity)) = mesh.zip(identities.get(number)) else {
         unreachable!("every node has an identity")
     };
-    let config = ringway_dht::Config { extension_bits: 0, ..ringway_dht::Config::default() };
+    let listable = Kinds::none().with(USER);
+    let config =
+        ringway_dht::Config { extension_bits: 0, listable, ..ringway_dht::Config::default() };
     let mut node = DhtNode::new(mesh, identity, config, now);
     for user in 0..users {
         let value = number.to_be_bytes();
@@ -222,7 +230,7 @@ fn make(identities: &Arc<Identities>, users: u32, number: u32, life: u32, now: T
         let _ = node.publish(now, &draft);
     }
     let (calls, ended) = (BTreeMap::new(), Vec::new());
-    Exchange { node, number, started: now, calls, next: 0, ended }
+    Exchange { node, number, started: now, calls, next: 0, ended, listed: 0, scanned: None }
 }
 
 fn percentile(sorted: &[Duration], percent: f64) -> f64 {
@@ -303,5 +311,24 @@ fn main() -> Result<(), Box<dyn Error>> {
         octets / (seconds + 33) / u64::from(routers),
         wall.elapsed().as_secs_f64()
     )?;
+    list(&mut world, &mut out)
+}
+
+/// Has one router list all users.
+fn list(world: &mut World, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let begun = world.graph.now();
+    let is_up = |number: &u32| world.graph.node(*number).is_some();
+    let Some(by) = (0..world.graph.len()).find(is_up) else { return Ok(()) };
+    let living = (0..world.graph.len()).filter(is_up).count();
+    world.graph.with_node(by, |exchange, now| _ = exchange.node.scan(now, USER))?;
+    for tenth in 1..=3_000 {
+        world.run_until(begun + Duration::from_millis(100) * tenth)?;
+        let Some(exchange) = world.graph.node(by) else { break };
+        if let Some((end, at)) = exchange.scanned {
+            let (listed, took) = (exchange.listed, (at - begun).as_secs_f64());
+            writeln!(out, "list: {listed} users of {living} routers, {end:?}, {took:.1} s")?;
+            break;
+        }
+    }
     Ok(())
 }

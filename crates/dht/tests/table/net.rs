@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId, Record};
+use ringway_dht::{Answer, Config, Dht, Draft, Event, LookUpId, Record, ScanEnd, ScanId};
 use ringway_mesh::NodeId;
 use ringway_mesh::config::{APPLICATION_BURST, APPLICATION_RATE};
 use ringway_mesh::crypto::StandIn;
@@ -26,6 +26,8 @@ pub(crate) struct Node {
     deaf: bool,
     /// What it may still send, in octet hops, as the mesh counts for its applications.
     budget: u64,
+    /// The least that it had left.
+    pub(crate) least: u64,
     earned: Time,
     /// The part of a divided network that it is in.
     pub(crate) part: u32,
@@ -39,8 +41,7 @@ pub(crate) struct Packet {
     pub(crate) octets: Vec<u8>,
 }
 
-/// Links of each way, and the headers of a PAYLOAD.
-const HOPS: u64 = 4;
+/// Octets of the headers of a PAYLOAD.
 const HEADERS: u64 = 170;
 
 pub(crate) struct Net {
@@ -50,6 +51,8 @@ pub(crate) struct Net {
     pub(crate) config: Config,
     /// Messages of 100 that are lost.
     pub(crate) loss: u64,
+    /// Links of each way.
+    hops: u64,
     packets: BinaryHeap<Reverse<(Time, u64)>>,
     contents: BTreeMap<u64, Packet>,
     number: u64,
@@ -63,12 +66,18 @@ pub(crate) struct Net {
 impl Net {
     /// A network of `count` routers that have started, and have settled.
     pub(crate) fn new(count: usize, seed: u64) -> Net {
+        Net::with(count, seed, Config::default())
+    }
+
+    /// The same with other limits.
+    pub(crate) fn with(count: usize, seed: u64, config: Config) -> Net {
         let mut net = Net {
             now: Time::from_secs(1_000_000),
             nodes: BTreeMap::new(),
             random: SplitMix::new(seed),
-            config: Config { extension_bits: 0, ..Config::default() },
+            config: Config { extension_bits: 0, ..config },
             loss: 0,
+            hops: 4,
             packets: BinaryHeap::new(),
             contents: BTreeMap::new(),
             number: 0,
@@ -95,7 +104,8 @@ impl Net {
         let id = dht.id();
         let (budget, earned) = (u64::from(APPLICATION_BURST), self.now);
         let (part, events, deaf) = (0, Vec::new(), false);
-        let node = Node { dht, identity, gone: None, deaf, budget, earned, part, events };
+        let least = budget;
+        let node = Node { dht, identity, gone: None, deaf, budget, least, earned, part, events };
         self.nodes.insert(id, node);
         self.notice();
         id
@@ -119,6 +129,12 @@ impl Net {
         // Its links are closed, so that the mesh need not wait.
         self.nodes.get_mut(&id).unwrap().gone = Some(Time::ZERO);
         self.notice();
+    }
+
+    /// Has all ways have so many links.
+    pub(crate) fn set_hops(&mut self, hops: u16) {
+        self.hops = hops.into();
+        self.nodes.values_mut().for_each(|node| node.dht.set_mean_hops(hops));
     }
 
     /// Cuts one router off.
@@ -182,6 +198,14 @@ impl Net {
         self.collect(by);
     }
 
+    /// Publishes a record of another kind.
+    pub(crate) fn publish_kind(&mut self, by: NodeId, kind: u8, name: &[u8]) {
+        let draft = Draft { kind, name, value: b"x", lifetime: 600 };
+        let node = self.nodes.get_mut(&by).unwrap();
+        node.dht.publish(self.now, &draft, &mut self.random).unwrap();
+        self.collect(by);
+    }
+
     /// Publishes records `user0`, `user1`... by routers in turn.
     pub(crate) fn publish_everywhere(&mut self, count: usize) {
         let up = self.up();
@@ -224,6 +248,42 @@ impl Net {
         let id = node.dht.look_up_all(self.now, 1, name, &mut self.random).unwrap();
         self.collect(by);
         id
+    }
+
+    /// Begins a scan.
+    pub(crate) fn scan(&mut self, by: NodeId, kind: u8) -> Option<ScanId> {
+        let node = self.nodes.get_mut(&by).unwrap();
+        let id = node.dht.scan(self.now, kind, &mut self.random);
+        self.collect(by);
+        id
+    }
+
+    /// Waits for the end of a scan. Returns the names that it has found, sorted, how it has ended and the time it took.
+    pub(crate) fn await_scan(
+        &mut self,
+        by: NodeId,
+        id: ScanId,
+        max: Duration,
+    ) -> (Vec<Vec<u8>>, ScanEnd, Duration) {
+        let begun = self.now;
+        while self.now - begun < max {
+            let events = &self.nodes[&by].events;
+            let end = events.iter().find_map(|event| match event {
+                Event::Scanned(other, end) if *other == id => Some(*end),
+                _ => None,
+            });
+            if let Some(end) = end {
+                let listed = events.iter().flat_map(|event| match event {
+                    Event::Listed(other, records) if *other == id => &records[..],
+                    _ => &[],
+                });
+                let mut names: Vec<_> = listed.map(|record| record.name().to_vec()).collect();
+                names.sort();
+                return (names, end, self.now - begun);
+            }
+            self.run(10);
+        }
+        panic!("a scan did not end");
     }
 
     /// Returns the answer to a look-up, if it has ended.
@@ -293,13 +353,14 @@ impl Net {
     fn pays(&mut self, from: NodeId, octets: u64) -> bool {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&from) else { return true };
-        let cost = (octets + HEADERS) * 2 * HOPS;
+        let cost = (octets + HEADERS) * 2 * self.hops;
         let earned =
             now.since(node.earned).as_millis() as u64 * u64::from(APPLICATION_RATE) / 1_000;
         node.budget = (node.budget + earned).min(APPLICATION_BURST.into());
         node.earned = now;
         let is_there = node.budget >= cost;
         node.budget -= if is_there { cost } else { 0 };
+        node.least = node.least.min(node.budget);
         is_there
     }
 

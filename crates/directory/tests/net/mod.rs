@@ -166,9 +166,7 @@ impl Net {
         let mut is_stored = stored;
         while !is_stored && self.now < end {
             self.run(10);
-            let is_it = |event: &Event| {
-                matches!(event, Event::Registered { name: other, stored: true } if **other == *name)
-            };
+            let is_it = |event: &Event| matches!(event, Event::Registered { name: other, stored: true } if **other == *name);
             is_stored = self.nodes[&at].events.iter().any(is_it);
         }
         is_stored
@@ -237,11 +235,8 @@ impl Net {
         at: NodeId,
         change: impl FnOnce(&mut Directory<StandIn>, Time, &mut SplitMix) -> T,
     ) -> T {
-        let changed = change(
-            &mut self.nodes.get_mut(&at).unwrap().directory,
-            self.now,
-            &mut self.random,
-        );
+        let changed =
+            change(&mut self.nodes.get_mut(&at).unwrap().directory, self.now, &mut self.random);
         self.collect(at);
         changed
     }

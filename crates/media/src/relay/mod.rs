@@ -259,7 +259,7 @@ impl Relay {
             let near = [requester, responder];
             let at =
                 legs.iter().zip(near).filter(|(leg, ip)| leg.remote == ip.to_canonical()).count();
-            // A tag that is not known yet is not learnt from another place.
+            // A tag that is not known yet is not learnt by another message.
             (is_same && (tag.is_some() || at == 2)).then_some((at, id, who))
         });
         in_dialog

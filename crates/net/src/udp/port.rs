@@ -237,8 +237,8 @@ fn attempt(
 }
 
 /// Sets the options of a socket. Large datagrams are fragmented, not refused ([`Fragment`] handles small
-/// ones), and ICMP errors are reported. Control messages are received only on a wildcard address, for the
-/// destination address, and with a train that the system coalesced.
+/// ones), and ICMP errors are reported. Control messages are received on a wildcard address, for the destination
+/// address; over IPv6, for the interface; and with a train that the system coalesced.
 fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let fd = socket.as_fd();
@@ -250,7 +250,7 @@ fn set_options(socket: &Socket, addr: SocketAddr) -> io::Result<()> {
     } else {
         set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT)?;
         set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
-        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
+        set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
     }
     // Systems older than Linux 5.0 do not coalesce, and work without it.
     let _ = set_option(fd, SOL_UDP, libc::UDP_GRO, 1);

@@ -15,7 +15,6 @@ use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The separator of a flow token and a mark; no character of either.
@@ -197,7 +196,7 @@ impl Dialogs {
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
         let next = next.map_or(&b""[..], |next| next.uri);
-        let (target, verified) = self.target_at(trust, next, from.remote.ip());
+        let (target, verified) = self.target_at(trust, next, from);
         Mark { side: Side::Callee, began: now, target, verified }
     }
 
@@ -217,11 +216,12 @@ impl Dialogs {
 
     /// Returns the hash of the target that a party claims, and whether it is verified: the party sends from there, or
     /// is trusted. A claimed target may be used, but not where its sender would have no right to send.
-    fn target_at(&self, trust: &Trust, uri: &[u8], from: IpAddr) -> (TargetHash, bool) {
+    fn target_at(&self, trust: &Trust, uri: &[u8], from: &Flow) -> (TargetHash, bool) {
         let parsed = Uri::parse(uri).ok();
         let literal = parsed.as_ref().and_then(Uri::host_ip);
-        let verified = literal.is_some_and(|ip| ip.to_canonical() == from.to_canonical())
-            || trust.is_trusted(from);
+        let verified = literal
+            .is_some_and(|ip| ip.to_canonical() == from.remote.ip().to_canonical())
+            || trust.trusts(from);
         (self.marks.target_of(uri, parsed.as_ref(), literal), verified)
     }
 
@@ -253,7 +253,7 @@ impl Dialogs {
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
-            let (target, there) = self.target_at(trust, next, from.remote.ip());
+            let (target, there) = self.target_at(trust, next, from);
             let mark = Mark { side, target, verified: ruled || there, ..mark };
             let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, token);
             // A mark is the end of a user part.

@@ -146,8 +146,7 @@ impl Node {
     pub(super) fn is_trusted(&self, incoming: &IncomingRequest<'_>) -> bool {
         let Via { host, port, .. } = *incoming.via;
         let default = incoming.flow.transport.default_port();
-        self.trust.is_trusted(incoming.flow.remote.ip())
-            && self.trust.router(incoming.flow).is_none()
+        self.trust.trusts(incoming.flow)
             && !self.identity.is_local(host, port, default, incoming.flow.local)
     }
 
@@ -171,7 +170,7 @@ impl Node {
         if !flow.transport.is_datagram() {
             return (*flow, port);
         }
-        let obeyed = |ip: &IpAddr| ip.is_multicast() || self.trust.is_trusted(flow.remote.ip());
+        let obeyed = |ip: &IpAddr| ip.is_multicast() || self.trust.trusts(flow);
         let maddr = via.maddr.and_then(parse_ip).filter(obeyed);
         let remote = if let Some(maddr) = maddr {
             SocketAddr::new(maddr, port)

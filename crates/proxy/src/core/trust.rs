@@ -30,8 +30,13 @@ impl Trust {
         self.networks.iter().any(|n| n.contains(ip))
     }
 
-    /// Returns the address of the router of the mesh that a message has come from. A router is no trusted peer, even if
-    /// its address is in a trusted network: it is one for its own users only.
+    /// Returns whether a message comes from a trusted peer. A router of the mesh is none, even if its address is in a
+    /// trusted network: it sends for its own users.
+    pub(super) fn trusts(&self, flow: &Flow) -> bool {
+        self.is_trusted(flow.remote.ip()) && self.router(flow).is_none()
+    }
+
+    /// Returns the address of the router of the mesh that a message has come from.
     pub(super) fn router(&self, flow: &Flow) -> Option<IpAddr> {
         self.mesh?.router(flow)
     }
@@ -46,9 +51,7 @@ impl Trust {
             let values = msg.first(HeaderId::Privacy).unwrap_or_default();
             values.split(|&b| b == b';').any(|v| v.trim_ascii().eq_ignore_ascii_case(b"id"))
         };
-        !self.is_trusted(from.remote.ip())
-            || self.router(from).is_some()
-            || private() && !self.is_trusted(to)
+        !self.trusts(from) || private() && !self.is_trusted(to)
     }
 
     /// Returns the number of octets that may be sent in answer to a request of `octets` before its sender has proved

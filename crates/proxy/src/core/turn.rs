@@ -214,7 +214,7 @@ impl Turn<'_> {
             false => RequestClass::Unauthenticated,
         };
         let holders = self.budget.holders(flow, user);
-        let trusted = self.node.trust.is_trusted(flow.remote.ip());
+        let trusted = self.node.trust.trusts(flow);
         let fits = self.budget.take(msg.whole().len(), &holders, class, trusted);
         self.stats.limits_hit += u64::from(!fits);
         fits

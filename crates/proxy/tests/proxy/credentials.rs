@@ -284,30 +284,54 @@ fn the_digest_of_a_guest_serves_its_own_target_only() {
     w.finish();
 }
 
-/// Of several credentials in one request one is asked about, and the others are judged once.
+/// Of several credentials in one request one is asked about, and each is judged and counted once.
 #[test]
 fn one_question_about_credentials_is_asked_for_a_request() {
     let mut w = guest();
     w.at_home_elsewhere("dave");
-    let request = register(&mut w, ALICE, "dave");
-    w.from(ALICE, &request);
-    let challenged = w.expect(ALICE, "401");
-    let value = |w: &mut World, user: &str| {
-        let again = answered(&request, &challenged, user, &w.branch());
-        again.get("Authorization").to_string()
+    let send = |w: &mut World| {
+        let request = register(w, ALICE, "dave");
+        w.from(ALICE, &request);
+        let challenged = w.expect(ALICE, "401");
+        let value = |user: &str| {
+            let again = answered(&request, &challenged, user, "z9hG4bKunused");
+            again.get("Authorization").to_string()
+        };
+        let wrong = value("bob").replace("cnonce=\"", "cnonce=\"other");
+        let branch = w.branch();
+        let all = request.clone().set("Via", via(ALICE, &branch)).add("Authorization", wrong);
+        let all = all.add("Authorization", value("alice"));
+        w.from(ALICE, &all.add("Authorization", value("dave")));
     };
-    let wrong = value(&mut w, "bob").replace("response=\"", "response=\"0");
-    let (alice, dave) = (value(&mut w, "alice"), value(&mut w, "dave"));
-    let branch = w.branch();
-    let all = request.clone().set("Via", via(ALICE, &branch));
-    let all = all.add("Authorization", wrong).add("Authorization", alice);
-    w.from(ALICE, &all.add("Authorization", dave));
+    // Two wrong ones in each, so that five requests reach the limit, and four do not.
+    for _ in 0..MAX_FAILURES_PER_SOURCE / 2 {
+        send(&mut w);
+        let asked = w.asked();
+        assert_eq!(*asked.credentials().user, *b"alice");
+        w.reply(&asked, WRONG);
+        w.expect(ALICE, "401");
+        assert!(w.asks.is_empty());
+    }
+    send(&mut w);
+    w.expect(ALICE, "403");
+    w.finish();
+}
+
+/// Once a guest has proved to be one, every answer is retransmitted, as for users here.
+#[test]
+fn a_guest_gets_every_repeat() {
+    let mut w = guest();
+    let request = w.request(ALICE, "INVITE sip:bob@example.org");
+    sends(&mut w, ALICE, "alice", &request);
+    w.expect(ALICE, "100");
     let asked = w.asked();
-    assert_eq!(*asked.credentials().user, *b"alice");
-    w.reply(&asked, WRONG);
-    w.expect(ALICE, "401");
-    assert!(w.asks.is_empty());
-    assert_eq!(w.failures.len(), 1);
+    w.reply(&asked, RIGHT);
+    let got = w.expect(BOB, "INVITE");
+    w.from(BOB, &response(BOB, &got, 486).padded(2_000));
+    w.expect(BOB, "ACK");
+    w.expect(ALICE, "486");
+    w.pass_secs(40);
+    assert_eq!(w.count(ALICE, "486"), 10);
     w.finish();
 }
 

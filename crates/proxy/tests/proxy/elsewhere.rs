@@ -489,6 +489,25 @@ fn a_redirect_server_proxies_to_users_elsewhere() {
     w.finish();
 }
 
+/// What is answered after a wait is bounded as before it: at most three times the request of a stranger.
+#[test]
+fn an_answer_after_the_wait_is_no_amplification() {
+    let mut w = unknown_bob(|config| {
+        digest(config);
+        config.domains[0].mode = Mode::Redirect;
+    });
+    for n in 0..10 {
+        w.bind("bob", bind(format!("sip:{}@203.0.113.{n}", "b".repeat(250))));
+    }
+    let request = w.request(PROXY, "MESSAGE sip:bob@example.org");
+    w.from(PROXY, &request.set("From", "<sip:eve@example.com>;tag=1"));
+    let asked = w.asked();
+    w.reply(&asked, Reply::Unavailable);
+    assert_eq!(w.cores[0].stats().amplification_avoided, 1);
+    assert_eq!(w.cores[0].tables().server_transactions, 0);
+    w.finish();
+}
+
 /// RFC 3261 section 16.11: a stateless proxy sends no 100, so that the sender's retransmissions go on.
 #[test]
 fn a_stateless_proxy_waits_without_a_100() {

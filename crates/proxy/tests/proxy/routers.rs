@@ -259,7 +259,39 @@ fn a_router_is_no_trusted_peer() {
     assert!(!got.has("P-Asserted-Identity"));
     w.answer(BOB, &got, 200);
     w.expect(ROUTER, "200");
+    // RFC 3261 section 18.2.2: an `maddr` of a router would send the response to a third party.
+    let request = w.request(ROUTER, "OPTIONS sip:example.org");
+    let to_third = format!("{};maddr=203.0.113.99", request.get("Via"));
+    w.from(ROUTER, &request.set("Via", to_third));
+    w.expect(ROUTER, "200");
     w.finish();
+}
+
+/// A Contact that a router claims gives the callee no way to a gateway, in a trusted network or not.
+#[test]
+fn a_contact_claimed_through_a_router_leads_to_no_gateway() {
+    for trusted in [false, true] {
+        let mut w = World::with(|config| {
+            router_with_digest(config);
+            dial_plan(config);
+            let network = Network { addr: "fd00::".parse().unwrap(), prefix: 8 };
+            config.trusted = trusted.then_some(network).into_iter().collect();
+        });
+        w.register("bob", BOB);
+        w.speaks(ROUTER, "dave", Some(true));
+        let invite = from_router(&mut w, "INVITE sip:bob@example.org", "dave");
+        // Behind another proxy, so that no flow leads back to the caller.
+        let invite = invite.add("Via", "SIP/2.0/UDP 192.0.2.60;branch=z9hG4bKua");
+        w.from(ROUTER, &invite.set("Contact", "<sip:1900@192.0.2.60>"));
+        w.expect(ROUTER, "100");
+        let got = w.expect(BOB, "INVITE");
+        let ok = w.answer(BOB, &got, 200);
+        w.expect(ROUTER, "200");
+        let mut callee = Dialog::of_callee(BOB, &got, &ok);
+        w.from(BOB, &callee.request("INFO", "z9hG4bKtoll"));
+        w.expect(BOB, "403");
+        w.finish();
+    }
 }
 
 /// A router has the rate of many phones, and a limit like every source.

@@ -295,6 +295,7 @@ fn mesh(section: Mesh) -> MeshSettings {
         interfaces: section.interfaces,
         peers: section.peers.into_iter().map(|peer| peer.0).collect(),
         lan: section.lan,
+        lan_ipv4: section.lan_ipv4.map(|network| network.0),
         tun: section.tun,
         network_key: section.network_key.map(|file| file.0),
         state: section.state.map(|file| file.0),

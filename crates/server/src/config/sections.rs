@@ -2,7 +2,7 @@
 
 use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{
-    FileName, Host, HttpAddr, Listen, MeshPeer, Network, OriginText, PortRange, StoreKind,
+    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PortRange, StoreKind,
 };
 use super::span::Span;
 use ringway_net::Origin;
@@ -492,6 +492,7 @@ pub(super) struct Mesh {
     pub(super) interfaces: Vec<String>,
     pub(super) peers: Vec<MeshPeer>,
     pub(super) lan: Option<String>,
+    pub(super) lan_ipv4: Option<LanNetwork>,
     pub(super) tun: Option<String>,
     pub(super) network_key: Option<FileName>,
     pub(super) state: Option<FileName>,

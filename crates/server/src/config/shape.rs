@@ -1,6 +1,7 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
 use super::read::text;
+use ringway_lan::Ipv4Lan;
 use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
 use ringway_net::{Bind, Origin};
 use ringway_sansio::Transport;
@@ -30,6 +31,7 @@ from_text! {
     OriginText: "an origin in quotes";
     FileName: "a file name in quotes";
     PortRange: "a range of ports in quotes, such as \"20000-29999\"";
+    LanNetwork: "ADDRESS/LENGTH in quotes, such as \"10.50.60.1/24\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
 }
 
@@ -57,6 +59,17 @@ impl FromStr for PortRange {
                  \"20000-29999\", got {text:?}"
             )),
         }
+    }
+}
+
+/// The IPv4 subnet of a LAN, by the address of the router in it.
+pub(super) struct LanNetwork(pub(super) Ipv4Lan);
+
+impl FromStr for LanNetwork {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.parse().map(LanNetwork).map_err(|e: ringway_lan::SiteError| e.to_string())
     }
 }
 

@@ -8,9 +8,10 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use ringway_directory::statement;
 use ringway_directory::{Account, CredentialsCheck, Grant, Located, Verdict, Whereabouts};
 use ringway_mesh::{NodeId, Prefix};
-use ringway_net::{Clock, Mailbox};
+use ringway_net::{Clock, IngressFilter, Mailbox};
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, CredentialsVerdict, Question, Reply};
 use ringway_router::users::{Command, Report};
@@ -18,7 +19,8 @@ use ringway_sansio::Time;
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
-use crate::worker::{Post, post_with_retry};
+use super::shares::Shares;
+use crate::post::{Post, post_with_retry_async};
 
 /// Time for which it is known where a user is.
 const LOCATION_AGE: Duration = Duration::from_secs(2);
@@ -26,10 +28,9 @@ const LOCATION_AGE: Duration = Duration::from_secs(2);
 const SENDER_AGE: Duration = Duration::from_secs(60);
 /// Names of which it is known where they are.
 const MAX_KNOWN: usize = 16_384;
-/// Workers that wait for one name.
-const MAX_WAITING: usize = 4_096;
-/// Verifications that workers wait for.
-const MAX_VERIFICATIONS: usize = 256;
+/// Questions where users are, and checks of credentials, that requests wait for; shared among their sources.
+const MAX_QUESTIONS: usize = 1_024;
+const MAX_CHECKS: usize = 256;
 
 struct Known {
     located: Located,
@@ -52,15 +53,28 @@ struct Pending {
     mesh: bool,
 }
 
-#[derive(Default)]
+/// A request that waits for an answer.
+#[derive(Clone, Copy)]
+struct Waiting {
+    worker: u8,
+    id: AskId,
+    source: IpAddr,
+}
+
 struct State {
     id: Option<NodeId>,
+    /// The index of the TUN device.
+    interface: u32,
     known: HashMap<Box<str>, Known>,
-    locating: HashMap<Box<str>, Vec<(u8, AskId)>>,
-    verifying: HashMap<u64, (u8, AskId)>,
+    locating: HashMap<Box<str>, Vec<Waiting>>,
+    questions: Shares,
+    verifying: HashMap<u64, Waiting>,
+    checks: Shares,
     last: u64,
     present: HashMap<Box<str>, Presence>,
     pending: HashMap<CommitTag, Pending>,
+    /// Users that are not registered here any more, of which there was no room to notify the directory.
+    unsent: Vec<Box<str>>,
 }
 
 /// What is counted of the mesh.
@@ -76,8 +90,9 @@ pub struct MeshCounts {
     pub questions: usize,
 }
 
-/// Keeps the permission of a user's home: the user with its domain, and the octets.
-pub type GrantKeeper = Box<dyn Fn(&str, &[u8]) + Send + Sync>;
+/// Keeps the permission of a user's home beyond the end of the process: the user with its domain, and the octets; none
+/// removes it.
+pub type GrantKeeper = Box<dyn Fn(&str, Option<&[u8]>) + Send + Sync>;
 
 /// The connection of all workers with the directory.
 pub struct Exchange {
@@ -98,7 +113,19 @@ impl Exchange {
             commands,
             mailboxes: OnceLock::new(),
             keeper: OnceLock::new(),
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                id: None,
+                interface: 0,
+                known: HashMap::new(),
+                locating: HashMap::new(),
+                questions: Shares::new(MAX_QUESTIONS),
+                verifying: HashMap::new(),
+                checks: Shares::new(MAX_CHECKS),
+                last: 0,
+                present: HashMap::new(),
+                pending: HashMap::new(),
+                unsent: Vec::new(),
+            }),
         }
     }
 
@@ -134,6 +161,23 @@ impl Exchange {
         self.lock().id.map(|id| id.prefix().router())
     }
 
+    /// Returns the address-of-record of a user of this server that is named with the mark of this router: the same name was
+    /// added elsewhere before.
+    pub fn unmarked(&self, aor: &[u8]) -> Option<Vec<u8>> {
+        // Few names have it, and this is asked for every call.
+        aor.contains(&b'~').then_some(())?;
+        let name = statement::unmarked(self.name_of(aor)?, self.lock().id?)?;
+        Some(format!("sip:{name}").into_bytes())
+    }
+
+    /// Returns what datagrams are to be dropped, once the address is known: those of routers that do not come by the mesh.
+    pub fn ingress(&self) -> Option<IngressFilter> {
+        let state = self.lock();
+        let local = state.id?.prefix().router();
+        let guards = |source| Prefix::of(&source).is_some_and(|prefix| prefix.router() == source);
+        Some(IngressFilter { local, interface: state.interface, guards })
+    }
+
     /// Returns the user of an address-of-record of the domain, with the domain.
     pub fn name_of<'a>(&self, aor: &'a [u8]) -> Option<&'a str> {
         let name = std::str::from_utf8(aor.strip_prefix(b"sip:")?).ok()?;
@@ -151,55 +195,63 @@ impl Exchange {
         self.commands.try_send(command).is_ok()
     }
 
-    /// Answers a question of a worker now, or later by a post.
-    pub fn ask(&self, worker: u8, id: AskId, question: Question) -> Option<Reply> {
+    /// Answers a question of a worker for a request from `source` now, or later by a post.
+    pub fn ask(&self, worker: u8, id: AskId, question: Question, source: IpAddr) -> Option<Reply> {
+        let waiting = Waiting { worker, id, source };
         match question {
-            Question::Location { aor } => self.locate(worker, id, &aor),
+            Question::Location { aor } => self.locate(waiting, &aor),
             Question::Credentials(query) => {
                 let check = CredentialsCheck {
                     name: format!("{}@{}", text(&query.user), text(&query.realm)).into(),
                     method: text(&query.method).into(),
                     credentials: query.value.as_ref().into(),
                 };
-                self.verify(worker, id, check)
+                self.verify(waiting, check)
             }
         }
     }
 
-    fn locate(&self, worker: u8, id: AskId, aor: &[u8]) -> Option<Reply> {
+    fn locate(&self, waiting: Waiting, aor: &[u8]) -> Option<Reply> {
         let Some(name) = self.name_of(aor) else { return Some(Reply::Unavailable) };
         let mut state = self.lock();
-        if let Some(waiting) = state.locating.get_mut(name) {
-            if waiting.len() >= MAX_WAITING {
-                return Some(Reply::Unavailable);
-            }
-            waiting.push((worker, id));
+        if !state.questions.take(waiting.source) {
+            return Some(Reply::Unavailable);
+        }
+        if let Some(others) = state.locating.get_mut(name) {
+            others.push(waiting);
             return None;
         }
         if !self.send(Command::Locate { name: name.into() }) {
+            state.questions.release(waiting.source);
             return Some(Reply::Unavailable);
         }
-        state.locating.insert(name.into(), vec![(worker, id)]);
+        state.locating.insert(name.into(), vec![waiting]);
         None
     }
 
-    fn verify(&self, worker: u8, id: AskId, check: CredentialsCheck) -> Option<Reply> {
+    fn verify(&self, waiting: Waiting, check: CredentialsCheck) -> Option<Reply> {
         let mut state = self.lock();
-        if state.verifying.len() >= MAX_VERIFICATIONS {
+        if !state.checks.take(waiting.source) {
             return Some(Reply::Unavailable);
         }
         state.last += 1;
         let tag = state.last;
         if !self.send(Command::Verify { check, tag }) {
+            state.checks.release(waiting.source);
             return Some(Reply::Unavailable);
         }
-        state.verifying.insert(tag, (worker, id));
+        state.verifying.insert(tag, waiting);
         None
     }
 
     /// Visits the routers other than this one at which a user is registered. Returns whether the user exists; `None` if that
     /// must be asked for.
-    pub fn visit(&self, name: &str, now: Time, visit: &mut dyn FnMut(Ipv6Addr, u16)) -> Option<bool> {
+    pub fn visit(
+        &self,
+        name: &str,
+        now: Time,
+        visit: &mut dyn FnMut(Ipv6Addr, u16),
+    ) -> Option<bool> {
         let state = self.lock();
         let known = state.known.get(name).filter(|known| now.since(known.at) <= LOCATION_AGE)?;
         for &(router, preference) in &known.located.routers {
@@ -227,34 +279,48 @@ impl Exchange {
 
     /// Handles what the directory reports. Called on the thread of the router.
     pub fn handle(&self, report: Report) {
+        let mut state = self.lock();
+        if !state.unsent.is_empty() {
+            self.send_unsent(&mut state);
+        }
+        drop(state);
         match report {
-            Report::Ready { id } => self.lock().id = Some(id),
+            Report::Ready { id, interface } => {
+                let mut state = self.lock();
+                (state.id, state.interface) = (Some(id), interface);
+            }
             Report::Located { name, whereabouts } => self.located(name, whereabouts),
             Report::Verified { tag, verdict } => {
-                let Some((worker, id)) = self.lock().verifying.remove(&tag) else { return };
+                let mut state = self.lock();
+                let Some(waiting) = state.verifying.remove(&tag) else { return };
+                state.checks.release(waiting.source);
+                drop(state);
                 let reply = match verdict {
                     Some(Verdict::Right) => Reply::Credentials(CredentialsVerdict::Right),
                     Some(Verdict::Wrong) => Reply::Credentials(CredentialsVerdict::Wrong),
                     Some(Verdict::NoSuchUser) => Reply::Credentials(CredentialsVerdict::NoSuchUser),
                     None => Reply::Unavailable,
                 };
-                self.post(worker, || Post::Answered(id, reply.clone()));
+                self.post(waiting, reply);
             }
             Report::Registered { name, stored } => self.registered(&name, stored),
             Report::Contested { name, by, marked } => {
                 let what = "is also the name of a user that was added on another router";
                 match marked {
                     Some(marked) => {
-                        error!("{name} {what}, {by}, before: here the user is {marked} from now on");
+                        error!(
+                            "{name} {what}, {by}, before: here the user is {marked} from now on"
+                        );
                     }
                     None => warn!("{name} {what}, {by}, later"),
                 }
             }
-            Report::Granted { name, grant } => {
+            Report::Granted { name, grant, evicted } => {
                 let mut octets = Vec::with_capacity(Grant::LENGTH);
                 grant.write(&mut octets);
                 if let Some(keep) = self.keeper.get() {
-                    keep(&name, &octets);
+                    keep(&name, Some(&octets));
+                    evicted.iter().for_each(|name| keep(name, None));
                 }
             }
             Report::Judge { .. } => {}
@@ -264,6 +330,7 @@ impl Exchange {
     fn located(&self, name: Box<str>, whereabouts: Whereabouts) {
         let mut state = self.lock();
         let waiting = state.locating.remove(&name).unwrap_or_default();
+        waiting.iter().for_each(|waiting| state.questions.release(waiting.source));
         let reply = match whereabouts {
             Whereabouts::Found(located) => {
                 let at = self.clock.now();
@@ -278,17 +345,18 @@ impl Exchange {
             Whereabouts::Unavailable => Reply::Unavailable,
         };
         drop(state);
-        for (worker, id) in waiting {
-            self.post(worker, || Post::Answered(id, reply.clone()));
+        waiting.into_iter().for_each(|waiting| self.post(waiting, reply));
+    }
+
+    /// Answers a request that waits; what does not arrive is given up by its worker after a while.
+    fn post(&self, waiting: Waiting, reply: Reply) {
+        if let Some(mailbox) = self.mailbox(waiting.worker) {
+            mailbox.try_post(Post::Answered(waiting.id, reply));
         }
     }
 
-    /// Posts to a worker; what does not arrive is given up by the worker after a while.
-    fn post(&self, worker: u8, make: impl Fn() -> Post) {
-        let mailboxes = self.mailboxes.get().map_or(&[][..], Vec::as_slice);
-        if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
-            mailbox.try_post(make());
-        }
+    fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
+        self.mailboxes.get()?.get(usize::from(worker))
     }
 
     /// A user of this server was added, or has a new password.
@@ -312,11 +380,14 @@ impl Exchange {
         }
     }
 
-    /// Takes a permission that was kept, at the start: waits for room.
-    pub fn announce_grant(&self, name: &str, octets: &[u8]) {
-        if let Ok(grant) = Grant::parse(octets) {
-            let _ = self.commands.blocking_send(Command::SetGrant { name: name.into(), grant });
+    /// Takes a permission that was kept, at the start: waits for room. Returns whether it has not ended.
+    pub fn announce_grant(&self, name: &str, octets: &[u8], now: Time) -> bool {
+        let Ok(grant) = Grant::parse(octets) else { return false };
+        if grant.has_ended(now) {
+            return false;
         }
+        let _ = self.commands.blocking_send(Command::SetGrant { name: name.into(), grant });
+        true
     }
 
     /// Has the mesh know that a user was registered here before the start: waits for room.
@@ -340,7 +411,8 @@ impl Exchange {
             if state.present.remove(name).is_some_and(|presence| !presence.waiting.is_empty()) {
                 warn!("{name} has withdrawn a registration before it was stored");
             }
-            self.send(Command::Unregister { name: name.into() });
+            state.unsent.push(name.into());
+            self.send_unsent(&mut state);
             return false;
         }
         let State { present, pending, .. } = &mut *state;
@@ -355,6 +427,18 @@ impl Exchange {
             self.send(Command::Register { name: name.into(), preference: 1_000 });
         }
         waits && tag.is_some()
+    }
+
+    /// Notifies the directory of users that are not registered here any more, as far as there is room.
+    fn send_unsent(&self, state: &mut State) {
+        while let Some(name) = state.unsent.pop() {
+            // Whoever has registered again meanwhile has sent that.
+            if !state.present.contains_key(&name)
+                && !self.send(Command::Unregister { name: name.clone() })
+            {
+                return state.unsent.push(name);
+            }
+        }
     }
 
     /// The disk has a change, or has refused it. Returns the changes among these that wait for nothing any more; those that
@@ -395,10 +479,12 @@ impl Exchange {
             }
         }
         drop(state);
-        let mailboxes = self.mailboxes.get().map_or(&[][..], Vec::as_slice);
         for tag in over {
-            if let Some(mailbox) = mailboxes.get(usize::from(tag.worker)) {
-                post_with_retry(mailbox, || Post::Committed([tag.id].into(), stored));
+            let Some(mailbox) = self.mailbox(tag.worker) else { continue };
+            let make = move || Post::Committed([tag.id].into(), stored);
+            if !mailbox.try_post(make()) {
+                // A REGISTER waits for it, but packets of others must not wait for a slow worker.
+                tokio::spawn(post_with_retry_async(mailbox.clone(), make));
             }
         }
     }

@@ -16,7 +16,8 @@ pub struct MeshJournal {
 
 impl Journal for MeshJournal {
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
-        let disk = |tag| self.disk.as_ref().map_or(Commit::Done, |disk| disk.record(aor, record, tag));
+        let disk =
+            |tag| self.disk.as_ref().map_or(Commit::Done, |disk| disk.record(aor, record, tag));
         let Some(name) = self.exchange.name_of(aor) else { return disk(tag) };
         if tag.is_some() && !self.exchange.has_room() {
             return Commit::Refused;

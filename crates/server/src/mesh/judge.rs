@@ -92,3 +92,62 @@ fn is_right(check: &CredentialsCheck, user: &str, realm: &str, users: &dyn Users
     let ha1 = users.ha1(user.as_bytes(), realm.as_bytes(), algorithm);
     ha1.is_some_and(|ha1| digest::verify(&credentials, check.method.as_bytes(), &[], &ha1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::UserTable;
+    use ringway_proxy::auth::Users;
+    use ringway_sip::digest::{Algorithm, Ha1};
+
+    const NOW: Time = Time::from_secs(1_000);
+
+    /// A user whose hash no digest of the tests fits.
+    struct Alice(UserTable);
+
+    impl Users for Alice {
+        fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+            self.exists(user, realm).then(|| Ha1::new(algorithm, user, realm, b"secret"))
+        }
+        fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+            !self.0.exists(user, realm) && (user, realm) == (b"alice", b"mesh")
+        }
+    }
+
+    fn check(name: &str) -> CredentialsCheck {
+        let value = "Digest username=\"alice\", realm=\"mesh\", nonce=\"n\", uri=\"sip:mesh\", \
+                     response=\"00000000000000000000000000000000\", algorithm=MD5";
+        CredentialsCheck {
+            name: name.into(),
+            method: "REGISTER".into(),
+            credentials: value.as_bytes().into(),
+        }
+    }
+
+    /// One router that guesses is blocked alone; many that guess one user's password are blocked together.
+    #[test]
+    fn guesses_of_routers_are_bounded() {
+        let users = Alice(UserTable::default());
+        let mut judge = Judge::default();
+        let router = |number: u64| Some(NodeId::new(number));
+        assert_eq!(
+            judge.judge(NOW, NodeId::new(1), &check("bob@mesh"), &users),
+            Verdict::NoSuchUser
+        );
+        for _ in 0..100 {
+            assert_eq!(
+                judge.judge(NOW, NodeId::new(1), &check("alice@mesh"), &users),
+                Verdict::Wrong
+            );
+        }
+        let failures = |judge: &Judge, router| judge.failures[&(router, "alice@mesh".into())].count;
+        assert_eq!(failures(&judge, router(1)), MAX_FAILURES);
+        for number in 2..100 {
+            judge.judge(NOW, NodeId::new(number), &check("alice@mesh"), &users);
+        }
+        assert_eq!(failures(&judge, None), MAX_FAILURES_OF_USER);
+        let later = NOW + MEMORY;
+        judge.judge(later, NodeId::new(1), &check("alice@mesh"), &users);
+        assert_eq!(failures(&judge, router(1)), 1);
+    }
+}

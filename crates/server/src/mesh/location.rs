@@ -24,7 +24,13 @@ pub struct MeshLocation {
 
 impl LocationStore for MeshLocation {
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
-        self.local.lookup(aor, now, visit)
+        match self.local.lookup(aor, now, visit) {
+            0 => match self.exchange.unmarked(aor) {
+                Some(own) => self.local.lookup(&own, now, visit),
+                None => 0,
+            },
+            count => count,
+        }
     }
 
     fn update(
@@ -100,4 +106,3 @@ impl Users for MeshUsers {
         realm == self.domain.as_bytes() && !user.is_empty()
     }
 }
-

@@ -6,6 +6,7 @@
 //! | [`thread`] | the router, on a thread of its own |
 //! | [`exchange`] | what workers ask the directory of users, and its answers |
 //! | [`journal`] | registrations are acknowledged when other routers keep them too |
+//! | `shares` | what one source may ask at a time |
 //! | [`location`] | the location service of workers: this server's, and what is known of others |
 //! | [`judge`] | credentials that other routers ask this one about |
 
@@ -14,6 +15,7 @@ pub mod journal;
 pub mod judge;
 pub mod location;
 pub mod settings;
+mod shares;
 pub mod thread;
 
 pub use exchange::Exchange;

@@ -1,21 +1,21 @@
 //! `[mesh]`: which interfaces, which network.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
+use ringway_lan::{Ipv4Lan, SipService};
 use ringway_router::settings::{PORT, Settings, TUN};
+use ringway_sansio::Transport;
 
+use crate::config::Listen;
 use crate::host;
 
-/// Default name of the domain that all routers of a mesh serve.
-pub const DOMAIN: &str = "mesh";
+pub use ringway_lan::{ANYCAST, DOMAIN};
+
 /// Other name of the domain, which the routers' name servers know.
 pub const SERVER_NAME: &str = "sip.mesh";
-/// The address at which every router of every mesh is a SIP server: whoever sends there reaches the router of the own LAN.
-/// After `fd` it is "ringway" in ASCII. A router has it as a prefix of its own with a probability of 2^-56.
-pub const ANYCAST: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6777, 0x6179, 0, 0, 0, 1);
 /// Port at which routers are SIP servers for each other.
 pub const SIP_PORT: u16 = 5060;
 
@@ -28,6 +28,8 @@ pub struct MeshSettings {
     pub peers: Vec<SocketAddr>,
     /// Interface of a LAN whose hosts get addresses of this router.
     pub lan: Option<String>,
+    /// The IPv4 subnet of the LAN, whose hosts get addresses by DHCP; none without.
+    pub lan_ipv4: Option<Ipv4Lan>,
     /// Name of the TUN device.
     pub tun: Option<String>,
     /// File with the key of the network; without one, everybody may join.
@@ -49,17 +51,18 @@ impl MeshSettings {
         }
         let flags = flags.clone();
         self.lan = flags.lan.or(self.lan.take());
+        self.lan_ipv4 = flags.lan_ipv4.or(self.lan_ipv4);
         self.tun = flags.tun.or(self.tun.take());
         self.network_key = flags.network_key.or(self.network_key.take());
         self.state = flags.state.or(self.state.take());
         self.port = flags.port.or(self.port);
     }
 
-    /// Returns the settings of the router.
+    /// Returns the settings of the router of a server of `domain` that listens so.
     ///
     /// # Errors
     /// There is no directory for its identity.
-    pub fn router(&self) -> std::io::Result<Settings> {
+    pub fn router(&self, domain: &str, listen: &[Listen]) -> std::io::Result<Settings> {
         let tun = self.tun.clone().unwrap_or_else(|| TUN.to_owned());
         let interfaces = match self.interfaces.is_empty() && self.peers.is_empty() {
             true => all_interfaces(&tun, self.lan.as_deref()),
@@ -73,12 +76,29 @@ impl MeshSettings {
             interfaces,
             peers: self.peers.clone(),
             lan: self.lan.clone(),
+            lan_ipv4: self.lan_ipv4,
+            sip: Some(service(domain, listen)),
             tun,
             network_key: self.network_key.clone(),
             state,
             port: self.port.unwrap_or(PORT),
             ..Settings::default()
         })
+    }
+}
+
+/// Returns what hosts of the LAN are to know of the server.
+fn service(domain: &str, listen: &[Listen]) -> SipService {
+    let port = |transport: Transport| {
+        let is_it = |l: &&Listen| l.transport == transport && l.encapsulation.is_none();
+        listen.iter().find(is_it).map(|l| l.addr.port())
+    };
+    SipService {
+        domain: domain.to_owned(),
+        udp: port(Transport::Udp).unwrap_or(SIP_PORT),
+        tcp: port(Transport::Tcp).unwrap_or(SIP_PORT),
+        sctp: port(Transport::Sctp),
+        tls: port(Transport::Tls),
     }
 }
 

@@ -35,7 +35,11 @@ impl MeshThread {
     ///
     /// # Errors
     /// What makes a start impossible.
-    pub(crate) fn start(domain: &str, settings: Settings, clock: Clock) -> Result<(Self, UsersSlot), String> {
+    pub(crate) fn start(
+        domain: &str,
+        settings: Settings,
+        clock: Clock,
+    ) -> Result<(Self, UsersSlot), String> {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
         let exchange = Arc::new(Exchange::new(domain, clock, commands.clone()));
         let users: UsersSlot = Arc::default();
@@ -112,8 +116,8 @@ fn reporter(
 ) -> Box<dyn FnMut(Report) + Send> {
     let mut judge = Judge::default();
     Box::new(move |report| match report {
-        Report::Ready { id } => {
-            exchange.handle(Report::Ready { id });
+        Report::Ready { id, interface } => {
+            exchange.handle(Report::Ready { id, interface });
             let _ = ready.try_send(Ok(()));
         }
         Report::Judge { id, router, check } => {

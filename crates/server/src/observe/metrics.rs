@@ -278,6 +278,16 @@ impl Scrape {
             o.store.location().records() as f64,
         )?;
         gauge(out, "contacts", "Registered contacts", o.store.location().contacts() as f64)?;
+        if let Some(exchange) = o.store.exchange() {
+            let counts = exchange.counts();
+            gauge(out, "mesh_users", "Users registered at this router", counts.present as f64)?;
+            let help = "Those whose record enough routers keep";
+            gauge(out, "mesh_users_stored", help, counts.stored as f64)?;
+            let help = "Registrations that wait for other routers";
+            gauge(out, "mesh_registrations_pending", help, counts.pending as f64)?;
+            let help = "Questions to other routers in progress";
+            gauge(out, "mesh_questions", help, counts.questions as f64)?;
+        }
         let (remembered, under_way, failed) = (o.located)();
         gauge(out, "dns_remembered", "Cached queries for servers", remembered as f64)?;
         gauge(out, "dns_under_way", "Queries for servers in progress", under_way as f64)?;

@@ -237,13 +237,18 @@ impl Store {
         users.filter_map(with_account).collect()
     }
 
+    /// Returns the connection with the directory of users, if the server is a router of a mesh.
+    pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
+        self.exchange.as_ref()
+    }
+
     /// Returns the permissions of other homes that were kept.
     pub(crate) fn grants(&self) -> &[(String, Vec<u8>)] {
         &self.grants
     }
 
-    /// Keeps a permission of another home, without waiting.
-    pub(crate) fn keep_grant(&self, name: &str, octets: &[u8]) {
+    /// Keeps a permission of another home, or removes it, without waiting.
+    pub(crate) fn keep_grant(&self, name: &str, octets: Option<&[u8]>) {
         if let Some(writer) = &self.writer {
             writer.change_later(Table::Grants, name.as_bytes(), octets);
         }

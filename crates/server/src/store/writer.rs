@@ -180,8 +180,8 @@ impl Writer {
     }
 
     /// Makes one change of which nobody waits to learn; it is lost without room.
-    pub(super) fn change_later(&self, table: Table, key: &[u8], value: &[u8]) {
-        self.shared.push(table, key, Some(value), Waiter::None);
+    pub(super) fn change_later(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        self.shared.push(table, key, value, Waiter::None);
     }
 
     pub(super) fn stats(&self) -> Arc<WriterStats> {

@@ -3,10 +3,10 @@
 use super::data::{DataNode, Delivery};
 use super::mesh::MeshNode;
 use super::node::{Destination, GraphNode};
-use ringway_dht::{Config, Dht, Draft, Event, LookUpId, RecordError};
+use ringway_dht::{Config, Dht, Draft, Event, LookUpId, RecordError, ScanId};
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
-use ringway_mesh::{Identity, Ring, Router};
+use ringway_mesh::{Identity, NodeId, Ring, Router};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{SplitMix, Time};
 
@@ -19,7 +19,7 @@ pub struct DhtNode {
     dht: Dht<StandIn>,
     random: SplitMix,
     /// What the DHT last knew: changes of the contacts, and the other end of the line.
-    seen: Option<(u64, Option<ringway_mesh::NodeId>)>,
+    seen: Option<(u64, Option<NodeId>)>,
     /// Messages that the mesh has not sent, as its budget was used up.
     refused: u64,
 }
@@ -77,6 +77,13 @@ impl DhtNode {
         id
     }
 
+    /// Looks for all records of a kind.
+    pub fn scan(&mut self, now: Time, kind: u8) -> Option<ScanId> {
+        let id = self.dht.scan(now, kind, &mut self.random);
+        self.settle(now);
+        id
+    }
+
     /// Returns what has happened in the DHT.
     pub fn poll_dht(&mut self) -> Option<Event> {
         self.dht.poll_event()
@@ -113,11 +120,14 @@ impl DhtNode {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
-            let ways = near.iter().filter_map(|&id| overlay.first_step(id));
+            // Half of what it sends is for those beside it, and half for anybody.
+            let own = self.dht.id().raw();
+            let far = (1..=4).map(|fifth| NodeId::new(own.wrapping_add(u64::MAX / 5 * fifth)));
+            let ways = near.iter().copied().chain(far).filter_map(|id| overlay.first_step(id));
             let (count, hops) = ways.fold((0, 0), |(count, hops), (route, ..)| {
                 (count + 1, hops + u32::from(route.hops()))
             });
-            let mean: u32 = hops / u32::max(count, 1);
+            let mean = hops.div_ceil(u32::max(count, 1));
             self.dht.set_mean_hops(u16::try_from(mean).unwrap_or(u16::MAX));
             self.dht.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }

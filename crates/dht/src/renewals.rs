@@ -1,0 +1,105 @@
+//! Renewal of records that their keepers have: one message for all that one keeper has, without the records.
+//!
+//! A renewal is acknowledged by one keeper, which notifies those beside it with its next digest; the next renewal is another
+//! keeper's. A record outlives two renewals that are lost with their keepers, or that a hostile one keeps for itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ringway_mesh::NodeId;
+use ringway_sansio::time::Time;
+
+use crate::wire::MAX_COPIES;
+
+/// The number of a record of this router.
+pub(crate) type Id = u32;
+
+/// A renewal that is under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    pub(crate) ids: Vec<Id>,
+    /// The keeper that is asked; none: whoever owns the key of the only record.
+    pub(crate) keeper: Option<NodeId>,
+    /// The key of the first record.
+    pub(crate) key: NodeId,
+    pub(crate) begun: Time,
+    pub(crate) attempts: u8,
+    due: Time,
+}
+
+/// Renewals under way, and records at rest by the keeper that is to renew them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Renewals {
+    resting: BTreeMap<NodeId, BTreeSet<(Time, Id)>>,
+    batches: BTreeMap<u32, Batch>,
+    due: BTreeSet<(Time, u32)>,
+}
+
+impl Renewals {
+    /// A record is at rest until `again`, and then `keeper` is to renew it.
+    pub(crate) fn rest(&mut self, keeper: NodeId, again: Time, id: Id) {
+        self.resting.entry(keeper).or_default().insert((again, id));
+    }
+
+    /// A record is not at rest any more.
+    pub(crate) fn wake(&mut self, keeper: NodeId, again: Time, id: Id) {
+        if let Some(resting) = self.resting.get_mut(&keeper) {
+            resting.remove(&(again, id));
+            if resting.is_empty() {
+                self.resting.remove(&keeper);
+            }
+        }
+    }
+
+    /// Returns the records that a keeper is to renew until a time, as many as one message has room for.
+    pub(crate) fn of_keeper(&self, keeper: NodeId, until: Time) -> Vec<Id> {
+        let resting = self.resting.get(&keeper).into_iter().flatten();
+        let near = resting.take_while(|&&(again, _)| again <= until).take(MAX_COPIES);
+        near.map(|&(_, id)| id).collect()
+    }
+
+    /// Begins the renewal of records, of which the first has this key.
+    pub(crate) fn begin(
+        &mut self,
+        now: Time,
+        request: u32,
+        keeper: Option<NodeId>,
+        key: NodeId,
+        ids: Vec<Id>,
+    ) {
+        let batch = Batch { ids, keeper, key, begun: now, attempts: 0, due: now };
+        self.due.insert((now, request));
+        self.batches.insert(request, batch);
+    }
+
+    /// Returns a renewal that is due, and has it due again at `again` of its attempts.
+    pub(crate) fn next_due(&self, now: Time) -> Option<u32> {
+        self.due.first().filter(|&&(at, _)| at <= now).map(|&(_, request)| request)
+    }
+
+    /// Counts an attempt, after which the renewal is due again at a time that depends on how many there were.
+    pub(crate) fn attempt(&mut self, request: u32, due: impl Fn(u8) -> Time) {
+        if let Some(batch) = self.batches.get_mut(&request) {
+            self.due.remove(&(batch.due, request));
+            batch.attempts = batch.attempts.saturating_add(1);
+            batch.due = due(batch.attempts);
+            self.due.insert((batch.due, request));
+        }
+    }
+
+    /// Returns a renewal.
+    pub(crate) fn get(&self, request: u32) -> Option<&Batch> {
+        self.batches.get(&request)
+    }
+
+    /// Ends a renewal.
+    pub(crate) fn end(&mut self, request: u32) -> Option<Batch> {
+        let batch = self.batches.remove(&request)?;
+        self.due.remove(&(batch.due, request));
+        Some(batch)
+    }
+
+    /// Returns when something is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due.first().map(|&(at, _)| at)
+    }
+}

@@ -1,0 +1,54 @@
+//! What other threads send to a worker.
+
+use ringway_net::Mailbox;
+use ringway_proxy::config::Config;
+use ringway_proxy::location::Change;
+use ringway_proxy::{AskId, Reply, ResolveId};
+use ringway_sansio::{Flow, Hop};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Messages of other threads to a worker.
+pub enum Post {
+    /// A message that another worker received and that belongs to this one.
+    HandedOver(Flow, Vec<u8>),
+    /// The changes with these numbers are durable, or have failed.
+    Committed(Box<[u64]>, bool),
+    /// A watched registration has changed.
+    Changed(Box<[u8]>, Change),
+    /// Server location found these servers, best first, or none.
+    Resolved(ResolveId, Vec<Hop>),
+    /// A new configuration of the proxy.
+    Configured(Arc<Config>),
+    /// The reply to a question about users of other servers.
+    Answered(AskId, Reply),
+    /// Accept no new calls.
+    Drain,
+    /// Publish the counters on the board.
+    Publish,
+}
+
+/// Number of attempts to deliver a post while the mailbox is full, and the pause between them.
+const POST_ATTEMPTS: u32 = 200;
+const POST_PAUSE: Duration = Duration::from_millis(10);
+
+/// Delivers a post that must arrive: waits up to two seconds for a slow worker. Must not be called
+/// on a worker. Returns false if the worker has ended or its mailbox stays full.
+pub fn post_with_retry(mailbox: &Mailbox<Post>, make: impl Fn() -> Post) -> bool {
+    (0..POST_ATTEMPTS).any(|tries| {
+        if tries > 0 {
+            std::thread::sleep(POST_PAUSE);
+        }
+        mailbox.try_post(make())
+    })
+}
+
+/// Delivers a post as [`post_with_retry`] does, without blocking other tasks.
+pub async fn post_with_retry_async(mailbox: Mailbox<Post>, make: impl Fn() -> Post) {
+    for _ in 0..POST_ATTEMPTS {
+        tokio::time::sleep(POST_PAUSE).await;
+        if mailbox.try_post(make()) {
+            return;
+        }
+    }
+}

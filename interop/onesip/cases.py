@@ -1,0 +1,306 @@
+"""All routers of a mesh are one SIP server: `ringway serve --mesh` in network namespaces, as it is shipped, and phones
+on the LANs behind the routers."""
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+
+import audio
+import network
+import server
+import sip
+
+CLONE_NEWNET = 0x40000000
+DOMAIN, PASSWORD = "mesh", "correct-horse"
+# Until the routers of a line know each other and keep each other's records.
+SETTLED = 40
+TONES = {"alice": 440, "bob": 700}
+RECORDED_BYTES = 3 * 16_000
+# baresip's control port, on the loopback of its own namespace.
+CONTROL = 4444
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@contextlib.contextmanager
+def inside(space):
+    """This process is in a namespace for the duration of the block."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    there = os.open(f"/run/netns/{space.name}", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.setns(there, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        yield
+    finally:
+        if _libc.setns(home, CLONE_NEWNET) != 0:
+            os.abort()
+        os.close(there)
+        os.close(home)
+
+
+class Router:
+    """A server that is a router, with a LAN of its own and one host on it."""
+
+    def __init__(self, c, number):
+        self.c, self.number = c, number
+        self.space, self.lan = network.Space(c, f"r{number}"), network.Space(c, f"h{number}")
+        self.folder = c.folder / f"router{number}"
+        self.folder.mkdir()
+        self.process, self.interfaces = None, []
+        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", "netns", self.lan.name)
+        # Linux takes routes to networks from advertisements only where that is switched on (RFC 4191).
+        c.run("sysctl", [*self.lan.enter(), "sh", "-c",
+                         "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
+        self.lan.inside("link", "set", "phone0", "up")
+        self.space.inside("link", "set", "lan0", "up")
+
+    def connect(self, other):
+        """A wire to another router."""
+        ours, theirs = f"to{other.number}", f"to{self.number}"
+        self.space.inside("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", other.space.name)
+        for router, device in ((self, ours), (other, theirs)):
+            router.space.inside("link", "set", device, "up")
+            router.interfaces.append(device)
+
+    def start(self):
+        """Starts the server with what an operator would type."""
+        named = [word for device in self.interfaces for word in ("--interface", device)]
+        self.process = self.space.start(
+            f"serve{self.number}", [server.binary(), "serve", "--mesh", *named, "--lan", "lan0", "--http", "off"],
+            env={"XDG_STATE_HOME": str(self.folder)})
+
+    def ready(self):
+        """Waits until it serves."""
+        self.c.expect(self.process.wait_output("serving", 20), self.process.output())
+
+    def command(self, *words, stdin=None):
+        """Runs a command of an operator of this router."""
+        argv = [*self.space.enter(), server.binary(), *words]
+        status, output = self.c.run(f"command{self.number}", argv, stdin=stdin,
+                                    env={"XDG_STATE_HOME": str(self.folder)})
+        self.c.expect(status == 0, f"{' '.join(words)}: {output}")
+        return output
+
+    def add(self, *users):
+        """Adds users here."""
+        for user in users:
+            self.command("user", "add", user, "--password-stdin", stdin=f"{PASSWORD}\n")
+
+    def settled(self):
+        """Whether its place on the ring has not changed for a while."""
+        status = json.loads(self.command("mesh", "status", "--json", "--state", str(self.folder / "ringway" / "mesh")))
+        return status["settled"]
+
+    def address(self):
+        """Its address in the mesh."""
+        text = self.command("mesh", "address", "--json", "--state", str(self.folder / "ringway" / "mesh"))
+        return json.loads(text)["address"]
+
+    def host(self):
+        """The address in the mesh of the host on the LAN, once it has one by router advertisement."""
+        prefix = self.address().removesuffix(":1")
+
+        def found():
+            _, output = self.c.run("ip", ["ip", "-n", self.lan.name, "-6", "-o", "address", "show", "dev", "phone0"])
+            return next((one for one in re.findall(r"inet6 (fd\S+)/64 (?!.*tentative)", output)
+                         if one.startswith(prefix)), None)
+        return self.c.until(found, 30, "no address by router advertisement")
+
+
+class Phone:
+    """A contact of a user, and what it hears. Not a user agent: the phones that others wrote are below."""
+
+    def __init__(self, router, user, password=PASSWORD):
+        self.c, self.router, self.user, self.password = router.c, router, user, password
+        with inside(router.lan):
+            self.client = sip.Client(router.address(), 5060, source=router.host())
+        router.c.after(self.client.close)
+        self.domain = DOMAIN
+        self.wanted = server.Wanted(domain=DOMAIN, users={user: password})
+
+    def register(self, expires=300):
+        """Registers. Returns the status of the answer."""
+        host, port = self.client.local
+        contact = f"<sip:{self.user}@[{host}]:{port}>"
+        answer = self.client.register(self.user, self.password, DOMAIN, [contact], expires=expires)
+        return answer and answer.status
+
+    def registered(self, seconds=SETTLED):
+        """Registers until that is acknowledged."""
+        self.c.until(lambda: self.register() == 200, seconds, f"{self.user} is not registered")
+
+    def send(self, to, sender=None):
+        """Sends a MESSAGE to a user. Returns the status of the answer, or 0."""
+        uri = f"sip:{to}@{DOMAIN}"
+        fields = {} if sender is None else {"sender": f"sip:{sender}@{DOMAIN}"}
+        answer = self.client.ask(self.client.proved(self, self.user, "MESSAGE", uri, **fields))
+        return answer.status if answer else 0
+
+    def answer(self, seconds=10):
+        """Answers the next request with 200. Returns it, or None."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            request = self.client.receive(max(0.1, deadline - time.monotonic()))
+            if request is not None and not request.status:
+                kept = [f"{name.title()}: {value}" for name, value in request.headers
+                        if name in ("via", "from", "to", "call-id", "cseq")]
+                kept = [f"{line};tag=x" if line.startswith("To:") else line for line in kept]
+                self.client.send("\r\n".join(["SIP/2.0 200 OK", *kept, "Content-Length: 0", "", ""]))
+                return request
+        return None
+
+
+def line(c, count):
+    """Routers in a line that serve, with a user on each: alice, bob, carol, dave."""
+    routers = [Router(c, number) for number in range(count)]
+    for one, other in itertools.pairwise(routers):
+        one.connect(other)
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    for router, user in zip(routers, ("alice", "bob", "carol", "dave"), strict=False):
+        router.add(user)
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    return routers
+
+
+def delivered(c, sender, receiver, seconds=20):
+    """Sends a message from one phone to another until it arrives."""
+    def once():
+        heard = []
+        listener = threading.Thread(target=lambda: heard.append(receiver.answer(5)))
+        listener.start()
+        status = sender.send(receiver.user)
+        listener.join()
+        return status == 200 and heard[0] is not None
+    c.until(once, seconds, f"no message of {sender.user} reaches {receiver.user}")
+
+
+@network.case("onesip/four-routers", limit=120)
+def four_routers(c):
+    """Each user registers at its own router; a message goes from any to any over up to three links. Who does not exist
+    is not found, and who has not registered is not available."""
+    routers = line(c, 4)
+    alice, dave = Phone(routers[0], "alice"), Phone(routers[3], "dave")
+    alice.registered()
+    dave.registered()
+    delivered(c, alice, dave)
+    delivered(c, dave, alice)
+    c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
+    c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
+
+
+@network.case("onesip/any-router", limit=120)
+def any_router(c):
+    """A user registers at a router that does not know the password, and is called there, also when the home is gone. A
+    wrong password is refused there as at home."""
+    routers = line(c, 4)
+    guest, caller = Phone(routers[3], "alice"), Phone(routers[1], "bob")
+    wrong = Phone(routers[3], "alice", "a guess")
+    caller.registered()
+    c.expect((got := wrong.register()) == 401, f"a wrong password: expected 401, got {got}")
+    guest.registered()
+    delivered(c, caller, guest)
+    delivered(c, guest, caller)
+    routers[0].process.signal(signal.SIGKILL)
+    delivered(c, caller, guest, 40)
+
+
+@network.case("onesip/stranger", limit=120)
+def stranger(c):
+    """A host of a LAN gains nothing: not the name of another user, nor by the address of its router."""
+    routers = line(c, 3)
+    alice, carol = Phone(routers[0], "alice"), Phone(routers[2], "carol")
+    alice.registered()
+    carol.registered()
+    c.expect((got := alice.send("carol", sender="bob")) == 403, f"as another user: expected 403, got {got}")
+    # Past the own router, to another one: there it is a phone like any other, and must prove who it is.
+    with inside(routers[0].lan):
+        direct = sip.Client(routers[2].address(), 5060, source=routers[0].host())
+    c.after(direct.close)
+    answer = direct.ask(direct.request("MESSAGE", f"sip:carol@{DOMAIN}", sender=f"sip:bob@{DOMAIN}"), 5)
+    c.expect(answer is not None and answer.status == 407, f"expected 407, got {answer and answer.start}")
+    # With the address of a router: of its own, to another, and of another, to its own. Neither is believed.
+    for claimed, target in ((routers[0], routers[2]), (routers[2], routers[0])):
+        source = claimed.address()
+        routers[0].lan.inside("address", "add", f"{source}/128", "dev", "phone0", "nodad")
+        with inside(routers[0].lan):
+            forger = sip.Client(target.address(), 5060, source=source)
+        c.after(forger.close)
+        user = "alice" if claimed is routers[0] else "carol"
+        uri = f"sip:forged-{claimed.number}@{DOMAIN}"
+        forger.send(forger.request("MESSAGE", uri, sender=f"sip:{user}@{DOMAIN}"))
+        c.sleep(2)
+        routers[0].lan.inside("address", "del", f"{source}/128", "dev", "phone0")
+        c.expect(uri not in target.process.output(), f"{uri} was taken for a request of a router")
+
+
+class Baresip6:
+    """baresip on the host of a router's LAN, with IPv6 alone: a tone as microphone, its ear in a file."""
+
+    def __init__(self, router, user):
+        self.c, self.router, self.user = router.c, router, user
+        self.folder = router.c.folder / f"baresip-{user}"
+        self.folder.mkdir()
+        audio.write_tone(self.folder / "tone.wav", TONES[user])
+        (self.folder / "contacts").touch()
+        (self.folder / "config").write_text("\n".join([
+            f"sip_listen [{router.host()}]:5060", "net_interface phone0", "net_prefer_ipv6 yes", "net_af ipv6",
+            f"audio_source aufile,{self.folder}/tone.wav", f"snd_path {self.folder}", "audio_path /usr/share/baresip",
+            f"ctrl_tcp_listen 127.0.0.1:{CONTROL}", "module_path /usr/lib/baresip/modules",
+            *(f"module {m}.so" for m in ("g711", "aufile", "sndfile", "rtcpsummary", "ctrl_tcp")),
+            "module_tmp account.so", "module_app menu.so", ""]))
+        (self.folder / "accounts").write_text(
+            f"<sip:{user}@{DOMAIN};transport=udp>;auth_user={user};auth_pass={PASSWORD};regint=120"
+            f';outbound="sip:[{router.address()}];transport=udp";answermode=auto\n')
+        self.process = router.lan.start(f"baresip-{user}", ["baresip", "-f", self.folder, "-s"])
+
+    def registered(self):
+        """Waits until it is registered."""
+        self.c.until(lambda: " 200 OK (" in self.process.output() and "binding" in self.process.output(), SETTLED,
+                     lambda: f"baresip of {self.user} does not register: {self.process.output()[-600:]}")
+
+    def command(self, command, params=""):
+        """One command, as a netstring of JSON."""
+        text = json.dumps({"command": command, "params": params, "token": command}).encode()
+        with inside(self.router.lan), socket.create_connection(("127.0.0.1", CONTROL), timeout=5) as control:
+            control.sendall(b"%d:%s," % (len(text), text))
+            control.settimeout(2)
+            control.recv(4096)
+
+    def call(self, user):
+        """Calls a user."""
+        self.command("dial", f"sip:{user}@{DOMAIN}")
+
+    def recorded(self):
+        """What it has recorded so far."""
+        return sum(path.stat().st_size for path in self.folder.glob("dump-*-dec.wav"))
+
+    def heard(self, tone):
+        """Seconds of a tone in what it recorded."""
+        found = sorted(self.folder.glob("dump-*-dec.wav"))
+        return audio.seconds_of_tone(found[-1], tone) if found else 0.0
+
+
+@network.case("onesip/baresip", limit=150, alone=True)
+def baresip(c):
+    """Two baresips, four routers between: they hear each other's tone, and one that hangs up ends the call at both."""
+    routers = line(c, 4)
+    # Bob is a guest at the far end of the line.
+    phones = [Baresip6(routers[0], "alice"), Baresip6(routers[3], "bob")]
+    phones[0].registered()
+    phones[1].registered()
+    phones[0].call("bob")
+    c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30,
+            lambda: f"nothing is heard: {[phone.process.output()[-500:] for phone in phones]}")
+    phones[0].command("hangup")
+    for phone, other in zip(phones, reversed(phones), strict=True):
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 10,
+                f"{phone.user} does not hear {other.user}")
