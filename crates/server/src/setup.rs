@@ -212,6 +212,11 @@ pub fn proxy(
     // A listening address is local even while its interface is down.
     let mut addresses = host::addresses();
     addresses.extend(settings.listen.iter().flat_map(|l| &l.more));
+    // Those of a LAN too, which may come up later.
+    if let Some(mesh) = &settings.mesh {
+        addresses.push(ANYCAST.into());
+        addresses.extend(mesh.lan_ipv4.map(|lan| IpAddr::from(lan.address())));
+    }
     Config {
         domains: domains(settings, stored),
         listeners: listeners.to_vec(),
@@ -608,6 +613,17 @@ mod tests {
         };
         let config = proxy(&settings, None, &listeners, 1, &[0; 32]);
         assert!(config.addresses.contains(&[198, 51, 100, 1].into()));
+    }
+
+    /// A Route with an address of the LAN is this server's, whether or not the LAN is up.
+    #[test]
+    fn the_addresses_of_a_lan_are_local() {
+        let settings =
+            Settings::parse("r.toml", "[mesh]\nlan = \"lan0\"\nlan_ipv4 = \"10.50.60.1/24\"");
+        let config = proxy(&settings.unwrap(), None, &[], 1, &[0; 32]);
+        assert!(config.addresses.contains(&[10, 50, 60, 1].into()));
+        assert!(config.addresses.contains(&ANYCAST.into()));
+        assert_eq!(&*config.domains[0].name, DOMAIN);
     }
 
     #[test]
