@@ -24,9 +24,12 @@ PASSWORD = "clear-words-of-a-user"
 # Listens as another user and prints in hexadecimal what is sent; the arguments are the path of a socket and a TCP port.
 TRAP = """
 import os, selectors, socket, sys
+# By its short name: the path of a folder may be longer than that of a socket.
+os.chdir(os.path.dirname(sys.argv[1]))
 os.setgroups([]); os.setgid({id}); os.setuid({id})
+name = os.path.basename(sys.argv[1])
 unix, tcp = socket.socket(socket.AF_UNIX), socket.create_server(("127.0.0.1", int(sys.argv[2])))
-unix.bind(sys.argv[1]); os.chmod(sys.argv[1], 0o777); unix.listen()
+unix.bind(name); os.chmod(name, 0o777); unix.listen()
 print("trap is set", flush=True)
 ready = selectors.DefaultSelector()
 for listener in (unix, tcp):
@@ -104,8 +107,10 @@ def not_served(c):
         os.chmod(folder, 0o755)
     os.chmod(control, 0o755)
     os.chmod(control / "socket", 0o777)
-    ask = (f"import os, socket\nos.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})\n"
-           f"s = socket.socket(socket.AF_UNIX); s.connect({str(control / 'socket')!r})\n"
+    # It is in the directory already, wherever that lies: this tree may be in a folder that is closed to others.
+    ask = (f"import os, socket\nos.chdir({str(control)!r})\n"
+           f"os.setgroups([]); os.setgid({STRANGER}); os.setuid({STRANGER})\n"
+           "s = socket.socket(socket.AF_UNIX); s.connect('socket')\n"
            "try:\n    s.sendall(b'GET /users HTTP/1.0\\r\\n\\r\\n'); print('answer', s.recv(4096))\n"
            "except OSError as error:\n    print('answer', error)\n")
     code, output = c.run("stranger", [sys.executable, "-c", ask])

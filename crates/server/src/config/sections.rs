@@ -2,7 +2,8 @@
 
 use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{
-    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PortRange, StoreKind,
+    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PortRange,
+    StoreKind,
 };
 use super::span::Span;
 use ringway_net::Origin;
