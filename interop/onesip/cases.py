@@ -30,9 +30,11 @@ CLONE_NEWNET = 0x40000000
 DOMAIN, PASSWORD = "mesh", "correct-horse"
 # Until the routers of a line know each other and keep each other's records.
 SETTLED = 40
+# The address of the server that is the same on each LAN.
+ANYCAST = "fd72:696e:6777:6179::1"
 # The router and a host of each LAN with IPv4.
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
-TONES = {"alice": 440, "bob": 700}
+TONES = {"alice": 440, "bob": 700, "carol": 900}
 RECORDED_BYTES = 3 * 16_000
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
@@ -64,10 +66,15 @@ class Router:
         self.folder = c.folder / f"router{number}"
         self.folder.mkdir()
         self.process, self.interfaces = None, []
-        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", "netns", self.lan.name)
+        self.plug()
+
+    def plug(self, *options):
+        """Connects the host."""
+        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", *options, "netns",
+                          self.lan.name)
         # Linux takes routes to networks from advertisements only where that is switched on (RFC 4191).
-        c.run("sysctl", [*self.lan.enter(), "sh", "-c",
-                         "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
+        self.c.run("sysctl", [*self.lan.enter(), "sh", "-c",
+                              "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
         self.lan.inside("link", "set", "phone0", "up")
         self.space.inside("link", "set", "lan0", "up")
 
@@ -118,6 +125,15 @@ class Router:
         """The IPv4 address of the host on the LAN. All LANs have the same addresses."""
         self.lan.inside("address", "replace", f"{HOST4}/24", "dev", "phone0")
         return HOST4
+
+    def take(self, other):
+        """Plugs the host of another router's LAN into this one's, instead of a host that is there."""
+        _, output = self.c.run("ip", ["ip", "-n", other.lan.name, "-j", "link", "show", "dev", "phone0"])
+        other.space.inside("link", "delete", "lan0")
+        # It may have none.
+        self.c.run("ip", ["ip", "-n", self.space.name, "link", "delete", "lan0"])
+        self.lan = other.lan
+        self.plug("address", json.loads(output)[0]["address"])
 
     def host(self):
         """The address in the mesh of the host on the LAN, once it has one by router advertisement."""
@@ -230,6 +246,52 @@ def any_router(c):
     delivered(c, caller, guest, 40)
 
 
+@network.case("onesip/moves-in-registration", limit=120)
+def moves_in_registration(c):
+    """A phone is challenged by one router, plugged into the LAN of another, and answers there, at the same address of
+    the server: it is challenged anew, registers, and is called where it is. Plugged back, it is called there again."""
+    routers = line(c, 3, ipv4=(0, 1, 2))
+    caller = Phone(routers[1], "bob")
+    caller.registered()
+    uri, aor = f"sip:{DOMAIN}", f"sip:alice@{DOMAIN}"
+
+    def door(phone):
+        """The server at the address that is the same everywhere."""
+        with inside(phone.router.lan):
+            client = sip.Client(ANYCAST, 5060, source=phone.client.local[0])
+        c.after(client.close)
+        return client
+
+    def ask(phone, client, cseq, *proof):
+        host, port = phone.client.local
+        fields = [f"Contact: <sip:alice@[{host}]:{port}>", "Expires: 300", *proof]
+        return client.ask(client.request("REGISTER", uri, to=aor, sender=aor, cseq=cseq, call_id="moves",
+                                         headers=fields))
+
+    def proof(refused):
+        challenge = refused.get("www-authenticate")
+        return "Authorization: " + sip.credentials(challenge, "alice", PASSWORD, "REGISTER", uri)
+
+    first = Phone(routers[0], "alice")
+    refused = ask(first, door(first), 1)
+    c.expect(refused is not None and refused.status == 401, f"expected a challenge, got {refused and refused.start}")
+    routers[2].take(routers[0])
+    moved = Phone(routers[2], "alice")
+    there = door(moved)
+    again = c.until(lambda: ask(moved, there, 2, proof(refused)), 30, "no answer after the phone has moved")
+    c.expect(again.status == 401, f"the nonce of another router: expected 401, got {again.start}")
+    # Without it a phone would have to take its password for wrong (RFC 7616 section 3.3).
+    c.expect("stale=true" in again.get("www-authenticate"), f"not stale: {again.get('www-authenticate')}")
+    done = ask(moved, there, 3, proof(again))
+    c.expect(done is not None and done.status == 200, f"expected 200, got {done and done.start}")
+    delivered(c, caller, moved)
+    delivered(c, moved, caller)
+    routers[0].take(routers[2])
+    back = Phone(routers[0], "alice")
+    back.registered()
+    delivered(c, caller, back)
+
+
 @network.case("onesip/stranger", limit=120)
 def stranger(c):
     """A host of a LAN gains nothing: not the name of another user, nor by the address of its router."""
@@ -262,13 +324,18 @@ def stranger(c):
 class Baresip:
     """baresip on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear in a file."""
 
-    def __init__(self, router, user):
-        host, proxy = (router.host4(), ROUTER4) if router.ipv4 else (f"[{router.host()}]", f"[{router.address()}]")
-        family = [] if router.ipv4 else ["net_prefer_ipv6 yes", "net_af ipv6"]
+    def __init__(self, router, user, moves=False):
+        ipv4 = router.ipv4 and not moves
+        host, proxy = (router.host4(), ROUTER4) if ipv4 else (f"[{router.host()}]", f"[{router.address()}]")
+        if moves:
+            # At whatever address it has.
+            host, proxy = "[::]", f"[{ANYCAST}]"
+        family = [] if ipv4 else ["net_prefer_ipv6 yes", "net_af ipv6"]
         self.c, self.router, self.user = router.c, router, user
         self.folder = router.c.folder / f"baresip-{user}"
         self.folder.mkdir()
-        audio.write_tone(self.folder / "tone.wav", TONES[user])
+        # baresip hangs up when the file ends.
+        audio.write_tone(self.folder / "tone.wav", TONES[user], 200 if moves else 40)
         (self.folder / "contacts").touch()
         (self.folder / "config").write_text("\n".join([
             f"sip_listen {host}:5060", "net_interface phone0", *family,
@@ -335,7 +402,8 @@ publish=0
 
 
 class Linphone:
-    """linphone's console program on the host of a router's LAN, with IPv6 or IPv4 alone: files as microphone and ear."""
+    """linphone's console program on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear
+    in a file."""
 
     def __init__(self, router, user):
         self.c, self.router, self.user = router.c, router, user
@@ -438,9 +506,9 @@ def linphone_ipv4(c):
 
 @network.case("onesip/ring-of-six", limit=90)
 def ring_of_six(c):
-    """Users of six routers call each other, guests among them; a router dies, and the ring is cut in two and joined again:
-    each registration that was acknowledged is still found, each half goes on calling, and calls under way go on. What
-    `interop/onesip/run` does with up to sixty."""
+    """Users of six routers call each other, guests among them; a router dies, and the ring is cut in two and joined
+    again: each registration that was acknowledged is still found, each half goes on calling, and calls under way go on.
+    What `interop/onesip/run` does with up to sixty."""
     async def tell(fleet):
         story = Story(fleet, quiet=2.0, sweep=20, pace=2.0)
         try:
@@ -456,3 +524,27 @@ def ring_of_six(c):
     faults = [fault for event in events for fault in event.failed()]
     c.expect(not faults, "\n".join(faults))
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
+
+
+@network.case("onesip/moves-in-call", limit=180)
+def moves_in_call(c):
+    """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
+    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again."""
+    routers = line(c, 3, ipv4=(0, 1, 2))
+    moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
+    for phone in (moving, staying):
+        phone.registered()
+    moving.call("alice")
+    phones = (moving, staying)
+    c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
+    routers[1].take(routers[2])
+    c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
+    before = [phone.recorded() for phone in phones]
+    c.until(lambda: all(phone.recorded() >= was + RECORDED_BYTES
+                        for phone, was in zip(phones, before, strict=True)), 15,
+            lambda: f"they do not hear each other again: {moving.process.output()[-800:]}")
+    moving.router = routers[1]
+    moving.command("hangup")
+    for phone, other in ((moving, staying), (staying, moving)):
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
+                f"{phone.user} does not hear {other.user}")

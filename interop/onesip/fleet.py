@@ -1,5 +1,5 @@
-"""Many servers that are routers, `ringway serve --mesh` as it is shipped, in namespaces linked as a graph says, each with a
-LAN and a host on it."""
+"""Many servers that are routers, `ringway serve --mesh` as it is shipped, in namespaces linked as a graph says, each
+with a LAN and a host on it."""
 
 import ipaddress
 import json
@@ -130,7 +130,8 @@ class Fleet:
 
     def asked(self, node, what):
         """What `ringway mesh` reports of a router."""
-        return json.loads(self.command(node, "mesh", what, "--json", "--state", self.folder / node / "ringway" / "mesh"))
+        state = self.folder / node / "ringway" / "mesh"
+        return json.loads(self.command(node, "mesh", what, "--json", "--state", state))
 
     def add_user(self, node, user):
         """Adds a user at its home."""

@@ -28,8 +28,8 @@ class Result:
         return max((at for _, at, status, _ in self.attempts if status != 200), default=None)
 
     def all_from(self):
-        """The seconds from the event until every pair could call, 0 if none ever failed: the earliest time for which each
-        pair has an attempt that began then or before, and all its later ones succeeded; None if a pair never could."""
+        """The seconds from the event until every pair could call: when the first attempt began after the last failure
+        of its pair, of the pair for which that was latest. 0 if none ever failed, None if a pair never could."""
         failed, recovered = {}, {}
         for pair, at, status, _ in sorted(self.attempts, key=lambda attempt: attempt[1]):
             if status != 200:
@@ -87,8 +87,8 @@ class Attempts:
 
 
 def sample(rng, pairs, count, side=lambda caller: caller.user):
-    """So many of the pairs, and as many more as it takes to have each `side` (a user, unless told otherwise) calling and
-    called."""
+    """So many of the pairs, and as many more as it takes to have each `side` (a user, unless told otherwise) calling
+    and called."""
     pairs = list(pairs)
     rng.shuffle(pairs)
     callers, callees, first, rest = set(), set(), [], []
@@ -105,7 +105,8 @@ def sample(rng, pairs, count, side=lambda caller: caller.user):
 
 
 async def until_all(pairs, begun, rate, limit, quiet=QUIET):
-    """Tries pairs in turn until none has failed for `quiet` seconds and two rounds, or `limit` seconds after the event."""
+    """Tries pairs in turn until none has failed for `quiet` seconds and two rounds, or `limit` seconds after the
+    event."""
     loop = asyncio.get_running_loop()
     attempts = Attempts(begun, rate)
     calm = max(quiet, 2 * len(pairs) / rate)
