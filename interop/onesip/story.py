@@ -158,7 +158,8 @@ class Story:
             await joining
         pairs = self.pairs()
         chosen = measure.sample(self.rng, pairs, 0, lambda caller: caller.at)
-        result = await measure.until_all(chosen, begun, len(chosen) / EACH, LIMIT, self.quiet)
+        limit = asyncio.get_running_loop().time() - begun + LIMIT
+        result = await measure.until_all(chosen, begun, len(chosen) / EACH, limit, self.quiet)
         joined = await joining
         pairs = self.pairs()
         rate = self.pace * len({caller.at for caller, _ in pairs})
