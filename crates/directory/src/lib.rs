@@ -11,6 +11,7 @@
 //! | [`accounts`] | the users of this router, and those that are registered here |
 //! | [`questions`] | where users are, as far as it is being asked |
 //! | [`verifications`] | credentials that their home is asked about |
+//! | [`listing`] | lists of all accounts, or all locations, of the network |
 //! | [`machine`] | all of it joined |
 
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@
 pub mod accounts;
 pub mod config;
 mod grants;
+pub mod listing;
 pub mod machine;
 pub mod private;
 pub mod questions;
@@ -26,6 +28,7 @@ pub mod statement;
 pub mod verifications;
 
 pub use config::Config;
+pub use listing::{ListEnd, Listed, Stated, Subject};
 pub use machine::{Counters, Directory, Event};
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ringway_dht::{Answer, Dht, Draft, LookUpId, Message, Record, RecordError};
+use ringway_dht::{Answer, Dht, Draft, LookUpId, Message, Record, RecordError, ScanEnd};
 use ringway_mesh::crypto::{Crypto, Real};
 use ringway_mesh::{Identity, NodeId, Prefix};
 use ringway_sansio::time::{Time, sooner};
@@ -11,7 +11,8 @@ use ringway_sansio::{Malformed, Random};
 
 use crate::accounts::{Accounts, OwnAccount, Registered};
 use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
-use crate::private::{CredentialsCheck, Private, PrivateMessage, Verdict};
+use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
+use crate::private::{CredentialsCheck, MAX_SERVICE, Private, PrivateMessage, Verdict};
 use crate::questions::{LookUps, QuestionId, Questions, Whereabouts};
 use crate::statement::{Account, Grant, Location, is_name, marked};
 use crate::verifications::{JudgementId, Outcome, Verifications};
@@ -52,6 +53,19 @@ pub enum Event {
         /// What is to be checked.
         check: CredentialsCheck,
     },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// At most [`MAX_SERVICE`] octets.
+        octets: Box<[u8]>,
+    },
+    /// A list that was asked for has these.
+    Listed(Listed),
+    /// A list has ended.
+    ListEnded(Subject, ListEnd),
     /// Another home claims the name of a user of this router: something for the operator.
     Contested {
         /// The name.
@@ -107,6 +121,7 @@ pub struct Directory<C: Crypto = Real> {
     verifications: Verifications,
     /// Look-ups for others that claim a name of this router.
     audits: BTreeMap<LookUpId, Box<str>>,
+    lists: Lists,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
     events: VecDeque<Event>,
@@ -147,6 +162,7 @@ impl<C: Crypto> Directory<C> {
             questions: Questions::default(),
             verifications: Verifications::default(),
             audits: BTreeMap::new(),
+            lists: Lists::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
             events: VecDeque::new(),
@@ -329,6 +345,28 @@ impl<C: Crypto> Directory<C> {
         self.private.push(PrivateMessage { to: router.prefix(), octets });
     }
 
+    /// Sends another router a message of another service, of at most [`MAX_SERVICE`] octets; a longer one is dropped. It may
+    /// be lost.
+    pub fn send(&mut self, to: NodeId, service: u8, octets: &[u8]) {
+        if octets.len() <= MAX_SERVICE {
+            let (router, octets) = (self.id(), octets.into());
+            let octets = Private::Service { router, service, octets }.to_octets();
+            self.private.push(PrivateMessage { to: to.prefix(), octets });
+        }
+    }
+
+    /// Lists what all routers state: [`Event::Listed`] follows, several times, and [`Event::ListEnded`]. Returns whether the
+    /// list is begun: not if one is under way. What it costs is in the documentation of [`Dht::scan`].
+    pub fn list(&mut self, now: Time, subject: Subject, random: &mut dyn Random) -> bool {
+        if self.lists.has(subject) {
+            return false;
+        }
+        let id = self.dht.scan(now, subject.kind(), random);
+        id.into_iter().for_each(|id| self.lists.begin(id, subject));
+        self.settle(now, random);
+        id.is_some()
+    }
+
     /// Notifies those beside this router that it leaves.
     pub fn leave(&mut self) {
         self.dht.leave();
@@ -423,6 +461,19 @@ impl<C: Crypto> Directory<C> {
                 ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
+                ringway_dht::Event::Listed(id, records) => {
+                    let subject = self.lists.subject(id);
+                    let found = subject.map(|subject| listed(subject, &records));
+                    found.into_iter().for_each(|found| self.notify(Event::Listed(found)));
+                }
+                ringway_dht::Event::Scanned(id, end) => {
+                    let end = match end {
+                        ScanEnd::Whole => ListEnd::Whole,
+                        ScanEnd::Partial | ScanEnd::Full => ListEnd::Partial,
+                    };
+                    let subject = self.lists.end(id);
+                    subject.into_iter().for_each(|of| self.notify(Event::ListEnded(of, end)));
+                }
                 _ => {}
             }
         }
@@ -509,6 +560,10 @@ impl<C: Crypto> Directory<C> {
                     None => self.counters.judgements += 1,
                 }
             }
+            Private::Service { router, service, octets } => match from.contains(router) {
+                true => self.notify(Event::Message { service, router, octets }),
+                false => self.counters.malformed += 1,
+            },
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };
