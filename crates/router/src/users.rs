@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ringway_directory::verifications::JudgementId;
 use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, Grant, QuestionId, Verdict, Whereabouts,
+    Account, Config, CredentialsCheck, Directory, Event, Grant, ListEnd, Listed, QuestionId,
+    Subject, Verdict, Whereabouts,
 };
 use ringway_mesh::crypto::Real;
 use ringway_mesh::router::Refusal;
@@ -86,6 +87,20 @@ pub enum Command {
         /// What the server thinks.
         verdict: Verdict,
     },
+    /// A message of another service for a router, which may be lost.
+    Send {
+        /// The router.
+        to: NodeId,
+        /// The service.
+        service: u8,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// What do all routers state? [`Report::Listed`] follows, several times, and [`Report::ListEnded`].
+    List {
+        /// Of what.
+        subject: Subject,
+    },
 }
 
 /// What a server learns of the directory.
@@ -136,6 +151,29 @@ pub enum Report {
         router: NodeId,
         /// What to check.
         check: CredentialsCheck,
+    },
+    /// The routers beside this one on the ring have changed.
+    Neighbours {
+        /// All of them, in no order.
+        routers: Vec<NodeId>,
+    },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// A part of a list.
+    Listed(Listed),
+    /// A list has ended; `None` if it was not begun.
+    ListEnded {
+        /// Of what.
+        subject: Subject,
+        /// How.
+        end: Option<ListEnd>,
     },
     /// Another home claims the name of a user of this router.
     Contested {
@@ -273,6 +311,12 @@ impl Users {
             },
             Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
             Command::Judge { id, verdict } => directory.judge(now, id, verdict),
+            Command::Send { to, service, octets } => directory.send(to, service, &octets),
+            Command::List { subject } => {
+                if !directory.list(now, subject, random) {
+                    self.report(Report::ListEnded { subject, end: None });
+                }
+            }
         }
     }
 
@@ -341,6 +385,11 @@ impl Users {
             }
             Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
             Event::Judge { id, router, check } => Report::Judge { id, router, check },
+            Event::Message { service, router, octets } => {
+                Report::Message { service, router, octets }
+            }
+            Event::Listed(listed) => Report::Listed(listed),
+            Event::ListEnded(subject, end) => Report::ListEnded { subject, end: Some(end) },
             Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
             _ => return,
         };
@@ -352,6 +401,9 @@ impl Users {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
+            self.report(Report::Neighbours {
+                routers: near.iter().copied().chain(known.1).collect(),
+            });
             self.directory.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }
     }
