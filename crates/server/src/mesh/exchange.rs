@@ -156,6 +156,11 @@ impl Exchange {
         }
     }
 
+    /// Returns the id of this router, once it is known.
+    pub fn id(&self) -> Option<NodeId> {
+        self.lock().id
+    }
+
     /// Returns the address of this router in the mesh, once it is known.
     pub fn address(&self) -> Option<Ipv6Addr> {
         self.lock().id.map(|id| id.prefix().router())
@@ -323,7 +328,7 @@ impl Exchange {
                     evicted.iter().for_each(|name| keep(name, None));
                 }
             }
-            Report::Judge { .. } => {}
+            _ => {}
         }
     }
 

@@ -8,11 +8,13 @@
 //! | [`journal`] | registrations are acknowledged when other routers keep them too |
 //! | `shares` | what one source may ask at a time |
 //! | [`location`] | the location service of workers: this server's, and what is known of others |
+//! | [`lists`] | who there is in the whole mesh, for the phonebook |
 //! | [`judge`] | credentials that other routers ask this one about |
 
 pub mod exchange;
 pub mod journal;
 pub mod judge;
+pub mod lists;
 pub mod location;
 pub mod settings;
 mod shares;

@@ -38,6 +38,8 @@ pub struct MeshSettings {
     pub state: Option<PathBuf>,
     /// UDP port of the mesh.
     pub port: Option<u16>,
+    /// Whether users have short numbers; they have unless it is `false`.
+    pub numbers: Option<bool>,
 }
 
 impl MeshSettings {
@@ -56,6 +58,7 @@ impl MeshSettings {
         self.network_key = flags.network_key.or(self.network_key.take());
         self.state = flags.state.or(self.state.take());
         self.port = flags.port.or(self.port);
+        self.numbers = flags.numbers.or(self.numbers);
     }
 
     /// Returns the settings of the router of a server of `domain` that listens so.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringway_directory::private::SERVICE_NUMBERS;
 use ringway_net::Clock;
 use ringway_router::settings::Settings;
 use ringway_router::users::{Attachment, Command, MAX_COMMANDS, Report};
@@ -14,6 +15,8 @@ use tracing::{error, info};
 
 use super::exchange::Exchange;
 use super::judge::Judge;
+use super::lists::Lists;
+use crate::numbers::inbox::Inbox;
 use crate::store::UserTable;
 
 /// Time in which a router makes its identity and opens its device.
@@ -22,6 +25,9 @@ const START: Duration = Duration::from_secs(60);
 /// The thread of a router.
 pub struct MeshThread {
     exchange: Arc<Exchange>,
+    commands: mpsc::Sender<Command>,
+    lists: Arc<Lists>,
+    numbers: Arc<Inbox>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -43,9 +49,19 @@ impl MeshThread {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
         let exchange = Arc::new(Exchange::new(domain, clock, commands.clone()));
         let users: UsersSlot = Arc::default();
+        let lists = Arc::new(Lists::new(commands.clone()));
+        let numbers: Arc<Inbox> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
-        let report = reporter(exchange.clone(), commands, users.clone(), clock, ready.clone());
+        let report = reporter(Receivers {
+            exchange: exchange.clone(),
+            commands: commands.clone(),
+            users: users.clone(),
+            lists: lists.clone(),
+            numbers: numbers.clone(),
+            clock,
+            ready: ready.clone(),
+        });
         let attachment = Attachment { commands: commanded, report };
         let work = move || {
             let result = run(&settings, stopped, attachment);
@@ -63,13 +79,29 @@ impl MeshThread {
             Err(RecvTimeoutError::Timeout) => return Err("mesh: the router does not start".into()),
             Err(RecvTimeoutError::Disconnected) => return Err("mesh: the router has ended".into()),
         }
-        let mesh = MeshThread { exchange, stop: Some(stop), thread: Some(thread) };
+        let (stop, thread) = (Some(stop), Some(thread));
+        let mesh = MeshThread { exchange, commands, lists, numbers, stop, thread };
         Ok((mesh, users))
     }
 
     /// Returns the connection of workers with the directory.
     pub fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
+    }
+
+    /// Returns where commands of the router are taken.
+    pub(crate) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
+    }
+
+    /// Returns the lists of who there is.
+    pub(crate) fn lists(&self) -> &Arc<Lists> {
+        &self.lists
+    }
+
+    /// Returns where what comes for short numbers waits.
+    pub(crate) fn numbers(&self) -> &Arc<Inbox> {
+        &self.numbers
     }
 
     /// Leaves the mesh.
@@ -106,27 +138,41 @@ fn run(
     runtime.block_on(router).map_err(|e| e.to_string())
 }
 
-/// Returns the receiver of reports, which runs on the router's thread.
-fn reporter(
+/// Who learns what of the router's reports.
+struct Receivers {
     exchange: Arc<Exchange>,
     commands: mpsc::Sender<Command>,
     users: UsersSlot,
+    lists: Arc<Lists>,
+    numbers: Arc<Inbox>,
     clock: Clock,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
-) -> Box<dyn FnMut(Report) + Send> {
+}
+
+/// Returns the receiver of reports, which runs on the router's thread.
+fn reporter(to: Receivers) -> Box<dyn FnMut(Report) + Send> {
     let mut judge = Judge::default();
     Box::new(move |report| match report {
         Report::Ready { id, interface } => {
-            exchange.handle(Report::Ready { id, interface });
-            let _ = ready.try_send(Ok(()));
+            to.exchange.handle(Report::Ready { id, interface });
+            let _ = to.ready.try_send(Ok(()));
         }
         Report::Judge { id, router, check } => {
-            let table = users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+            let table = to.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             let Some(table) = table else { return };
-            let verdict = judge.judge(clock.now(), router, &check, &*table);
+            let verdict = judge.judge(to.clock.now(), router, &check, &*table);
             // Without room the other router asks again.
-            let _ = commands.try_send(Command::Judge { id, verdict });
+            let _ = to.commands.try_send(Command::Judge { id, verdict });
         }
-        report => exchange.handle(report),
+        Report::Neighbours { routers } => to.numbers.neighbours(routers),
+        Report::Message { service: SERVICE_NUMBERS, router, octets } => {
+            to.numbers.message(router, octets);
+        }
+        // Of a service that this version does not know.
+        Report::Message { .. } => {}
+        report @ (Report::Listed(_) | Report::ListEnded { .. }) => {
+            to.lists.handle(report, to.clock.now());
+        }
+        report => to.exchange.handle(report),
     })
 }

@@ -1,0 +1,80 @@
+//! The book of the moment. It is made when somebody asks, and not again for some seconds.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use ringway_mesh::NodeId;
+use ringway_phonebook::Book;
+use ringway_sansio::Time;
+use tokio::sync::Mutex;
+
+use super::entries::Known;
+use super::{PhonebookCounts, Sources};
+
+/// Time for which a book is as good as a new one.
+const BOOK_AGE: Duration = Duration::from_secs(5);
+/// Time for which lists of the mesh are as good as new ones: each costs messages at all routers.
+const LIST_AGE: Duration = Duration::from_secs(30);
+/// Time for which a request waits for lists. What is there by then has to do.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Makes books.
+pub(super) struct Library {
+    sources: Sources,
+    counts: Arc<PhonebookCounts>,
+    /// Those who ask while one is made wait for it.
+    current: Mutex<Option<(Time, Arc<Book>)>>,
+}
+
+impl Library {
+    pub(super) fn new(sources: Sources, counts: Arc<PhonebookCounts>) -> Self {
+        Library { sources, counts, current: Mutex::default() }
+    }
+
+    /// Returns the book.
+    pub(super) async fn book(&self) -> Arc<Book> {
+        let clock = self.sources.clock;
+        let mut current = self.current.lock().await;
+        if let Some((made, book)) = &*current
+            && clock.now().since(*made) < BOOK_AGE
+        {
+            return book.clone();
+        }
+        if let Some((_, lists)) = &self.sources.mesh {
+            lists.refresh(clock.now(), LIST_AGE, PATIENCE).await;
+        }
+        let book = Arc::new(self.make(clock.now()));
+        *current = Some((clock.now(), book.clone()));
+        book
+    }
+
+    fn make(&self, now: Time) -> Book {
+        let Sources { domain, store, mesh, .. } = &self.sources;
+        let (accounts, locations) = match mesh {
+            Some((_, lists)) => (lists.accounts(), lists.locations()),
+            None => Default::default(),
+        };
+        let own = mesh.as_ref().and_then(|(exchange, _)| exchange.id());
+        let users = store.accounts().into_iter().filter(|(_, realm, _)| realm == domain);
+        let mut registered = HashSet::new();
+        store.each_registered(now, &mut |aor| {
+            let name = aor.strip_prefix(b"sip:").and_then(|name| std::str::from_utf8(name).ok());
+            registered.extend(name.map(Box::from));
+        });
+        let known = Known {
+            domain,
+            // Nobody has this id.
+            own: own.unwrap_or(NodeId::new(0)),
+            users: users.map(|(user, realm, of)| (format!("{user}@{realm}").into(), of)).collect(),
+            registered,
+            accounts: &accounts,
+            locations: &locations,
+        };
+        let (book, dropped) = known.book(now);
+        self.counts.entries.store(book.listed().len() as u64, Relaxed);
+        self.counts.dropped.store(dropped as u64, Relaxed);
+        book
+    }
+}
