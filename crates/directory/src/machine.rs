@@ -226,7 +226,12 @@ impl<C: Crypto> Directory<C> {
         let audit = now + self.config.audit / 10 + self.config.audit / 1_024 * spread as u32;
         let before = self.accounts.own.get(name);
         let (stored, rival) = before.map_or((false, None), |own| (own.stored, own.rival));
-        let own = OwnAccount { account: account.clone(), stored, rival, audit };
+        let is_marked = before.is_some_and(|own| own.is_marked);
+        if is_marked {
+            // As when the mark was made: without room there is no marked name.
+            _ = self.publish_account(now, &marked(name, self.id()), account, random);
+        }
+        let own = OwnAccount { account: account.clone(), stored, rival, is_marked, audit };
         if let Some(before) = self.accounts.own.insert(name.into(), own) {
             self.accounts.audits.remove(&(before.audit, name.into()));
         }
@@ -623,7 +628,7 @@ impl<C: Crypto> Directory<C> {
         let is_second = first < (account.created, id);
         self.counters.contested += u64::from(own.rival.is_none());
         if let Some(own) = self.accounts.own.get_mut(name) {
-            own.rival = Some(first.1);
+            (own.rival, own.is_marked) = (Some(first.1), is_second);
         }
         let mark = is_second.then(|| marked(name, id));
         if let Some(mark) = &mark {

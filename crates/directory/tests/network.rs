@@ -166,6 +166,14 @@ fn a_name_added_twice_is_kept_by_the_first() {
     assert_eq!(net.routers(left[4], ALICE), [left[0]]);
     assert_eq!(net.routers(right[4], ALICE), [left[0]]);
     assert_eq!(net.routers(left[4], &marked), [right[0]]);
+    // What its home states later is stated of the marked name too.
+    let account = Account { created: 1, number: "204".into(), ..Account::default() };
+    net.change(right[0], |directory, now, random| {
+        directory.set_account(now, ALICE, &account, random).unwrap();
+    });
+    net.run(310_000);
+    let home = net.locate(left[4], &marked).unwrap().home;
+    assert_eq!(home.map(|home| (home.router, home.account.number)), Some((right[0], "204".into())));
 }
 
 /// An acknowledged registration survives the crash of any two routers, with every fifth message lost.

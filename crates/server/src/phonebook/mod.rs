@@ -18,6 +18,9 @@ mod ldap;
 mod library;
 pub mod place;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
