@@ -467,15 +467,19 @@ def phonebook_strangers(c):
     c.until(lambda: "alice" in book.users("?all"), LISTED, "no phonebook")
     # From the other router, from a host of its LAN, and from the router itself: not by the LAN.
     host = routers[1].host()
+    def connects(source, port):
+        bound = (source, 0) if source else None
+        try:
+            socket.create_connection((routers[0].address(), port), timeout=5, source_address=bound).close()
+        except OSError:
+            return False
+        return True
     for space, source in ((routers[1].space, None), (routers[1].lan, host), (routers[0].space, None)):
-        for port in (BOOK_PORT, LDAP_PORT):
-            with inside(space):
-                try:
-                    bound = (source, 0) if source else None
-                    socket.create_connection((routers[0].address(), port), timeout=3, source_address=bound).close()
-                    c.expect(False, f"port {port} is open for {space.name}")
-                except OSError:
-                    pass
+        with inside(space):
+            # SIP is for all of them, so they do reach the router.
+            c.until(lambda source=source: connects(source, 5060), 10, f"{space.name} does not reach the router")
+            for port in (BOOK_PORT, LDAP_PORT):
+                c.expect(not connects(source, port), f"port {port} is open for {space.name}")
     hogs = []
     with inside(routers[0].lan):
         for port in (BOOK_PORT, LDAP_PORT):

@@ -80,6 +80,7 @@ fn carry(
     mut is_over: impl FnMut(&[Router]) -> bool,
 ) -> Vec<(NodeId, Packet)> {
     let (until, mut packets) = (Instant::now() + TIMEOUT, Vec::new());
+    let homes: Vec<NodeId> = routers.iter().map(|router| router.id).collect();
     while !is_over(routers) {
         assert!(Instant::now() < until, "too late: {packets:?}");
         let mut sent = Vec::new();
@@ -92,6 +93,10 @@ fn carry(
                     Command::Send { to, octets, .. } => {
                         packets.push((router.id, Packet::parse(&octets).unwrap()));
                         sent.push((router.id, to, octets));
+                    }
+                    // All have users.
+                    Command::List { .. } => {
+                        router.numbers.inbox.homes(homes.clone(), homes.len());
                     }
                     _ => {}
                 }
@@ -143,6 +148,17 @@ fn users_of_several_routers_have_different_numbers_that_the_mesh_knows() {
     routers[0].add("alice");
     let number = routers[0].numbers.wait_for("alice@mesh", TIMEOUT);
     assert!(number.is_some_and(|number| number != before && !numbers.contains(&number)));
+    routers.iter().for_each(|router| router.numbers.stop());
+}
+
+/// Where all routers beside one are no servers, it hears of others by the users of the mesh.
+#[test]
+fn routers_that_are_not_beside_each_other_find_each_other() {
+    let mut routers = [Router::start(1, SOON, in_memory), Router::start(2, LATE, in_memory)];
+    routers[0].add("alice");
+    routers[1].add("bob");
+    carry(&mut routers, |routers| routers[1].number("bob").is_some());
+    assert_ne!(routers[0].number("alice"), routers[1].number("bob"));
     routers.iter().for_each(|router| router.numbers.stop());
 }
 

@@ -11,7 +11,6 @@ use ringway_directory::statement::unmarked;
 use ringway_directory::{Account, Location, Stated};
 use ringway_mesh::NodeId;
 use ringway_mesh::crypto::Real;
-use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_phonebook::book::MAX_ENTRIES;
 use ringway_phonebook::{Book, Entry};
 use ringway_sansio::Time;
@@ -22,6 +21,8 @@ pub(super) struct Known<'a> {
     pub(super) domain: &'a str,
     /// This router, in a mesh.
     pub(super) own: NodeId,
+    /// Zero bits that hash extensions of identities must have.
+    pub(super) bits: u8,
     /// The users of this server, with their domain.
     pub(super) users: Vec<(Box<str>, Account)>,
     /// Who is registered here, with the domain.
@@ -35,7 +36,7 @@ pub(super) struct Known<'a> {
 impl Known<'_> {
     /// Returns the book, and how many users are left out as there are too many.
     pub(super) fn book(self, now: Time) -> (Book, usize) {
-        let (domain, own) = (self.domain, self.own);
+        let (domain, own, bits) = (self.domain, self.own, self.bits);
         let present = self.present();
         let homes = self.homes();
         let count = homes.len();
@@ -44,7 +45,7 @@ impl Known<'_> {
         let entries = kept.into_iter().filter_map(|(name, home)| {
             let (user, of) = name.rsplit_once('@')?;
             let is_there = |(router, location): &(NodeId, &Location)| {
-                may_have::<Real>(now, name, &home, (*router, location), HASH_EXTENSION_BITS)
+                may_have::<Real>(now, name, &home, (*router, location), bits)
             };
             let elsewhere = present.get(name).is_some_and(|at| at.iter().any(is_there));
             (of == domain).then(|| Entry {
@@ -157,6 +158,7 @@ mod tests {
         Known {
             domain: "mesh",
             own: OWN,
+            bits: 0,
             users: vec![
                 ("alice@mesh".into(), account(50, "200")),
                 ("carol@mesh".into(), account(90, "")),
@@ -178,9 +180,7 @@ mod tests {
     }
 
     fn identity(seed: u64) -> Identity {
-        let mut random = SplitMix::new(seed);
-        let mut search = Search::new(HASH_EXTENSION_BITS, &mut random);
-        std::iter::from_fn(|| Some(search.step(1 << 16))).flatten().next().unwrap()
+        Search::new(0, &mut SplitMix::new(seed)).step(1).unwrap()
     }
 
     #[test]

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use ringway_directory::Account;
 use ringway_mesh::NodeId;
+use ringway_mesh::identity::HASH_EXTENSION_BITS;
 use ringway_phonebook::Book;
+use ringway_phonebook::book::MAX_ENTRIES;
 use ringway_sansio::Time;
 use tokio::sync::Mutex;
 
@@ -15,8 +18,9 @@ use super::{PhonebookCounts, Sources};
 
 /// Time for which a book is as good as a new one.
 const BOOK_AGE: Duration = Duration::from_secs(5);
-/// Time for which lists of the mesh are as good as new ones: each costs messages at all routers.
+/// Time for which lists of the mesh are as good as new ones, at least and for each user: each costs messages at all routers.
 const LIST_AGE: Duration = Duration::from_secs(30);
+const LIST_AGE_OF_USER: Duration = Duration::from_millis(30);
 /// Time for which a request waits for lists. What is there by then has to do.
 const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -43,11 +47,27 @@ impl Library {
             return book.clone();
         }
         if let Some((_, lists)) = &self.sources.mesh {
-            lists.refresh(clock.now(), LIST_AGE, PATIENCE).await;
+            let users = u32::try_from(lists.accounts().len()).unwrap_or(u32::MAX);
+            let age = LIST_AGE.max(LIST_AGE_OF_USER.saturating_mul(users));
+            lists.refresh(clock.now(), age, PATIENCE).await;
         }
         let book = Arc::new(self.make(clock.now()));
         *current = Some((clock.now(), book.clone()));
         book
+    }
+
+    /// Returns the users of this server; of more than a book has, only those who are registered.
+    fn users(&self, registered: &HashSet<Box<str>>) -> Vec<(Box<str>, Account)> {
+        let Sources { domain, store, .. } = &self.sources;
+        if store.users().len() <= MAX_ENTRIES {
+            let users = store.accounts().into_iter().filter(|(_, realm, _)| realm == domain);
+            return users.map(|(user, realm, of)| (format!("{user}@{realm}").into(), of)).collect();
+        }
+        let account = |name: &str| {
+            let (user, realm) = name.rsplit_once('@').filter(|(_, realm)| realm == domain)?;
+            Some((name.into(), store.account(user, realm)?))
+        };
+        registered.iter().filter_map(|name| account(name)).collect()
     }
 
     fn make(&self, now: Time) -> Book {
@@ -57,17 +77,18 @@ impl Library {
             None => Default::default(),
         };
         let own = mesh.as_ref().and_then(|(exchange, _)| exchange.id());
-        let users = store.accounts().into_iter().filter(|(_, realm, _)| realm == domain);
-        let mut registered = HashSet::new();
+        let mut registered: HashSet<Box<str>> = HashSet::new();
         store.each_registered(now, &mut |aor| {
             let name = aor.strip_prefix(b"sip:").and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.filter(|_| registered.len() < MAX_ENTRIES);
             registered.extend(name.map(Box::from));
         });
         let known = Known {
             domain,
             // Nobody has this id.
             own: own.unwrap_or(NodeId::new(0)),
-            users: users.map(|(user, realm, of)| (format!("{user}@{realm}").into(), of)).collect(),
+            bits: HASH_EXTENSION_BITS,
+            users: self.users(&registered),
             registered,
             accounts: &accounts,
             locations: &locations,

@@ -78,8 +78,11 @@ pub struct Store {
     /// What the mesh is to know of a user is stated by one at a time: the last one has seen all changes before.
     stating: Mutex<()>,
     /// What a router remembers of short numbers, by its id, as it was kept.
-    numbers_kept: Vec<(Vec<u8>, Vec<u8>)>,
+    numbers_kept: Vec<Kept>,
 }
+
+/// An id, and octets that were kept under it.
+type Kept = (Vec<u8>, Vec<u8>);
 
 impl Store {
     /// Opens a store and loads it. `revive` maps a flow of an earlier process to one of this
@@ -253,7 +256,7 @@ impl Store {
     }
 
     /// Returns what a mesh is to know of a user.
-    fn account(&self, user: &str, realm: &str) -> Option<Account> {
+    pub(crate) fn account(&self, user: &str, realm: &str) -> Option<Account> {
         let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
         let (created, password_set) = hashes.seconds();
         let number = self.number_of(user, realm).unwrap_or_default();
@@ -506,11 +509,15 @@ impl UserStore for OfflineStore {
 
     fn list_numbers(&self) -> Result<HashMap<Box<str>, Box<str>>, String> {
         let kept = numbers_kept(&self.0).map_err(|e| e.to_string())?;
-        Ok(kept.iter().flat_map(|(_, octets)| assigned(octets)).collect())
+        // Of several identities that the router has had it is not known here which one it has now.
+        Ok(match &kept[..] {
+            [(_, octets)] => assigned(octets).into_iter().collect(),
+            _ => HashMap::new(),
+        })
     }
 }
 
-fn numbers_kept(file: &StoreFile) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+fn numbers_kept(file: &StoreFile) -> Result<Vec<Kept>, StoreError> {
     let mut kept = Vec::new();
     file.each(Table::Numbers, &mut |key, octets| kept.push((key.to_vec(), octets.to_vec())))?;
     Ok(kept)
