@@ -450,6 +450,44 @@ def phonebook(c):
     c.expect(numbered(c, routers, 8) == numbers, "numbers are others after a restart")
 
 
+def numbers_of(router):
+    """The users of a router with their numbers."""
+    return {one["user"]: one.get("number") for one in json.loads(router.command("user", "list", "--json"))}
+
+
+@network.case("onesip/phonebook-join", limit=420)
+def phonebook_join(c):
+    """Two routers that do not know each other have assigned the same numbers. When they are joined, the users of one
+    keep theirs and those of the other get others, and the phonebook of both has all."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    routers[0].space.inside("link", "set", "to1", "down")
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    routers[1].add("bob")
+    for router in routers:
+        c.until(lambda router=router: all(numbers_of(router).values()), NUMBERED, "not everybody has a number")
+    apart = [numbers_of(router) for router in routers]
+    c.expect(sorted(apart[0].values()) == sorted(apart[1].values()), f"expected the same numbers, got {apart}")
+    routers[0].space.inside("link", "set", "to1", "up")
+
+    def joined():
+        together = [numbers_of(router) for router in routers]
+        numbers = [number for one in together for number in one.values()]
+        return together if all(numbers) and len(set(numbers)) == 6 else None
+    together = c.until(joined, NUMBERED, "numbers are assigned twice")
+    c.expect(sum(one == before for one, before in zip(together, apart, strict=True)) == 1,
+             f"expected one router to keep its numbers: {apart}, then {together}")
+    for router in routers:
+        book = Book(router, f"[{router.address()}]")
+        router.host()
+        c.until(lambda book=book: book.users("?all") == together[0] | together[1], 2 * LISTED,
+                lambda book=book: f"expected {together}, got {book.users('?all')}")
+
+
 @network.case("onesip/phonebook-strangers", limit=240)
 def phonebook_strangers(c):
     """The phonebook is for the hosts of the LAN alone. One of them that holds connections, or sends what never ends,

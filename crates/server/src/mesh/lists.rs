@@ -62,11 +62,11 @@ impl<T: Clone> Gathered<T> {
             self.whole = Some(now);
         } else if self.whole.is_some_and(|whole| now.since(whole) < WHOLE_AGE) {
             found.extend(self.last.iter().cloned());
+            // The first is the later one. A list that is whole has no other.
+            found.sort_by(|a, b| (&a.name, a.router).cmp(&(&b.name, b.router)));
+            found.dedup_by(|a, b| (&a.name, a.router) == (&b.name, b.router));
+            found.truncate(MAX_STATED);
         }
-        // The first is the later one.
-        found.sort_by(|a, b| (&a.name, a.router).cmp(&(&b.name, b.router)));
-        found.dedup_by(|a, b| (&a.name, a.router) == (&b.name, b.router));
-        found.truncate(MAX_STATED);
         (self.last, self.ended) = (Arc::new(found), Some(now));
     }
 }
@@ -212,7 +212,10 @@ mod tests {
 
     fn names(lists: &Lists) -> Vec<String> {
         let accounts = lists.accounts();
-        accounts.iter().map(|one| format!("{} {}", one.name, one.value.created)).collect()
+        let line = |one: &Stated<Account>| format!("{} {}", one.name, one.value.created);
+        let mut lines: Vec<String> = accounts.iter().map(line).collect();
+        lines.sort();
+        lines
     }
 
     #[test]

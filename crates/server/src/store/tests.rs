@@ -321,6 +321,24 @@ impl redb::StorageBackend for Disk {
     }
 }
 
+/// An old copy of what a router remembers of short numbers would make numbers collide.
+#[test]
+fn a_backup_has_no_short_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, restored) = (dir.path().join("x.redb"), dir.path().join("y.redb"));
+    let store = open(&path);
+    store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).unwrap();
+    store.keep_numbers(7, b"numbers").unwrap();
+    let mut backup = Vec::new();
+    store.snapshot().unwrap().write(&mut backup).unwrap();
+    drop(store);
+    assert_eq!(open(&path).numbers_kept(7), Some(&b"numbers"[..]));
+    restore(&mut &backup[..], &restored, false).unwrap();
+    let store = open(&restored);
+    assert!(store.users().exists(b"1", b"a.org"));
+    assert_eq!(store.numbers_kept(7), None);
+}
+
 /// Opens a store on a disk that can be full.
 pub(crate) fn on_disk(
     path: &Path,
