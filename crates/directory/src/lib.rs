@@ -10,6 +10,7 @@
 //! | [`private`] | messages between two routers that nobody else may read |
 //! | [`accounts`] | the users of this router, and those that are registered here |
 //! | [`questions`] | where users are, as far as it is being asked |
+//! | [`numbers`] | the users that numbers stand for |
 //! | [`verifications`] | credentials that their home is asked about |
 //! | [`machine`] | all of it joined |
 
@@ -19,6 +20,7 @@ pub mod accounts;
 pub mod config;
 mod grants;
 pub mod machine;
+pub mod numbers;
 pub mod private;
 pub mod questions;
 pub mod resolve;
@@ -27,7 +29,8 @@ pub mod verifications;
 
 pub use config::Config;
 pub use machine::{Counters, Directory, Event};
+pub use numbers::Alias;
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};
 pub use resolve::{Home, Located};
-pub use statement::{Account, Grant, Location};
+pub use statement::{Account, Grant, Location, Number, SharedRule};

@@ -8,6 +8,8 @@
 //! |---|---|
 //! | CHECK, 1 | request (4), id of the sender (8), length of the name (1), name, length of the method (1), method, credentials |
 //! | JUDGED, 2 | request (4), verdict (1), a grant if the verdict is 0 |
+//! | PROBE, 3 | request (4) |
+//! | PROBED, 4 | request (4) |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
@@ -72,6 +74,10 @@ pub(crate) enum Private {
     Check { request: u32, router: NodeId, check: CredentialsCheck },
     /// What the home thinks of them.
     Judged { request: u32, verdict: Verdict, grant: Option<Grant> },
+    /// Asks for PROBED, which shows how far a router is.
+    Probe { request: u32 },
+    /// The answer to it.
+    Probed { request: u32 },
 }
 
 impl Private {
@@ -108,7 +114,15 @@ impl Private {
                 reader.end()?;
                 Ok(Private::Judged { request, verdict, grant })
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 2")),
+            kind @ (3 | 4) => {
+                let request = reader.u32()?;
+                reader.end()?;
+                match kind {
+                    3 => Ok(Private::Probe { request }),
+                    _ => Ok(Private::Probed { request }),
+                }
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 4")),
         }
     }
 
@@ -124,6 +138,11 @@ impl Private {
                     out.extend(text.as_bytes());
                 }
                 out.extend(&check.credentials);
+            }
+            Private::Probe { request } | Private::Probed { request } => {
+                let kind = if matches!(self, Private::Probe { .. }) { 3 } else { 4 };
+                out.push(VERSION << 4 | kind);
+                out.extend(request.to_be_bytes());
             }
             Private::Judged { request, verdict, grant } => {
                 out.push(VERSION << 4 | 2);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod net;
+mod numbers;
 
 use net::Net;
 use ringway_directory::{Account, Event, Verdict};

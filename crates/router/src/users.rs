@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use ringway_directory::verifications::JudgementId;
 use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, Grant, QuestionId, Verdict, Whereabouts,
+    Account, Config, CredentialsCheck, Directory, Event, Grant, QuestionId, SharedRule, Verdict,
+    Whereabouts,
 };
 use ringway_mesh::crypto::Real;
 use ringway_mesh::router::Refusal;
@@ -72,6 +73,25 @@ pub enum Command {
         /// The server's number for it.
         tag: u64,
     },
+    /// Which users of this router answer for a service number, instead of what was said before.
+    SetService {
+        /// The number with the domain.
+        name: Box<str>,
+        /// The users with their domain; none if nobody does.
+        users: Vec<Box<str>>,
+    },
+    /// What this router shares with the users of all routers, instead of what was said before.
+    ShareRules {
+        /// The domain.
+        domain: Box<str>,
+        /// The rules.
+        rules: Vec<SharedRule>,
+    },
+    /// What do routers share? [`Report::Rules`] follows.
+    AskRules {
+        /// The domain.
+        domain: Box<str>,
+    },
     /// A permission that was reported before a restart.
     SetGrant {
         /// The user with its domain.
@@ -111,6 +131,16 @@ pub enum Report {
         name: Box<str>,
         /// What is known.
         whereabouts: Whereabouts,
+    },
+    /// What routers share; `None` if too few have answered.
+    Rules {
+        /// The rules of each.
+        rules: Option<Vec<(NodeId, Vec<SharedRule>)>>,
+    },
+    /// Something that was to be stated found no room, or only a part of it did.
+    NotStated {
+        /// What, for the operator.
+        what: String,
     },
     /// What the home of a user thinks of credentials; `None` if it has not answered.
     Verified {
@@ -241,7 +271,8 @@ impl Users {
             // An error is one of an earlier message.
             let Ok((length, from)) = socket.try_recv_from(&mut self.buffer[..]) else { return };
             let Some(prefix) = router_of(from) else { continue };
-            self.directory.handle_private(now, prefix, &self.buffer[..length]);
+            let octets = &self.buffer[..length];
+            self.directory.handle_private(now, prefix, octets, &mut self.random);
         }
     }
 
@@ -265,6 +296,25 @@ impl Users {
                 if directory.locate(now, &name, random).is_none() {
                     let whereabouts = Whereabouts::Unavailable;
                     self.report(Report::Located { name, whereabouts });
+                }
+            }
+            Command::SetService { name, users } => {
+                if directory.set_service(now, &name, &users, random).is_err() {
+                    let what = format!("the users who answer for {name}");
+                    self.report(Report::NotStated { what });
+                }
+            }
+            Command::ShareRules { domain, rules } => {
+                let shared = directory.share_rules(now, &domain, &rules, random);
+                let left = rules.len() - shared.unwrap_or(0);
+                if left > 0 {
+                    let what = format!("{left} of {} rules that are shared", rules.len());
+                    self.report(Report::NotStated { what });
+                }
+            }
+            Command::AskRules { domain } => {
+                if !directory.ask_rules(now, &domain, random) {
+                    self.report(Report::Rules { rules: None });
                 }
             }
             Command::Verify { check, tag } => match directory.verify(now, check, random) {
@@ -339,6 +389,7 @@ impl Users {
                 let Some(at) = self.tags.iter().position(|(of, _)| *of == id) else { return };
                 Report::Verified { tag: self.tags.swap_remove(at).1, verdict }
             }
+            Event::Rules(rules) => Report::Rules { rules },
             Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
             Event::Judge { id, router, check } => Report::Judge { id, router, check },
             Event::Contested { name, by, marked } => Report::Contested { name, by, marked },

@@ -308,7 +308,7 @@ impl Net {
                 node.directory.handle(self.now, from, octets, &mut self.random);
             }
             Packet::Private { octets, .. } => {
-                node.directory.handle_private(self.now, from.prefix(), octets);
+                node.directory.handle_private(self.now, from.prefix(), octets, &mut self.random);
             }
         }
         self.collect(to);

@@ -8,12 +8,14 @@
 //! | [`journal`] | registrations are acknowledged when other routers keep them too |
 //! | `shares` | what one source may ask at a time |
 //! | [`location`] | the location service of workers: this server's, and what is known of others |
+//! | [`rules`] | routing rules that routers share |
 //! | [`judge`] | credentials that other routers ask this one about |
 
 pub mod exchange;
 pub mod journal;
 pub mod judge;
 pub mod location;
+pub mod rules;
 pub mod settings;
 mod shares;
 pub mod thread;

@@ -38,6 +38,8 @@ pub struct MeshSettings {
     pub state: Option<PathBuf>,
     /// UDP port of the mesh.
     pub port: Option<u16>,
+    /// Numbers that users of this server answer for, together with those of other routers.
+    pub services: Vec<(String, Vec<String>)>,
 }
 
 impl MeshSettings {
