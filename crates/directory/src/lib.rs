@@ -12,6 +12,7 @@
 //! | [`questions`] | where users are, as far as it is being asked |
 //! | [`verifications`] | credentials that their home is asked about |
 //! | [`machine`] | all of it joined |
+//! | [`service`] | commands of a SIP server, and reports to it |
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod machine;
 pub mod private;
 pub mod questions;
 pub mod resolve;
+pub mod service;
 pub mod statement;
 pub mod verifications;
 
@@ -30,4 +32,5 @@ pub use machine::{Counters, Directory, Event};
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};
 pub use resolve::{Home, Located};
+pub use service::{Command, Report, Service};
 pub use statement::{Account, Grant, Location};

@@ -10,19 +10,18 @@ use ringway_proxy::location::{
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Ha1};
 
-use super::exchange::Exchange;
-use super::settings::SIP_PORT;
-use crate::store::UserTable;
+use crate::SIP_PORT;
+use crate::exchange::{Exchange, World};
 
 /// Registrations here and elsewhere.
-pub struct MeshLocation {
+pub struct MeshLocation<W> {
     /// Those here.
     pub local: Arc<MemoryStore>,
     /// What is known of others.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<Exchange<W>>,
 }
 
-impl LocationStore for MeshLocation {
+impl<W: World> LocationStore for MeshLocation<W> {
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
         match self.local.lookup(aor, now, visit) {
             0 => match self.exchange.unmarked(aor) {
@@ -86,14 +85,14 @@ impl LocationStore for MeshLocation {
 }
 
 /// The users of this server, and that there may be others at other routers.
-pub struct MeshUsers {
+pub struct MeshUsers<U> {
     /// Those here.
-    pub local: Arc<UserTable>,
+    pub local: Arc<U>,
     /// The domain of the mesh.
     pub domain: Box<str>,
 }
 
-impl Users for MeshUsers {
+impl<U: Users> Users for MeshUsers<U> {
     fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
         self.local.ha1(user, realm, algorithm)
     }
