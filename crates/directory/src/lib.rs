@@ -13,6 +13,7 @@
 //! | [`numbers`] | the users that numbers stand for |
 //! | [`verifications`] | credentials that their home is asked about |
 //! | [`machine`] | all of it joined |
+//! | [`service`] | commands of a SIP server, and reports to it |
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod numbers;
 pub mod private;
 pub mod questions;
 pub mod resolve;
+pub mod service;
 pub mod statement;
 pub mod verifications;
 
@@ -33,4 +35,5 @@ pub use numbers::Alias;
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};
 pub use resolve::{Home, Located};
+pub use service::{Command, Report, Service};
 pub use statement::{Account, Grant, Location, Number, SharedRule};

@@ -314,9 +314,8 @@ impl<C: Crypto> Directory<C> {
                 self.private.push(PrivateMessage { to: from, octets });
             }
             Private::Probed { request } => {
-                if let Some(resolved) = self.numbers.probed(from, request) {
-                    self.resolved(now, resolved, random);
-                }
+                let step = self.numbers.probed(now, from, request);
+                self.take_step(now, step, random);
             }
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);

@@ -1,13 +1,13 @@
 //! The users that numbers stand for: which claims hold, and which of the users is nearest.
 //!
 //! The home of a user claims a number for it, and the user's account must state the number too. Several homes may claim a
-//! *service* number, such as one for emergencies: it stands for all users that are claimed, of which those at the router
-//! that answers first come first.
+//! *service* number, such as one for emergencies: it stands for all users that are claimed, of which those at the nearest
+//! router come first.
 
 use std::collections::BTreeMap;
 
 use ringway_mesh::{NodeId, Prefix};
-use ringway_sansio::Time;
+use ringway_sansio::{Duration, Time};
 use smallvec::SmallVec;
 
 use crate::config::{Config, MAX_ALIASES};
@@ -36,11 +36,20 @@ struct Candidate {
     located: Option<Located>,
 }
 
-/// The routers that have been asked whether they are near.
-#[derive(Clone, Copy, Debug)]
+/// The routers that are asked how far they are, each twice: the first message to a router opens the session that carries it.
+#[derive(Clone, Debug)]
 struct Probe {
     request: u32,
     until: Time,
+    /// When each was asked last, or the time that the answer to the second message took.
+    routers: BTreeMap<Prefix, Asked>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asked {
+    First,
+    Second { at: Time },
+    Answered { after: Duration },
 }
 
 /// A number that is being resolved.
@@ -144,33 +153,62 @@ impl Numbers {
         routers.sort_unstable();
         routers.dedup();
         routers.truncate(MAX_ALIASES);
-        open.probe = Some(Probe { request, until: now + config.nearest });
-        let octets = Private::Probe { request }.to_octets();
-        let message = |to| PrivateMessage { to, octets: octets.clone() };
-        Step::Probe(routers.into_iter().map(message).collect())
+        let messages = routers.iter().map(|&to| message(to, request)).collect();
+        let asked = routers.into_iter().map(|router| (router, Asked::First)).collect();
+        open.probe = Some(Probe { request, until: now + config.nearest, routers: asked });
+        Step::Probe(messages)
     }
 
-    /// Handles the answer of a router to a probe: the first is the nearest.
-    pub(crate) fn probed(&mut self, from: Prefix, request: u32) -> Option<Resolved> {
-        let is_it = |open: &Resolution| {
-            let asked = open.probe.is_some_and(|probe| probe.request == request);
-            asked && open.candidates.iter().any(|candidate| candidate.is_at(from))
-        };
-        let name = self.open.iter().find(|(_, open)| is_it(open))?.0.clone();
-        self.finish(&name, Some(from))
+    /// Handles the answer of a router to a probe. The number is resolved when all have answered twice.
+    pub(crate) fn probed(&mut self, now: Time, from: Prefix, request: u32) -> Step {
+        let found = self.open.iter_mut().find_map(|(name, open)| {
+            let probe = open.probe.as_mut()?;
+            let second = probe.request.wrapping_add(1);
+            match (probe.routers.get(&from)?, request) {
+                (Asked::First, first) if first == probe.request => {
+                    probe.routers.insert(from, Asked::Second { at: now });
+                    Some((name.clone(), Some(message(from, second)), false))
+                }
+                (&Asked::Second { at }, again) if again == second => {
+                    probe.routers.insert(from, Asked::Answered { after: now.since(at) });
+                    let is_answer = |asked: &Asked| matches!(asked, Asked::Answered { .. });
+                    Some((name.clone(), None, probe.routers.values().all(is_answer)))
+                }
+                _ => None,
+            }
+        });
+        match found {
+            Some((_, Some(message), _)) => Step::Probe(vec![message]),
+            Some((name, None, true)) => self.finish_near(&name).map_or(Step::Wait, Step::Done),
+            _ => Step::Wait,
+        }
     }
 
-    /// Ends the search for the nearest router where none has answered in time.
+    /// Ends the search for the nearest router where not all have answered in time.
     pub(crate) fn timeout(&mut self, now: Time) -> Vec<Resolved> {
-        let is_over = |open: &Resolution| open.probe.is_some_and(|probe| probe.until <= now);
-        let over = self.open.iter().filter(|(_, open)| is_over(open));
+        let is_over = |probe: &Probe| probe.until <= now;
+        let over = self.open.iter().filter(|(_, open)| open.probe.as_ref().is_some_and(is_over));
         let names: Vec<Box<str>> = over.map(|(name, _)| name.clone()).collect();
-        names.iter().filter_map(|name| self.finish(name, None)).collect()
+        names.iter().filter_map(|name| self.finish_near(name)).collect()
     }
 
     /// Returns when something is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.open.values().filter_map(|open| Some(open.probe?.until)).min()
+        self.open.values().filter_map(|open| Some(open.probe.as_ref()?.until)).min()
+    }
+
+    /// Ends a resolution with what its routers have answered. One that has answered once is farther than those that have
+    /// answered twice.
+    fn finish_near(&mut self, name: &str) -> Option<Resolved> {
+        let probe = self.open.get(name)?.probe.as_ref()?;
+        let distance = |asked: &Asked| match *asked {
+            Asked::Answered { after } => Some((0, after)),
+            Asked::Second { .. } => Some((1, Duration::ZERO)),
+            Asked::First => None,
+        };
+        let near = probe.routers.iter().filter_map(|(&at, asked)| Some((distance(asked)?, at)));
+        let first = near.min().map(|(_, router)| router);
+        self.finish(name, first)
     }
 
     /// Ends a resolution. Users at the router `first` come first.
@@ -185,6 +223,10 @@ impl Numbers {
         }
         Some(Resolved { name, waiting: open.waiting, aliases })
     }
+}
+
+fn message(to: Prefix, request: u32) -> PrivateMessage {
+    PrivateMessage { to, octets: Private::Probe { request }.to_octets() }
 }
 
 impl Candidate {
@@ -313,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn the_router_that_answers_first_has_the_first_operator() {
+    fn the_nearest_router_has_the_first_operator() {
         let mut numbers = Numbers::default();
         let claims =
             || vec![claim(router(2), "alice@mesh", true), claim(router(3), "bob@mesh", true)];
@@ -324,10 +366,21 @@ mod tests {
         };
         let to: Vec<Prefix> = messages.iter().map(|message| message.to).collect();
         assert_eq!(to, [router(3).prefix(), router(4).prefix()]);
-        // Another number, or a router that was not asked.
-        assert_eq!(numbers.probed(router(3).prefix(), 8), None);
-        assert_eq!(numbers.probed(router(5).prefix(), 7), None);
-        let resolved = numbers.probed(router(4).prefix(), 7).unwrap();
+        // A second message before the first, another number, or a router that was not asked.
+        let at = |ms| Time::ZERO + Duration::from_millis(ms);
+        for (from, request) in [(3, 8), (3, 9), (5, 7)] {
+            assert_eq!(numbers.probed(at(1), router(from).prefix(), request), Step::Wait);
+        }
+        // Router 3 answers first: a session with it was open. Router 4 is nearer.
+        for (ms, from) in [(10, 3), (50, 4)] {
+            let again = numbers.probed(at(ms), router(from).prefix(), 7);
+            assert!(matches!(again, Step::Probe(ref messages) if messages.len() == 1));
+            assert_eq!(numbers.probed(at(ms), router(from).prefix(), 7), Step::Wait);
+        }
+        assert_eq!(numbers.probed(at(20), router(3).prefix(), 8), Step::Wait);
+        let Step::Done(resolved) = numbers.probed(at(55), router(4).prefix(), 8) else {
+            panic!("not resolved when all have answered");
+        };
         let firsts: Vec<bool> = resolved.aliases.iter().map(|alias| alias.is_first).collect();
         assert_eq!(firsts, [true, false]);
         assert_eq!(resolved.waiting[..], [QuestionId(99)]);
@@ -337,6 +390,11 @@ mod tests {
         assert!(numbers.timeout(Time::ZERO).is_empty());
         let resolved = numbers.timeout(due).remove(0);
         assert!(resolved.aliases.iter().all(|alias| !alias.is_first));
+        // Only one answers, once.
+        resolve(&mut numbers, "112@mesh", claims(), &found);
+        numbers.probed(at(1), router(3).prefix(), 7);
+        let resolved = numbers.timeout(due).remove(0);
+        assert!(!resolved.aliases[0].is_first && resolved.aliases[1].is_first);
     }
 
     #[test]

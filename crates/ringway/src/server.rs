@@ -110,7 +110,7 @@ impl MeshArgs {
             tun,
             network_key,
             state: mesh_state,
-            port: None,
+            ..MeshSettings::default()
         })
     }
 }

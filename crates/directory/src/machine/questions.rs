@@ -129,7 +129,12 @@ impl<C: Crypto> Directory<C> {
     /// Goes on with a number, of which users may have been located.
     pub(super) fn go_on(&mut self, now: Time, number: &str, random: &mut dyn Random) {
         let request = random.next_u64() as u32;
-        match self.numbers.step((now, &self.config), self.identity.id(), number, request) {
+        let step = self.numbers.step((now, &self.config), self.identity.id(), number, request);
+        self.take_step(now, step, random);
+    }
+
+    pub(super) fn take_step(&mut self, now: Time, step: Step, random: &mut dyn Random) {
+        match step {
             Step::Wait => {}
             Step::Probe(messages) => self.private.extend(messages),
             Step::Done(resolved) => self.resolved(now, resolved, random),

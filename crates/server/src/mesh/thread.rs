@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringway_directory::{Command, Report};
 use ringway_net::Clock;
+use ringway_onesip::Judge;
 use ringway_router::settings::Settings;
-use ringway_router::users::{Attachment, Command, MAX_COMMANDS, Report};
+use ringway_router::users::{Attachment, MAX_COMMANDS, Notice};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
 
-use super::exchange::Exchange;
-use super::judge::Judge;
+use super::exchange::{Channels, Exchange};
 use crate::store::UserTable;
 
 /// Time in which a router makes its identity and opens its device.
@@ -41,12 +42,13 @@ impl MeshThread {
         clock: Clock,
     ) -> Result<(Self, UsersSlot), String> {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
-        let exchange = Arc::new(Exchange::new(domain, clock, commands.clone()));
+        let channels = Channels::new(domain, clock, commands.clone());
+        let exchange = Arc::new(Exchange::new(domain, channels));
         let users: UsersSlot = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
-        let report = reporter(exchange.clone(), commands, users.clone(), clock, ready.clone());
-        let attachment = Attachment { commands: commanded, report };
+        let notify = receiver(exchange.clone(), commands, users.clone(), ready.clone());
+        let attachment = Attachment { commands: commanded, notify };
         let work = move || {
             let result = run(&settings, stopped, attachment);
             if let Err(e) = &result {
@@ -106,27 +108,28 @@ fn run(
     runtime.block_on(router).map_err(|e| e.to_string())
 }
 
-/// Returns the receiver of reports, which runs on the router's thread.
-fn reporter(
+/// Returns the receiver of notices, which runs on the router's thread.
+fn receiver(
     exchange: Arc<Exchange>,
     commands: mpsc::Sender<Command>,
     users: UsersSlot,
-    clock: Clock,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
-) -> Box<dyn FnMut(Report) + Send> {
+) -> Box<dyn FnMut(Notice) + Send> {
     let mut judge = Judge::default();
-    Box::new(move |report| match report {
-        Report::Ready { id, interface } => {
-            exchange.handle(Report::Ready { id, interface });
+    let clock = exchange.world().clock();
+    Box::new(move |notice| match notice {
+        Notice::Ready { id, interface } => {
+            exchange.set_id(id);
+            exchange.world().set_interface(interface);
             let _ = ready.try_send(Ok(()));
         }
-        Report::Judge { id, router, check } => {
+        Notice::Users(Report::Judge { id, router, check }) => {
             let table = users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             let Some(table) = table else { return };
             let verdict = judge.judge(clock.now(), router, &check, &*table);
             // Without room the other router asks again.
             let _ = commands.try_send(Command::Judge { id, verdict });
         }
-        report => exchange.handle(report),
+        Notice::Users(report) => exchange.handle(clock.now(), report),
     })
 }

@@ -27,10 +27,10 @@ pub use writer::{
 
 use crate::config::StoreKind;
 use crate::mesh::Exchange;
-use crate::mesh::journal::MeshJournal;
 use crate::random;
 use file::Journal;
 use ringway_directory::Account;
+use ringway_onesip::MeshJournal;
 use ringway_proxy::auth::Users;
 use ringway_proxy::location as proxy;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
@@ -320,7 +320,7 @@ impl UserStore for Store {
         let account = account(&hashes);
         self.users.put(user.as_bytes(), realm.as_bytes(), hashes);
         if let Some(exchange) = &self.exchange
-            && !exchange.set_account(user, realm, account)
+            && !exchange.world().set_account(user, realm, account)
         {
             return Err("the user is added, and the mesh learns of it at the next start".into());
         }
@@ -330,7 +330,7 @@ impl UserStore for Store {
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
         self.write(Table::Users, &users::key(user.as_bytes(), realm.as_bytes()), None)?;
         if let Some(exchange) = &self.exchange
-            && !exchange.remove_account(user, realm)
+            && !exchange.world().remove_account(user, realm)
         {
             return Err("the user is removed, and the mesh learns of it at the next start".into());
         }

@@ -9,7 +9,7 @@ use ringway_proxy::routes::{
     DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, RouteTable, Rule, UserMatch,
 };
 
-use super::settings::SIP_PORT;
+use crate::SIP_PORT;
 
 /// Returns what other routers are to know of the rules of this server: those that are shared.
 pub fn shared_rules(rules: &[Rule]) -> Vec<SharedRule> {
@@ -150,7 +150,7 @@ mod tests {
             assert!(found.contains(form), "{form:?}");
         }
         let at = |user: &str| table.find(true, b"mesh", user.as_bytes()).map(|rule| &rule.user);
-        assert_eq!(at("0049"), Some(&UserMatch::Pattern("00XX.".into())));
+        assert_eq!(at("00493"), Some(&UserMatch::Pattern("00XX.".into())));
         assert_eq!(at("00"), Some(&UserMatch::Prefix("00".into())));
         assert_eq!(at("0301"), Some(&UserMatch::Prefix("0".into())));
         assert_eq!(at("7"), None);
