@@ -279,12 +279,17 @@ class Gateway:
 def carried(c, sender, to, receiver, seconds=30):
     """Sends a message to a number until it arrives at a phone or gateway. Returns the URI with which it arrives."""
     def once():
-        heard = []
-        listener = threading.Thread(target=lambda: heard.append(receiver.answer(21)))
+        heard, ended = [], threading.Event()
+
+        def listen():
+            while not ended.is_set() and not heard:
+                heard.extend(request for request in [receiver.answer(0.5)] if request is not None)
+        listener = threading.Thread(target=listen)
         listener.start()
         status = sender.send(to)
+        ended.set()
         listener.join()
-        return heard[0] if status == 200 and heard[0] is not None else None
+        return heard[0] if status == 200 and heard else None
     return c.until(once, seconds, f"no message to {to} arrives where it should").start.split()[1]
 
 
