@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 import wave
+from xml.etree import ElementTree
 
 import audio
 import network
@@ -26,6 +27,12 @@ SETTLED = 40
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
 TONES = {"alice": 440, "bob": 700}
 RECORDED_BYTES = 3 * 16_000
+# What is the same at every router on its LAN, and where it serves the phonebook.
+ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
+# Until a network of short numbers is created, and the last router has been granted some.
+NUMBERED = 120
+# A list of the mesh is as good as new for so long.
+LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
 GATEWAY_PORT = 5080
@@ -432,3 +439,160 @@ def baresip_both(c):
     """A phone that knows only IPv4 calls one that knows only IPv6."""
     routers = line(c, 4, ipv4=(0,))
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+class Book:
+    """The phonebook as a host on the LAN of a router reads it."""
+
+    def __init__(self, router, host):
+        self.c, self.router, self.host = router.c, router, host
+
+    def get(self, path, status=200, port=BOOK_PORT, seconds=10):
+        """A document by curl."""
+        argv = [*self.router.lan.enter(), "curl", "-s", "-m", str(seconds), "-w", "\\n%{http_code}",
+                f"http://{self.host}:{port}{path}"]
+        _, output = self.c.run("curl", argv)
+        body, _, code = output.rpartition("\n")
+        self.c.expect(code == str(status), f"{path} of {self.host}: {code} instead of {status}: {body[:200]}")
+        return body
+
+    def users(self, query=""):
+        """Users with their numbers."""
+        return {one["user"]: one.get("number") for one in json.loads(self.get(f"/phonebook.json{query}"))["entries"]}
+
+    def dialled(self, path, entry, field):
+        """What a phone of a vendor would dial for each entry."""
+        tree = ElementTree.fromstring(self.get(path))
+        return [one.findtext(field) for one in tree.iter(entry)]
+
+    def ldap(self, what="(uid=*)"):
+        """The same by LDAP: users with their numbers."""
+        argv = [*self.router.lan.enter(), "ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H",
+                f"ldap://{self.host}:{LDAP_PORT}", "-b", f"dc={DOMAIN}", what, "uid", "telephoneNumber"]
+        status, output = self.c.run("ldapsearch", argv)
+        self.c.expect(status == 0, f"ldapsearch: {status}: {output}")
+        entries = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+                   for block in output.split("\n\n") if block.startswith("dn:")]
+        return {one["uid"]: one.get("telephoneNumber") for one in entries}
+
+
+def numbered(c, routers, count):
+    """Waits until all users of all routers have numbers. Users with their numbers."""
+    def found():
+        listed = [one for router in routers for one in json.loads(router.command("user", "list", "--json"))]
+        numbers = {one["user"]: one.get("number") for one in listed}
+        return numbers if len(numbers) == count and all(numbers.values()) else None
+    return c.until(found, NUMBERED, "not everybody has a number")
+
+
+def expect_documents(c, book, numbers):
+    """Each format lists exactly these users, by their numbers."""
+    expected = sorted(numbers.values())
+    for path, entry, field in (
+        ("/phonebook/yealink.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/snom.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/cisco.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/grandstream/phonebook.xml", "Contact", "Phone/phonenumber"),
+    ):
+        found = sorted(book.dialled(path, entry, field))
+        c.expect(found == expected, f"{path} of {book.host}: expected {expected}, got {found}")
+    c.expect(book.users() == numbers, f"JSON: expected {numbers}, got {book.users()}")
+    c.expect(book.ldap() == numbers, f"LDAP: expected {numbers}, got {book.ldap()}")
+
+
+@network.case("onesip/phonebook", limit=420)
+def phonebook(c):
+    """Users of both routers have numbers, all of them different, and are in the phonebook of both, in each format and
+    by each address of a router on its LAN; registered are two. With one router gone the other still knows them all, and
+    when it has returned the numbers are as they were."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice", "carol")
+    routers[1].add("bob", "dave")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    numbers = numbered(c, routers, 8)
+    c.expect(len(set(numbers.values())) == 8, f"a number is assigned twice: {numbers}")
+    for router, user in zip(routers, ("alice", "bob"), strict=True):
+        Phone(router, user).registered()
+    present = {user: numbers[user] for user in ("alice", "bob")}
+    hosts = [f"[{ANYCAST}]", ROUTER4]
+    for router in routers:
+        router.host4()
+        books = [Book(router, host) for host in (*hosts, f"[{router.address()}]")]
+        c.until(lambda books=books: books[0].users("?all") == numbers and books[0].users() == present, LISTED,
+                lambda books=books: f"expected {numbers}, got {books[0].users('?all')}")
+        for book in books:
+            expect_documents(c, book, present)
+        for path in ("/metrics", "/status", "/users", "/"):
+            books[0].get(path, status=404)
+    # A new user has a number at once.
+    added = routers[1].command("user", "add", "erin", "--password-stdin", stdin=f"{PASSWORD}\n")
+    number = re.search(r"number: (\d+)", added)
+    c.expect(number is not None and number[1] not in numbers.values(), f"user add: {added}")
+    routers[1].command("user", "del", "erin")
+    c.expect("erin" not in routers[1].command("user", "list"), "erin is listed")
+    book = Book(routers[0], hosts[0])
+    routers[1].process.signal(signal.SIGKILL)
+    routers[1].process.wait(10)
+    c.sleep(LISTED)
+    c.expect(book.users("?all") == numbers, f"with one router gone: {book.users('?all')}")
+    c.expect("alice" in book.users(), "who is registered is not listed with one router gone")
+    routers[1].start()
+    routers[1].ready()
+    c.expect(numbered(c, routers, 8) == numbers, "numbers are others after a restart")
+
+
+@network.case("onesip/phonebook-strangers", limit=240)
+def phonebook_strangers(c):
+    """The phonebook is for the hosts of the LAN alone. One of them that holds connections, or sends what never ends,
+    takes it from no other."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    routers[0].host4()
+    book = Book(routers[0], f"[{routers[0].address()}]")
+    c.until(lambda: "alice" in book.users("?all"), LISTED, "no phonebook")
+    # From the other router, from a host of its LAN, and from the router itself: not by the LAN.
+    host = routers[1].host()
+    def connects(source, port):
+        bound = (source, 0) if source else None
+        try:
+            socket.create_connection((routers[0].address(), port), timeout=5, source_address=bound).close()
+        except OSError:
+            return False
+        return True
+    for space, source in ((routers[1].space, None), (routers[1].lan, host), (routers[0].space, None)):
+        with inside(space):
+            # SIP is for all of them, so they do reach the router.
+            c.until(lambda source=source: connects(source, 5060), 10, f"{space.name} does not reach the router")
+            for port in (BOOK_PORT, LDAP_PORT):
+                c.expect(not connects(source, port), f"port {port} is open for {space.name}")
+    hogs = []
+    with inside(routers[0].lan):
+        for port in (BOOK_PORT, LDAP_PORT):
+            for number in range(100):
+                hog = socket.create_connection((ROUTER4, port), timeout=5, source_address=(HOST4, 0))
+                hogs.append(hog)
+                with contextlib.suppress(OSError):
+                    hog.sendall(b"GET /phonebook HTTP/1.1\r\nX: " if number % 2 else b"\x30")
+    c.after(lambda: [hog.close() for hog in hogs])
+    started = time.monotonic()
+    c.expect("alice" in book.users("?all"), "a phone gets no answer beside a hog")
+    book.ldap()
+    c.expect(time.monotonic() - started < 5, "a phone waits for a hog")
+    with inside(routers[0].lan), socket.create_connection((routers[0].address(), BOOK_PORT), timeout=10) as endless:
+        endless.settimeout(10)
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                endless.sendall(b"X" * 10_000)
+            c.expect(not endless.recv(4_096).startswith(b"HTTP/1.1 200"), "a request without an end is answered")
+    c.expect("alice" in book.users("?all"), "no phonebook after a request without an end")

@@ -1,5 +1,6 @@
 //! Every limit and interval by name.
 
+use ringway_dht::Kinds;
 use ringway_sansio::time::Duration;
 
 /// Kind of the records of accounts.
@@ -69,8 +70,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            // Two for each question, and some for audits.
-            dht: ringway_dht::Config { look_ups: 2_560, ..ringway_dht::Config::default() },
+            dht: ringway_dht::Config {
+                // Two for each question, and some for audits.
+                look_ups: 2_560,
+                // For the phonebook: who there is, and who is registered.
+                listable: Kinds::none().with(KIND_ACCOUNT).with(KIND_LOCATION),
+                ..ringway_dht::Config::default()
+            },
             account_lifetime: 86_400,
             location_lifetime: 600,
             account_age: Duration::from_secs(300),

@@ -12,6 +12,7 @@
 //! | [`questions`] | where users are, as far as it is being asked |
 //! | [`numbers`] | the users that numbers stand for |
 //! | [`verifications`] | credentials that their home is asked about |
+//! | [`listing`] | lists of all accounts, or all locations, of the network |
 //! | [`machine`] | all of it joined |
 //! | [`service`] | commands of a SIP server, and reports to it |
 
@@ -20,6 +21,7 @@
 pub mod accounts;
 pub mod config;
 mod grants;
+pub mod listing;
 pub mod machine;
 pub mod numbers;
 pub mod private;
@@ -30,6 +32,7 @@ pub mod statement;
 pub mod verifications;
 
 pub use config::Config;
+pub use listing::{ListEnd, Listed, Stated, Subject};
 pub use machine::{Counters, Directory, Event};
 pub use numbers::Alias;
 pub use private::{CredentialsCheck, Verdict};

@@ -6,7 +6,7 @@ mod questions;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ringway_dht::{Dht, LookUpId, Message, Record, RecordError};
+use ringway_dht::{Dht, LookUpId, Message, Record, RecordError, ScanEnd};
 use ringway_mesh::crypto::{Crypto, Real};
 use ringway_mesh::{Identity, NodeId, Prefix};
 use ringway_sansio::time::{Time, sooner};
@@ -14,8 +14,9 @@ use ringway_sansio::{Malformed, Random};
 
 use crate::accounts::Accounts;
 use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
+use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
 use crate::numbers::Numbers;
-use crate::private::{CredentialsCheck, Private, PrivateMessage, Verdict};
+use crate::private::{CredentialsCheck, MAX_SERVICE, Private, PrivateMessage, Verdict};
 use crate::questions::{LookUps, QuestionId, Questions, Whereabouts};
 use crate::statement::{Grant, SharedRule};
 use crate::verifications::{JudgementId, Verifications};
@@ -58,6 +59,19 @@ pub enum Event {
         /// What is to be checked.
         check: CredentialsCheck,
     },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// At most [`MAX_SERVICE`] octets.
+        octets: Box<[u8]>,
+    },
+    /// A list that was asked for has these.
+    Listed(Listed),
+    /// A list has ended.
+    ListEnded(Subject, ListEnd),
     /// Another home claims the name of a user of this router: something for the operator.
     Contested {
         /// The name.
@@ -116,6 +130,7 @@ pub struct Directory<C: Crypto = Real> {
     rules: Option<LookUpId>,
     /// Look-ups for others that claim a name of this router.
     audits: BTreeMap<LookUpId, Box<str>>,
+    lists: Lists,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
     events: VecDeque<Event>,
@@ -158,6 +173,7 @@ impl<C: Crypto> Directory<C> {
             numbers: Numbers::default(),
             rules: None,
             audits: BTreeMap::new(),
+            lists: Lists::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
             events: VecDeque::new(),
@@ -217,6 +233,28 @@ impl<C: Crypto> Directory<C> {
         };
         let octets = Private::Judged { request, verdict, grant }.to_octets();
         self.private.push(PrivateMessage { to: router.prefix(), octets });
+    }
+
+    /// Sends another router a message of another service, of at most [`MAX_SERVICE`] octets; a longer one is dropped. It may
+    /// be lost.
+    pub fn send(&mut self, to: NodeId, service: u8, octets: &[u8]) {
+        if octets.len() <= MAX_SERVICE {
+            let (router, octets) = (self.id(), octets.into());
+            let octets = Private::Service { router, service, octets }.to_octets();
+            self.private.push(PrivateMessage { to: to.prefix(), octets });
+        }
+    }
+
+    /// Lists what all routers state: [`Event::Listed`] follows, several times, and [`Event::ListEnded`]. Returns whether the
+    /// list is begun: not if one is under way. What it costs is in the documentation of [`Dht::scan`].
+    pub fn list(&mut self, now: Time, subject: Subject, random: &mut dyn Random) -> bool {
+        if self.lists.has(subject) {
+            return false;
+        }
+        let id = self.dht.scan(now, subject.kind(), random);
+        id.into_iter().for_each(|id| self.lists.begin(id, subject));
+        self.settle(now, random);
+        id.is_some()
     }
 
     /// Handles the octets of a PAYLOAD for the DHT from the router `origin`, which may be this one.
@@ -285,6 +323,19 @@ impl<C: Crypto> Directory<C> {
                 ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
+                ringway_dht::Event::Listed(id, records) => {
+                    let subject = self.lists.subject(id);
+                    let found = subject.map(|subject| listed(subject, &records));
+                    found.into_iter().for_each(|found| self.notify(Event::Listed(found)));
+                }
+                ringway_dht::Event::Scanned(id, end) => {
+                    let end = match end {
+                        ScanEnd::Whole => ListEnd::Whole,
+                        ScanEnd::Partial | ScanEnd::Full => ListEnd::Partial,
+                    };
+                    let subject = self.lists.end(id);
+                    subject.into_iter().for_each(|of| self.notify(Event::ListEnded(of, end)));
+                }
                 _ => {}
             }
         }
@@ -317,6 +368,10 @@ impl<C: Crypto> Directory<C> {
                 let step = self.numbers.probed(now, from, request);
                 self.take_step(now, step, random);
             }
+            Private::Service { router, service, octets } => match from.contains(router) {
+                true => self.notify(Event::Message { service, router, octets }),
+                false => self.counters.malformed += 1,
+            },
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };

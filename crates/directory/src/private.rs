@@ -10,6 +10,7 @@
 //! | JUDGED, 2 | request (4), verdict (1), a grant if the verdict is 0 |
 //! | PROBE, 3 | request (4) |
 //! | PROBED, 4 | request (4) |
+//! | SERVICE, 5 | id of the sender (8), service (1), a message of that service |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
@@ -23,6 +24,10 @@ pub const MAX_CREDENTIALS: usize = 700;
 pub const MAX_METHOD: usize = 32;
 /// Maximum length in octets of a private message: it passes every link in one packet.
 pub const MAX_PRIVATE: usize = 1_100;
+/// Maximum length in octets of a message of another service.
+pub const MAX_SERVICE: usize = 1_000;
+/// The service of short numbers.
+pub const SERVICE_NUMBERS: u8 = 1;
 
 const VERSION: u8 = 1;
 
@@ -78,6 +83,8 @@ pub(crate) enum Private {
     Probe { request: u32 },
     /// The answer to it.
     Probed { request: u32 },
+    /// A message of another service, which the directory only carries.
+    Service { router: NodeId, service: u8, octets: Box<[u8]> },
 }
 
 impl Private {
@@ -122,7 +129,15 @@ impl Private {
                     _ => Ok(Private::Probed { request }),
                 }
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 4")),
+            5 => {
+                let (router, service) = (NodeId::new(reader.u64()?), reader.u8()?);
+                let octets: Box<[u8]> = reader.rest().into();
+                if octets.len() > MAX_SERVICE {
+                    return Err(reader.fault("expected a shorter message of a service"));
+                }
+                Ok(Private::Service { router, service, octets })
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 5")),
         }
     }
 
@@ -151,6 +166,12 @@ impl Private {
                 if let Some(grant) = grant {
                     grant.write(&mut out);
                 }
+            }
+            Private::Service { router, service, octets } => {
+                out.push(VERSION << 4 | 5);
+                out.extend(router.to_bytes());
+                out.push(*service);
+                out.extend(octets);
             }
         }
         out
@@ -182,6 +203,19 @@ mod tests {
         let octets = message.to_octets();
         assert!(octets.len() <= MAX_PRIVATE);
         assert_eq!(Private::parse(&octets), Ok(message));
+    }
+
+    #[test]
+    fn a_message_of_a_service_is_carried_up_to_its_limit() {
+        let message = |length| Private::Service {
+            router: NodeId::new(2),
+            service: SERVICE_NUMBERS,
+            octets: vec![7; length].into(),
+        };
+        let octets = message(MAX_SERVICE).to_octets();
+        assert!(octets.len() <= MAX_PRIVATE);
+        assert_eq!(Private::parse(&octets), Ok(message(MAX_SERVICE)));
+        assert!(Private::parse(&message(MAX_SERVICE + 1).to_octets()).is_err());
     }
 
     proptest! {

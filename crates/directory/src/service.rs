@@ -5,6 +5,7 @@ use ringway_mesh::NodeId;
 use ringway_mesh::crypto::Crypto;
 use ringway_sansio::{Random, Time};
 
+use crate::listing::{ListEnd, Listed, Subject};
 use crate::machine::{Directory, Event};
 use crate::private::{CredentialsCheck, Verdict};
 use crate::questions::{QuestionId, Whereabouts};
@@ -76,6 +77,20 @@ pub enum Command {
         /// The permission.
         grant: Grant,
     },
+    /// A message of another service for a router, which may be lost.
+    Send {
+        /// The router.
+        to: NodeId,
+        /// The service.
+        service: u8,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// What do all routers state? [`Report::Listed`] follows, several times, and [`Report::ListEnded`].
+    List {
+        /// Of what.
+        subject: Subject,
+    },
     /// The answer to [`Report::Judge`].
     Judge {
         /// Its number.
@@ -136,6 +151,24 @@ pub enum Report {
         router: NodeId,
         /// What to check.
         check: CredentialsCheck,
+    },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// A part of a list.
+    Listed(Listed),
+    /// A list has ended; `None` if it was not begun.
+    ListEnded {
+        /// Of what.
+        subject: Subject,
+        /// How.
+        end: Option<ListEnd>,
     },
     /// Another home claims the name of a user of this router.
     Contested {
@@ -209,6 +242,12 @@ impl Service {
             }
             Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
             Command::Judge { id, verdict } => directory.judge(now, id, verdict),
+            Command::Send { to, service, octets } => directory.send(to, service, &octets),
+            Command::List { subject } => {
+                if !directory.list(now, subject, random) {
+                    return Some(Report::ListEnded { subject, end: None });
+                }
+            }
         }
         None
     }
@@ -226,6 +265,11 @@ impl Service {
                 Event::Rules(rules) => Report::Rules { rules },
                 Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
                 Event::Judge { id, router, check } => Report::Judge { id, router, check },
+                Event::Message { service, router, octets } => {
+                    Report::Message { service, router, octets }
+                }
+                Event::Listed(listed) => Report::Listed(listed),
+                Event::ListEnded(subject, end) => Report::ListEnded { subject, end: Some(end) },
                 Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
             });
         }

@@ -333,7 +333,7 @@ impl Broker {
         (now.since(known.at) <= LOCATION_AGE).then_some(false)
     }
 
-    /// Handles what the directory reports. [`Report::Judge`] is not for the workers, and ignored.
+    /// Handles what the directory reports. What is not for the workers is ignored.
     pub fn handle(&mut self, now: Time, report: Report, send: Send<'_>) {
         self.send_unsent(send);
         match report {
@@ -350,7 +350,10 @@ impl Broker {
                 grant.write(&mut octets);
                 self.events.push_back(Event::Granted { name, grant: octets, evicted });
             }
-            Report::Judge { .. } => {}
+            Report::Judge { .. }
+            | Report::Message { .. }
+            | Report::Listed(_)
+            | Report::ListEnded { .. } => {}
         }
     }
 

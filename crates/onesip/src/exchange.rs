@@ -57,6 +57,11 @@ impl<W: World> Exchange<W> {
         self.lock().set_id(id);
     }
 
+    /// Returns the id of this router, once it is known.
+    pub fn id(&self) -> Option<NodeId> {
+        self.lock().id()
+    }
+
     /// Returns the address of this router in the mesh, once it is known.
     pub fn address(&self) -> Option<Ipv6Addr> {
         self.lock().id().map(|id| id.prefix().router())

@@ -42,6 +42,11 @@ pub enum Notice {
     },
     /// The directory reports.
     Users(Report),
+    /// The routers beside this one on the ring have changed.
+    Neighbours {
+        /// All of them, in no order.
+        routers: Vec<NodeId>,
+    },
 }
 
 /// A server that runs beside the router.
@@ -208,6 +213,9 @@ impl Users {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
+            self.notify(Notice::Neighbours {
+                routers: near.iter().copied().chain(known.1).collect(),
+            });
             self.directory.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }
     }

@@ -34,7 +34,12 @@ impl<C: Crypto> Directory<C> {
         let audit = now + self.config.audit / 10 + self.config.audit / 1_024 * spread as u32;
         let before = self.accounts.own.get(name);
         let (stored, rival) = before.map_or((false, None), |own| (own.stored, own.rival));
-        let own = OwnAccount { account: account.clone(), stored, rival, audit };
+        let is_marked = before.is_some_and(|own| own.is_marked);
+        if is_marked {
+            // As when the mark was made: without room there is no marked name.
+            _ = self.publish_account(now, &marked(name, self.id()), account, random);
+        }
+        let own = OwnAccount { account: account.clone(), stored, rival, is_marked, audit };
         if let Some(before) = self.accounts.own.insert(name.into(), own) {
             self.accounts.audits.remove(&(before.audit, name.into()));
         }
@@ -186,7 +191,11 @@ impl<C: Crypto> Directory<C> {
             self.withdraw_number(now, user, &before, random);
         }
         let Some(name) = number_name(user, number) else { return Ok(()) };
-        let value = Number { is_service: false, users: vec![user.into()] }.to_octets();
+        // Those who know the other home of a contested name know the user here by the marked one.
+        let is_marked = self.accounts.own.get(user).is_some_and(|own| own.is_marked);
+        let marked = is_marked.then(|| marked(user, self.id()).into());
+        let users = core::iter::once(user.into()).chain(marked).collect();
+        let value = Number { is_service: false, users }.to_octets();
         self.publish(now, (KIND_NUMBER, &name), &value, self.config.account_lifetime, random)
     }
 
@@ -290,12 +299,13 @@ impl<C: Crypto> Directory<C> {
         let is_second = first < (account.created, id);
         self.counters.contested += u64::from(own.rival.is_none());
         if let Some(own) = self.accounts.own.get_mut(name) {
-            own.rival = Some(first.1);
+            (own.rival, own.is_marked) = (Some(first.1), is_second);
         }
         let mark = is_second.then(|| marked(name, id));
         if let Some(mark) = &mark {
             // The DHT refuses it only when it has no room, and then there is no marked name.
             _ = self.publish_account(now, mark, &account, random);
+            _ = self.claim_number(now, name, &account.number, random);
             if let Some(known) = self.accounts.registered.get(name) {
                 let location = Location { preference: known.preference, grant: known.grant };
                 _ = self.publish_location(now, name, &location, random);

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, Located, QuestionId, Verdict, Whereabouts,
+    Account, Config, CredentialsCheck, Directory, Event, ListEnd, Listed, Located, QuestionId,
+    Subject, Verdict, Whereabouts,
 };
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::identity::{Identity, Search};
@@ -216,6 +217,30 @@ impl Net {
         };
         routers.sort();
         routers
+    }
+
+    /// Returns all that is listed: names and routers.
+    pub(crate) fn list(&mut self, by: NodeId, subject: Subject) -> Vec<(String, NodeId)> {
+        self.nodes.get_mut(&by).unwrap().events.clear();
+        assert!(self.change(by, |directory, now, random| directory.list(now, subject, random)));
+        let end = self.wait(by, |event| match event {
+            Event::ListEnded(of, end) if *of == subject => Some(*end),
+            _ => None,
+        });
+        assert_eq!(end, ListEnd::Whole);
+        let mut found = Vec::new();
+        for event in &self.nodes[&by].events {
+            match event {
+                Event::Listed(Listed::Accounts(list)) if subject == Subject::Accounts => {
+                    found.extend(list.iter().map(|one| (one.name.to_string(), one.router)));
+                }
+                Event::Listed(Listed::Locations(list)) if subject == Subject::Locations => {
+                    found.extend(list.iter().map(|one| (one.name.to_string(), one.router)));
+                }
+                _ => {}
+            }
+        }
+        found
     }
 
     fn wait<T>(&mut self, at: NodeId, found: impl Fn(&Event) -> Option<T>) -> T {

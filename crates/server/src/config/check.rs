@@ -7,7 +7,7 @@ use super::sections::{
     Tls, TlsSettings, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use super::shape::Host;
+use super::shape::{Host, HttpAddr};
 use super::span::Span;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
@@ -77,6 +77,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
+            phonebook: file.phonebook,
         }
     }
 
@@ -92,6 +93,12 @@ impl Check<'_, '_> {
             }
             if reach::collides_with_pages(one, file.http) {
                 self.report(&path, format!("{one} needs the port of http"));
+            }
+            for (name, of) in [("http", file.phonebook.http), ("ldap", file.phonebook.ldap)] {
+                let address = HttpAddr(of.and_then(|address| address.0));
+                if reach::collides_with_pages(one, address) {
+                    self.report(&path, format!("{one} needs the port of phonebook.{name}"));
+                }
             }
             let is_first = !before.iter().any(|other| other.transport.is_secure());
             if one.transport.is_secure() && is_first && !has_certificate {
@@ -331,5 +338,6 @@ fn mesh(section: Mesh) -> MeshSettings {
         state: section.state.map(|file| file.0),
         port: (section.port > 0).then_some(section.port),
         services: section.service.into_iter().map(|s| (s.number, s.users)).collect(),
+        numbers: section.numbers,
     }
 }
