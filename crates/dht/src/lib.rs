@@ -47,3 +47,4 @@ pub use machine::{Counters, Dht, Event};
 pub use output::Message;
 pub use record::{Draft, Record, RecordError};
 pub use scans::{ScanEnd, ScanId};
+pub use shares::Sent;

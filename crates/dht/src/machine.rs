@@ -14,7 +14,7 @@ use ringway_sansio::{Malformed, Random};
 use crate::config::{Config, MAX_OF_NAME, QUORUM};
 use crate::listing::list;
 use crate::look_ups::{Answer, Found, LookUpId, LookUps};
-use crate::neighbours::{Leaves, Neighbours};
+use crate::neighbours::Neighbours;
 use crate::origins::Origins;
 use crate::output::Message;
 use crate::positions::{Cursor, Stretch};
@@ -24,10 +24,10 @@ use crate::repair::{self, Repair};
 use crate::scale::Scale;
 use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
-use crate::shares::{Purse, SPARE, Shares, cost};
+use crate::shares::{Purse, SPARE, Sent, Shares, cost};
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
-use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal};
+use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal, TYPES};
 
 /// The mean number of links of a way, unless the caller sets it.
 const MEAN_HOPS: u16 = 4;
@@ -210,8 +210,13 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) {
         if self.neighbours.update(now, near, partner) {
-            self.repair.hurry(now, random);
+            self.repair.hurry(now, &self.neighbours, random);
         }
+    }
+
+    /// Returns what was sent to other routers so far, by the type of messages ([`wire`](crate::wire)).
+    pub fn sent(&self) -> &[Sent; TYPES] {
+        &self.purse.sent
     }
 
     /// Takes the mean number of links of a way through the mesh, by which messages are paid; 4 until it is called.
@@ -266,7 +271,20 @@ impl<C: Crypto> Dht<C> {
                 return Some(id);
             }
         }
-        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), false)
+        self.begin_look_up(now, kind, name, false, random)
+    }
+
+    fn begin_look_up(
+        &mut self,
+        now: Time,
+        kind: u8,
+        name: &[u8],
+        thorough: bool,
+        random: &mut dyn Random,
+    ) -> Option<LookUpId> {
+        let id = self.look_ups.begin(&mut desk!(self, now, random), (kind, name), thorough);
+        self.pay(now);
+        id
     }
 
     /// Looks for all records of a kind and name, as a quorum of their keepers has them: the last version of each signer that
@@ -280,13 +298,15 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) -> Option<LookUpId> {
         self.table.expire(now);
-        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), true)
+        self.begin_look_up(now, kind, name, true, random)
     }
 
     /// Looks for all records of a kind that routers list ([`Config::listable`]). They are [`Event::Listed`], and the end is
     /// [`Event::Scanned`]. Returns `None` if too many scans are under way.
     pub fn scan(&mut self, now: Time, kind: u8, random: &mut dyn Random) -> Option<ScanId> {
-        self.scans.begin(&mut desk!(self, now, random), kind)
+        let id = self.scans.begin(&mut desk!(self, now, random), kind);
+        self.pay(now);
+        id
     }
 
     /// Ends a scan without a notice.
@@ -324,6 +344,10 @@ impl<C: Crypto> Dht<C> {
         let answers = self.look_ups.timeout(&mut desk);
         let scanned = self.scans.timeout(&mut desk!(self, now, random));
         self.repair.timeout(&mut bench!(self, now), random);
+        let spoken = self.repair.spoken();
+        if spoken.is_some_and(|spoken| self.neighbours.silent(now, spoken)) {
+            self.repair.hurry(now, &self.neighbours, random);
+        }
         written.into_iter().for_each(|written| self.written(written));
         answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
         scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
@@ -351,7 +375,7 @@ impl<C: Crypto> Dht<C> {
 
     /// Removes and returns all messages to send, in their order.
     pub fn take_messages(&mut self) -> Vec<Message> {
-        self.purse.sent();
+        self.purse.clear();
         core::mem::take(&mut self.out)
     }
 
@@ -376,6 +400,11 @@ impl<C: Crypto> Dht<C> {
                     self.pass_on(now, origin, (request, rest), record);
                 }
             }
+            Packet::Copies { records } => {
+                for (rest, record) in records {
+                    self.keep(now, origin, NodeId::default(), (0, rest), &record);
+                }
+            }
             Packet::Store { request, publisher, rest, record } => {
                 self.keep(now, origin, publisher, (request, rest), &record);
             }
@@ -389,9 +418,22 @@ impl<C: Crypto> Dht<C> {
                 }
             }
             Packet::Get { request, kind, name } => self.get(now, origin, request, kind, name),
-            Packet::Found { request, index, count, settled, leaves, record, .. } => {
-                let number = (index, count, settled);
-                self.found(now, (origin, request), number, &leaves, record, random);
+            Packet::Found { request, index, count, settled, aside, leaves, record, .. } => {
+                let key = self.look_ups.key_of(request);
+                let Some(signer) = self.signer_near(now, origin, key, &record) else {
+                    return Ok(());
+                };
+                if key.is_some() {
+                    let leaves = &leaves;
+                    let found = Found { index, count, settled, aside, leaves, signer, record };
+                    let mut desk = desk!(self, now, random);
+                    let ended = self.look_ups.found(&mut desk, origin, request, found);
+                    self.ended(ended);
+                } else if signer == self.id() {
+                    // The answer to a write that was too late.
+                    let mut desk = desk!(self, now, random);
+                    self.publications.surpass::<C>(&mut desk, request, &record);
+                }
             }
             Packet::Absent { request, settled, leaves } => {
                 let key = self.look_ups.key_of(request);
@@ -438,7 +480,7 @@ impl<C: Crypto> Dht<C> {
             _ => false,
         };
         if changed {
-            self.repair.hurry(now, random);
+            self.repair.hurry(now, &self.neighbours, random);
         }
         if let Packet::Digest { renewals, .. } = &packet {
             renewals.iter().for_each(|renewal| self.table.renew_copy(now, renewal));
@@ -521,7 +563,14 @@ impl<C: Crypto> Dht<C> {
             self.counters.refused += 1;
             return None;
         }
+        let known = self.table.get(record.key(), signer);
+        let is_known = known.is_some_and(|entry| entry.record == *record);
+        // One that was recorded on its way and is sent again does not keep a record alive: publishers renew it otherwise.
+        let rest = if is_known && request != 0 { 0 } else { rest };
         let placed = self.table.keep(now, &self.config, record.clone(), signer, rest);
+        if !is_known && self.neighbours.owned().contains(record.key()) {
+            self.repair.changed(now, request == 0);
+        }
         if request == 0 {
             return Some(placed);
         }
@@ -533,12 +582,12 @@ impl<C: Crypto> Dht<C> {
             table::Outcome::Later => {
                 if let Some(entry) = self.table.get(record.key(), signer) {
                     let (rest, record) = (entry.rest(now), entry.record.clone());
-                    let settled = false;
                     let found = Packet::Found {
                         request,
                         index: 0,
                         count: 1,
-                        settled,
+                        settled: false,
+                        aside: false,
                         leaves,
                         rest,
                         record,
@@ -574,9 +623,8 @@ impl<C: Crypto> Dht<C> {
         let message = Message::to(origin, &Packet::Renewed { request, leaves, exceptions });
         if self.may_cost(now, origin, cost(message.octets.len() + passed_on, self.hops)) {
             self.out.push(message);
-            for copy in copies {
-                self.repair.renewed(now, &self.config, copy.key, origin);
-            }
+            let entries = copies.iter().filter_map(|copy| self.table.get(copy.key, origin));
+            entries.for_each(|entry| self.repair.renewed(now, &self.config, entry));
         }
     }
 
@@ -600,14 +648,16 @@ impl<C: Crypto> Dht<C> {
     /// Answers a question, if the share of who asks allows that.
     fn get(&mut self, now: Time, origin: NodeId, request: u32, kind: u8, name: &[u8]) {
         let key = key(kind, name);
-        let settled = self.is_settled(now, key);
+        let (settled, aside) = (self.is_settled(now, key), !self.neighbours.keeps(key));
+        let settled = settled && !aside;
         let leaves = self.neighbours.leaves();
         let found = self.table.of_name(key, kind, name);
         let count = found.len().min(MAX_OF_NAME) as u8;
         let mut answers: Vec<Message> = Vec::new();
         for (entry, index) in found.into_iter().zip(0..count) {
             let (leaves, rest, record) = (leaves.clone(), entry.rest(now), entry.record.clone());
-            let packet = Packet::Found { request, index, count, settled, leaves, rest, record };
+            let packet =
+                Packet::Found { request, index, count, settled, aside, leaves, rest, record };
             answers.push(Message::to(origin, &packet));
         }
         if count == 0 {
@@ -622,32 +672,20 @@ impl<C: Crypto> Dht<C> {
         }
     }
 
-    /// Handles FOUND: the answer to a look-up, or to a write that was too late.
-    fn found(
+    /// Returns the signer of a record that was found, unless a key is sought of which the sender cannot be a keeper.
+    fn signer_near(
         &mut self,
         now: Time,
-        (origin, request): (NodeId, u32),
-        (index, count, settled): (u8, u8, bool),
-        leaves: &Leaves,
-        record: Record,
-        random: &mut dyn Random,
-    ) {
-        let sought = self.look_ups.key_of(request);
-        if sought.is_some_and(|key| !self.may_keep(now, origin, key)) {
-            return;
+        origin: NodeId,
+        key: Option<NodeId>,
+        record: &Record,
+    ) -> Option<NodeId> {
+        if key.is_some_and(|key| !self.may_keep(now, origin, key)) {
+            return None;
         }
-        let Some(signer) = self.signer(&record) else {
-            self.counters.forged += 1;
-            return;
-        };
-        if sought.is_some() {
-            let found = Found { index, count, settled, leaves, signer, record };
-            let ended = self.look_ups.found(&mut desk!(self, now, random), origin, request, found);
-            self.ended(ended);
-        } else if signer == self.id() {
-            let mut desk = desk!(self, now, random);
-            self.publications.surpass::<C>(&mut desk, request, &record);
-        }
+        let signer = self.signer(record);
+        self.counters.forged += u64::from(signer.is_none());
+        signer
     }
 
     /// Lists records that this router owns, as far as the share of who asks allows that.

@@ -12,6 +12,10 @@ use crate::wire::Span;
 
 /// Time for which a router that has left is not counted, though the mesh may still know it.
 const LEFT: Duration = Duration::from_secs(30);
+/// Time for which a router that is doubted is not believed to be beside this one because others state it.
+const DOUBT: Duration = Duration::from_secs(120);
+/// Maximum number of routers that are doubted.
+const MAX_DOUBTED: usize = 16;
 /// Maximum number of routers whose leaves are known.
 const MAX_REPORTS: usize = 8;
 
@@ -62,11 +66,22 @@ pub fn behind(from: NodeId, to: NodeId) -> u64 {
 /// Returns the keepers of a key among `ids`: the owner, and those beside it. The owner is the first. Of more ids than a
 /// record has keepers, those beyond half of the ring are not behind the key: they are far before it.
 pub fn keepers(ids: &mut Vec<NodeId>, key: NodeId) -> SmallVec<[NodeId; KEEPERS]> {
+    keepers_within(ids, key, u64::MAX)
+}
+
+/// Does the same, knowing that a keeper is at most `reach` from the key. What is not before it within that is behind it.
+pub(crate) fn keepers_within(
+    ids: &mut Vec<NodeId>,
+    key: NodeId,
+    reach: u64,
+) -> SmallVec<[NodeId; KEEPERS]> {
     ids.sort_unstable_by_key(|&id| behind(id, key));
     ids.dedup();
-    let mut keepers: SmallVec<_> = ids.iter().take(1 + BESIDE).copied().collect();
+    let before = ids.iter().copied().take_while(|&id| behind(id, key) <= reach);
+    let mut keepers: SmallVec<_> = before.take(1 + BESIDE).collect();
     // The last of the list are the first behind the key.
-    let is_behind = |id: &NodeId| ids.len() <= KEEPERS || behind(key, *id) < u64::MAX / 2;
+    let half = u64::MAX / 2;
+    let is_behind = |id: &NodeId| ids.len() <= KEEPERS || behind(key, *id) < half;
     let rest = ids[keepers.len()..].iter().rev().take(BESIDE);
     keepers.extend(rest.copied().filter(is_behind));
     keepers
@@ -83,6 +98,8 @@ pub struct Neighbours {
     /// What others state of those beside them, the oldest first.
     reports: Vec<(NodeId, Leaves)>,
     left: Vec<(NodeId, Time)>,
+    /// Routers that the mesh has lost, or that are silent: others may not have noticed yet.
+    doubted: Vec<(NodeId, Time)>,
     leaves: Leaves,
     /// When the leaves last changed.
     changed: Time,
@@ -97,6 +114,7 @@ impl Neighbours {
             partner: None,
             reports: Vec::new(),
             left: Vec::new(),
+            doubted: Vec::new(),
             leaves: Leaves::default(),
             changed: now,
         }
@@ -159,9 +177,15 @@ impl Neighbours {
         near: impl Iterator<Item = NodeId>,
         partner: Option<NodeId>,
     ) -> bool {
-        self.near.clear();
+        let before = core::mem::take(&mut self.near);
         self.near.extend(near);
         self.partner = partner;
+        self.doubted.retain(|(id, at)| now.since(*at) < DOUBT && !self.near.contains(id));
+        for id in before {
+            if !self.near.contains(&id) {
+                self.doubt(now, id);
+            }
+        }
         self.left.retain(|&(_, at)| now.since(at) < LEFT);
         self.review(now)
     }
@@ -170,12 +194,30 @@ impl Neighbours {
     pub fn report(&mut self, now: Time, origin: NodeId, leaves: Leaves) -> bool {
         // Whoever speaks has not left.
         self.left.retain(|&(id, _)| id != origin);
+        self.doubted.retain(|&(id, _)| id != origin);
         self.reports.retain(|(id, _)| *id != origin);
         if self.reports.len() == MAX_REPORTS {
             self.reports.remove(0);
         }
         self.reports.push((origin, leaves));
         self.review(now)
+    }
+
+    /// Leaves that have not spoken are not believed to be there because others state it. Returns whether the leaves have
+    /// changed.
+    pub fn silent(&mut self, now: Time, spoken: &[NodeId]) -> bool {
+        let is_known = |id: &NodeId| spoken.contains(id) || self.near.contains(id);
+        let mut silent: SmallVec<[NodeId; 2 * BESIDE]> = self.leaves.distinct();
+        silent.retain(|id| !is_known(id) && self.partner != Some(*id));
+        silent.into_iter().for_each(|id| self.doubt(now, id));
+        self.review(now)
+    }
+
+    fn doubt(&mut self, now: Time, id: NodeId) {
+        if self.doubted.len() == MAX_DOUBTED {
+            self.doubted.remove(0);
+        }
+        self.doubted.push((id, now));
     }
 
     /// A router has left. Returns whether the leaves have changed.
@@ -214,7 +256,8 @@ impl Neighbours {
         let mut side: Side = known.filter(counts).take(BESIDE).collect();
         let next_of = |of_whom: NodeId| {
             let report = self.reports.iter().find(|(id, _)| *id == of_whom);
-            report.and_then(|(_, leaves)| of(leaves).first().copied())
+            let next = report.and_then(|(_, leaves)| of(leaves).first().copied());
+            next.filter(|id| self.doubted.iter().all(|(doubted, _)| doubted != id))
         };
         let is_between = |id: NodeId, one: NodeId, other: NodeId| {
             let ahead = behind(one, other) <= behind(other, one);
@@ -298,6 +341,18 @@ mod tests {
         let of_next = Leaves { before: ids(&[30, 20]), behind: ids(&[50, 60]) };
         assert!(neighbours.report(NOW, NodeId::new(40), of_next));
         assert_eq!(neighbours.leaves().before, ids(&[40, 30]));
+        // Unless it is silent; then not before it speaks, whatever that router states.
+        assert!(neighbours.silent(NOW, &ids(&[40, 60, 80])));
+        assert_eq!(neighbours.leaves().before, ids(&[40, 20]));
+        assert!(neighbours.report(NOW, NodeId::new(30), Leaves::default()));
+        assert_eq!(neighbours.leaves().before, ids(&[40, 30]));
+        // Nor one that the mesh has lost while others have not noticed.
+        let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[70, 80]) };
+        neighbours.report(NOW, NodeId::new(60), of_next);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        neighbours.update(NOW, near(&[20, 40, 60, 70]), None);
+        neighbours.update(NOW, near(&[20, 40, 60, 80]), None);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
         let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[90, 95]) };
         neighbours.report(NOW, NodeId::new(60), of_next);
         assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
@@ -366,6 +421,8 @@ mod tests {
         assert_eq!(found[..], near(&[60, 50, 40, 10, 20]).collect::<Vec<_>>()[..]);
         let found = keepers(&mut all, NodeId::new(90));
         assert_eq!(found[..], near(&[60, 50, 40]).collect::<Vec<_>>()[..]);
+        let found = keepers_within(&mut all, NodeId::new(5), 99);
+        assert_eq!(found[..], near(&[10, 20]).collect::<Vec<_>>()[..], "the owner is not known");
         let mut three: Vec<NodeId> = near(&[10, 20, 30]).collect();
         assert_eq!(keepers(&mut three, NodeId::new(25)).len(), 3);
     }

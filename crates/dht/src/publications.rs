@@ -255,7 +255,9 @@ impl Publications {
     ) -> Option<Written> {
         let id = *self.requests.get(&request)?;
         let publication = self.visit(id)?;
-        publication.search.learn(desk, origin, leaves);
+        if outcome == Outcome::Kept || desk.measure.is_beside(origin, publication.search.key()) {
+            publication.search.learn(desk, origin, leaves);
+        }
         if outcome != Outcome::Kept {
             return None;
         }

@@ -6,11 +6,12 @@
 //!
 //! | type | parts | octets without lists |
 //! |---|---|---|
+//! | COPIES | records, each with its length (2) and rest (4) before it | 1 |
 //! | PUT | request (4), rest (4), record | 9 |
 //! | STORE | request (4), publisher (8), rest (4), record | 17 |
 //! | STORED | request (4), outcome (1), leaves (2) | 8 |
 //! | GET | request (4), kind (1), name | 6 |
-//! | FOUND | request (4), index (1), count (1), settled (1), leaves (2), rest (4), record | 14 |
+//! | FOUND | request (4), index (1), count (1), flags (1): 1 settled, 2 aside; leaves (2), rest (4), record | 14 |
 //! | ABSENT | request (4), settled (1), leaves (2) | 8 |
 //! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), number of renewals (1), renewals, parts | 23 |
 //! | AGREE | leaves (2), first (8), last (8) | 19 |
@@ -39,6 +40,8 @@ use crate::record::{MAX_RECORD, Record};
 
 /// The version of the protocol.
 const VERSION: u8 = 1;
+/// Numbers of types.
+pub const TYPES: usize = 16;
 /// Parts of a range in one DIGEST.
 pub const PARTS: usize = 16;
 /// Maximum number of marks in ENTRIES and WANT.
@@ -46,6 +49,8 @@ pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
 
 /// Maximum number of records in RENEW.
 pub const MAX_COPIES: usize = 80;
+/// Octets of records in COPIES, each with its length and its rest.
+pub const MAX_COPIED: usize = MAX_PAYLOAD - 1;
 /// Octets of records in LISTED, each with its length.
 pub const MAX_LISTED: usize = MAX_PAYLOAD - 38;
 /// Octets of a renewal in a DIGEST.
@@ -144,6 +149,11 @@ pub type Marks = Vec<u64>;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Packet<'a> {
+    /// Asks a router beside the sender to keep records.
+    Copies {
+        /// The records and the rests of their lifetimes in seconds, at most [`MAX_COPIED`] octets with both numbers.
+        records: Vec<(u32, Record)>,
+    },
     /// Asks the owner of the record's key to keep it, and to have those beside it keep it.
     Put {
         /// The publisher's number for the answers.
@@ -192,6 +202,8 @@ pub enum Packet<'a> {
         count: u8,
         /// The sender is a keeper of the name, and has the same as all others who may be.
         settled: bool,
+        /// The sender is not a keeper of the name. It may have been one, and not have heard of a later version.
+        aside: bool,
         /// The routers beside the sender.
         leaves: Leaves,
         /// Rest of the lifetime, s.
@@ -304,6 +316,16 @@ impl<'a> Packet<'a> {
             return Err(reader.fault("expected version 1 of the DHT"));
         }
         let packet = match head & 15 {
+            0 => {
+                let mut records = Vec::new();
+                while !reader.is_at_end() {
+                    let (length, rest) = (usize::from(reader.u16()?), reader.u32()?);
+                    let at = reader.position();
+                    let record = Record::parse(reader.take(length)?);
+                    records.push((rest, record.map_err(|fault| fault.moved(at))?));
+                }
+                Packet::Copies { records }
+            }
             1 => {
                 let (request, rest) = (reader.u32()?, reader.u32()?);
                 Packet::Put { request, rest, record: read_record(&mut reader)? }
@@ -330,9 +352,13 @@ impl<'a> Packet<'a> {
                 if index >= count || usize::from(count) > MAX_OF_NAME {
                     return Err(reader.fault("expected an index below a count of at most 64"));
                 }
-                let (settled, leaves) = (reader.u8()? != 0, read_leaves(&mut reader)?);
+                let flags = reader.u8()?;
+                if flags > 2 {
+                    return Err(reader.fault("expected flags of FOUND from 0 to 2"));
+                }
+                let (settled, aside, leaves) = (flags == 1, flags == 2, read_leaves(&mut reader)?);
                 let (rest, record) = (reader.u32()?, read_record(&mut reader)?);
-                Packet::Found { request, index, count, settled, leaves, rest, record }
+                Packet::Found { request, index, count, settled, aside, leaves, rest, record }
             }
             6 => {
                 let (request, settled) = (reader.u32()?, reader.u8()? != 0);
@@ -369,7 +395,7 @@ impl<'a> Packet<'a> {
                 let records = read_records(&mut reader)?;
                 Packet::Listed { request, settled, last, stretch, records }
             }
-            _ => return Err(reader.fault("expected a type of a message from 1 to 15")),
+            _ => return Err(reader.fault("expected a type of a message from 0 to 15")),
         };
         reader.end()?;
         Ok(packet)
@@ -379,6 +405,14 @@ impl<'a> Packet<'a> {
     pub fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(64);
         match self {
+            Packet::Copies { records } => {
+                out.push(VERSION << 4);
+                for (rest, record) in records {
+                    out.extend((record.octets().len() as u16).to_be_bytes());
+                    out.extend(rest.to_be_bytes());
+                    out.extend(record.octets());
+                }
+            }
             Packet::Put { request, rest, record } => {
                 head(&mut out, 1, *request);
                 out.extend(rest.to_be_bytes());
@@ -400,9 +434,9 @@ impl<'a> Packet<'a> {
                 out.push(*kind);
                 out.extend_from_slice(name);
             }
-            Packet::Found { request, index, count, settled, leaves, rest, record } => {
+            Packet::Found { request, index, count, settled, aside, leaves, rest, record } => {
                 head(&mut out, 5, *request);
-                out.extend([*index, *count, (*settled).into()]);
+                out.extend([*index, *count, u8::from(*settled) | u8::from(*aside) << 1]);
                 put_leaves(&mut out, leaves);
                 out.extend(rest.to_be_bytes());
                 out.extend(record.octets());
@@ -635,6 +669,7 @@ mod tests {
         let stretch = Stretch { first: Cursor::new(id(1), id(2)), last: Cursor::last(id(3)) };
         let parts = SmallVec::from_slice(&[9; PARTS]);
         vec![
+            Packet::Copies { records: vec![(8, record.clone()), (9, record.clone())] },
             Packet::Put { request, rest, record: record.clone() },
             Packet::Store { request, publisher: id(2), rest, record: record.clone() },
             Packet::Stored { request, outcome: Outcome::Full, leaves: leaves.clone() },
@@ -644,6 +679,7 @@ mod tests {
                 index: 1,
                 count: 2,
                 settled: true,
+                aside: false,
                 leaves: leaves.clone(),
                 rest,
                 record: record.clone(),

@@ -47,10 +47,10 @@ fn answer_for_others(net: &mut Net, victim: NodeId, liars: &[Identity], with_rec
                 let draft = Draft { kind, name, value: b"mine", lifetime: 600 };
                 let version = Sequence { epoch: 9, count: 9 };
                 let signed = |by| Record::sign::<StandIn>(by, version, &draft).unwrap();
-                let (index, count, rest) = (0, 1, 600);
+                let (index, count, rest, aside) = (0, 1, 600, false);
                 let found = |record| {
                     let leaves = leaves.clone();
-                    Packet::Found { request, index, count, settled, leaves, rest, record }
+                    Packet::Found { request, index, count, settled, aside, leaves, rest, record }
                 };
                 liars.iter().map(|by| found(signed(by)).to_octets()).collect()
             }
