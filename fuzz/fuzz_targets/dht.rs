@@ -174,7 +174,7 @@ fuzz_target!(|data: &[u8]| {
                         let renewals = vec![Renewal { copy, stamp: age, rest: request }];
                         let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
                         let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
-                        Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+                        Packet::Digest { confirm, settled, life: age as u16, leaves, span, count, renewals, parts }
                     }
                     1 => Packet::Want { span, marks: vec![u64::from(a)] },
                     _ => Packet::Leave,

@@ -482,7 +482,8 @@ impl<C: Crypto> Dht<C> {
         if changed {
             self.repair.hurry(now, &self.neighbours, random);
         }
-        if let Packet::Digest { renewals, .. } = &packet {
+        if let Packet::Digest { life, renewals, .. } = &packet {
+            self.repair.meet(now, origin, *life);
             renewals.iter().for_each(|renewal| self.table.renew_copy(now, renewal));
         }
         let mut bench = bench!(self, now);

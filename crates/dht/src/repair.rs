@@ -86,6 +86,10 @@ pub struct Repair {
     calm: u8,
     /// This router's range when it was last compared.
     span: Option<Span>,
+    /// Drawn when this router has started.
+    life: u16,
+    /// The same of those beside this one, as they state it.
+    lives: SmallVec<[(NodeId, u16); 2 * BESIDE]>,
     /// Routers that have the same records in it.
     agreed: SmallVec<[NodeId; 2 * BESIDE]>,
     /// Those of them that know that all have.
@@ -110,6 +114,8 @@ impl Repair {
             untold: true,
             calm: 0,
             span: None,
+            life: (now.as_millis() & 0xffff) as u16,
+            lives: SmallVec::new(),
             agreed: SmallVec::new(),
             settled: SmallVec::new(),
             synced: SmallVec::new(),
@@ -236,7 +242,8 @@ impl Repair {
         if !self.renewed.is_empty() {
             self.due = self.due.min(desk.now + if hurry { SOON } else { MORE_RENEWALS });
         }
-        let mut digest = digest(desk, desk.neighbours.owned(), 1, (false, settled), renewals);
+        let mut digest =
+            digest(desk, self.life, desk.neighbours.owned(), 1, (false, settled), renewals);
         for leaf in leaves {
             if let Packet::Digest { confirm, .. } = &mut digest {
                 *confirm = !self.agreed.contains(&leaf);
@@ -315,6 +322,24 @@ impl Repair {
         }
     }
 
+    /// A router beside this one states in which of its lives it is. One that has restarted before anybody has noticed has
+    /// nothing of what it has agreed to.
+    pub(crate) fn meet(&mut self, now: Time, origin: NodeId, life: u16) {
+        let known = self.lives.iter().position(|(id, _)| *id == origin);
+        if known.is_some_and(|at| self.lives[at].1 != life) {
+            self.agreed.retain(|id| *id != origin);
+            self.settled.clear();
+            (self.repeats, self.calm) = (REPEATS, 0);
+            self.due = self.due.min(now + HURRY);
+        }
+        match known {
+            Some(at) => _ = self.lives.remove(at),
+            None if self.lives.len() == 4 * BESIDE => _ = self.lives.remove(0),
+            None => {}
+        }
+        self.lives.push((origin, life));
+    }
+
     /// Handles a DIGEST of a router beside this one.
     pub(crate) fn compare(
         &mut self,
@@ -337,7 +362,7 @@ impl Repair {
             let packet = match own_count.max(if parts.len() == 1 { count } else { 0 }) <= MAX_MARKS
             {
                 true => entries(desk, part),
-                false => digest(desk, part, PARTS, (false, false), Vec::new()),
+                false => digest(desk, self.life, part, PARTS, (false, false), Vec::new()),
             };
             desk.answer(origin, &packet);
         }
@@ -411,6 +436,7 @@ fn vary(time: Duration, random: &mut dyn Random) -> Duration {
 /// Returns a DIGEST of a range in `count` parts, in fewer if there are fewer positions.
 fn digest(
     desk: &Desk<'_>,
+    life: u16,
     span: Span,
     count: usize,
     (confirm, settled): (bool, bool),
@@ -423,7 +449,7 @@ fn digest(
     let total = desk.table.digest(desk.now, span).1;
     let leaves = desk.neighbours.leaves().clone();
     let count = total.min(usize::from(u16::MAX)) as u16;
-    Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+    Packet::Digest { confirm, settled, life, leaves, span, count, renewals, parts }
 }
 
 /// Returns ENTRIES of a range.

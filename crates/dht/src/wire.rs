@@ -13,7 +13,7 @@
 //! | GET | request (4), kind (1), name | 6 |
 //! | FOUND | request (4), index (1), count (1), flags (1): 1 settled, 2 aside; leaves (2), rest (4), record | 14 |
 //! | ABSENT | request (4), settled (1), leaves (2) | 8 |
-//! | DIGEST | flags (1): 1 confirm, 2 settled; leaves (2), first (8), last (8), count (2), number of renewals (1), renewals, parts | 23 |
+//! | DIGEST | flags (1): 1 confirm, 2 settled; life (2), leaves (2), first (8), last (8), count (2), number of renewals (1), renewals, parts | 25 |
 //! | AGREE | leaves (2), first (8), last (8) | 19 |
 //! | ENTRIES | first (8), last (8), marks | 17 |
 //! | WANT | first (8), last (8), marks | 17 |
@@ -62,7 +62,7 @@ const MAX_LEAVES: usize = 2 + 2 * BESIDE * 8;
 
 const _: () = assert!(2 + MAX_RECORD <= MAX_LISTED);
 const _: () = assert!(9 + 12 * MAX_COPIES <= MAX_PAYLOAD);
-const _: () = assert!(21 + MAX_LEAVES + RENEWAL * MAX_RENEWALS + 8 * PARTS <= MAX_PAYLOAD);
+const _: () = assert!(23 + MAX_LEAVES + RENEWAL * MAX_RENEWALS + 8 * PARTS <= MAX_PAYLOAD);
 const _: () = assert!(12 + MAX_LEAVES + MAX_RECORD <= MAX_PAYLOAD);
 
 /// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
@@ -226,6 +226,8 @@ pub enum Packet<'a> {
         confirm: bool,
         /// All beside the sender have had the same: nobody else has a record of the range.
         settled: bool,
+        /// A number that the sender has drawn when it started.
+        life: u16,
         /// The routers beside the sender.
         leaves: Leaves,
         /// The range.
@@ -446,9 +448,10 @@ impl<'a> Packet<'a> {
                 out.push((*settled).into());
                 put_leaves(&mut out, leaves);
             }
-            Packet::Digest { confirm, settled, leaves, span, count, renewals, parts } => {
+            Packet::Digest { confirm, settled, life, leaves, span, count, renewals, parts } => {
                 out.push(VERSION << 4 | 7);
                 out.push(u8::from(*confirm) | u8::from(*settled) << 1);
+                out.extend(life.to_be_bytes());
                 put_leaves(&mut out, leaves);
                 put_span(&mut out, span);
                 out.extend(count.to_be_bytes());
@@ -557,7 +560,8 @@ fn read_digest(reader: &mut Reader<'_>) -> Result<Packet<'static>, Malformed> {
     if flags > 3 {
         return Err(reader.fault("expected flags of a DIGEST from 0 to 3"));
     }
-    let (confirm, settled, leaves) = (flags & 1 != 0, flags & 2 != 0, read_leaves(reader)?);
+    let (confirm, settled) = (flags & 1 != 0, flags & 2 != 0);
+    let (life, leaves) = (reader.u16()?, read_leaves(reader)?);
     let (span, count, number) = (read_span(reader)?, reader.u16()?, reader.u8()?);
     if usize::from(number) > MAX_RENEWALS {
         return Err(reader.fault("expected at most 40 renewals"));
@@ -572,7 +576,7 @@ fn read_digest(reader: &mut Reader<'_>) -> Result<Packet<'static>, Malformed> {
     if parts.len() != 1 && parts.len() != PARTS {
         return Err(reader.fault("expected 1 or 16 parts of a range"));
     }
-    Ok(Packet::Digest { confirm, settled, leaves, span, count, renewals, parts })
+    Ok(Packet::Digest { confirm, settled, life, leaves, span, count, renewals, parts })
 }
 
 fn put_copy(out: &mut Vec<u8>, copy: &Copy) {
@@ -688,6 +692,7 @@ mod tests {
             Packet::Digest {
                 confirm: true,
                 settled: false,
+                life: 12,
                 leaves: leaves.clone(),
                 span,
                 count: 3,

@@ -6,6 +6,7 @@ mod hostile;
 mod many;
 mod net;
 mod renewal;
+mod repair;
 mod scan;
 mod thorough;
 
