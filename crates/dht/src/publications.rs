@@ -270,9 +270,7 @@ impl Publications {
         if publication.kept_by.len() < desk.quorum {
             return None;
         }
-        let first = !core::mem::replace(&mut publication.notified, true);
-        let written =
-            first.then(|| Written::Stored(publication.name(), publication.record.version()));
+        let written = publication.notify();
         if publication.search.keepers().iter().all(|id| publication.kept_by.contains(id)) {
             self.end_write(desk, id);
             self.begin(desk);
@@ -330,6 +328,8 @@ impl Publications {
     fn go_on(&mut self, desk: &mut Desk<'_>, id: Id, request: u32, begun: Time) -> Option<Written> {
         let publication = self.records.get_mut(&id)?;
         let is_safe = publication.kept_by.len() >= desk.quorum;
+        // The network may have become so small since the last answer that there are no more keepers.
+        let written = if is_safe { publication.notify() } else { None };
         // Readers ask the owner first.
         let owner = publication.search.keepers().first().copied();
         let is_current = owner.is_some_and(|owner| publication.kept_by.contains(&owner));
@@ -351,7 +351,7 @@ impl Publications {
             self.set_state(id, State::Paused { until: desk.now + desk.config.pause });
             return Some(written);
         }
-        None
+        written
     }
 
     /// Begins the renewal of a record, and of others that the same keeper is to renew soon.
@@ -588,6 +588,12 @@ impl Publications {
 impl Publication {
     fn name(&self) -> Name {
         (self.record.kind(), self.record.name().into())
+    }
+
+    /// Returns the notice that the record is stored, once.
+    fn notify(&mut self) -> Option<Written> {
+        let first = !core::mem::replace(&mut self.notified, true);
+        first.then(|| Written::Stored(self.name(), self.record.version()))
     }
 
     fn copy(&self) -> Copy {

@@ -216,6 +216,22 @@ fn halves_of_a_divided_network_go_on_and_are_united() {
 }
 
 #[test]
+fn a_record_is_acknowledged_though_the_network_becomes_too_small_for_a_quorum() {
+    for seed in 0..20 {
+        let mut net = Net::new(9, 3_100 + seed);
+        let pair = [net.up()[2], net.up()[3 + seed as usize % 6]];
+        net.divide_by(|id| (!pair.contains(&id)).into());
+        // Nobody knows yet that the other seven are gone for good.
+        net.run(100);
+        let by = pair[seed as usize % 2];
+        net.publish(by, b"alice", b"here", 600);
+        let begun = net.now;
+        await_stored(&mut net, by, b"alice");
+        assert!(net.now - begun < Duration::from_secs(15));
+    }
+}
+
+#[test]
 fn a_withdrawn_record_does_not_come_back() {
     for seed in 0..30 {
         let mut net = Net::new(20, 3_000 + seed);

@@ -156,7 +156,12 @@ impl Net {
 
     /// Divides the network: routers with an odd id are one part.
     pub(crate) fn divide(&mut self) {
-        self.nodes.iter_mut().for_each(|(id, node)| node.part = (id.raw() % 2) as u32);
+        self.divide_by(|id| (id.raw() % 2) as u32);
+    }
+
+    /// Divides the network into numbered parts.
+    pub(crate) fn divide_by(&mut self, part: impl Fn(NodeId) -> u32) {
+        self.nodes.iter_mut().for_each(|(&id, node)| node.part = part(id));
         self.notice();
     }
 
