@@ -345,7 +345,8 @@ impl<C: Crypto> Dht<C> {
         let scanned = self.scans.timeout(&mut desk!(self, now, random));
         self.repair.timeout(&mut bench!(self, now), random);
         let spoken = self.repair.spoken();
-        if spoken.is_some_and(|spoken| self.neighbours.silent(now, spoken)) {
+        let is_silent = spoken.is_some_and(|spoken| self.neighbours.silent(now, spoken));
+        if self.neighbours.refresh(now) || is_silent {
             self.repair.hurry(now, &self.neighbours, random);
         }
         written.into_iter().for_each(|written| self.written(written));
@@ -358,6 +359,7 @@ impl<C: Crypto> Dht<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
         let own = sooner(own, self.scans.poll_timeout());
+        let own = sooner(own, self.neighbours.poll_timeout());
         sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
     }
 

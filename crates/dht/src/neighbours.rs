@@ -12,8 +12,11 @@ use crate::wire::Span;
 
 /// Time for which a router that has left is not counted, though the mesh may still know it.
 const LEFT: Duration = Duration::from_secs(30);
-/// Time for which a router that is doubted is not believed to be beside this one because others state it.
-const DOUBT: Duration = Duration::from_secs(120);
+/// Time for which a router that the mesh has lost is not believed to be beside this one because others state it: they may
+/// not have noticed yet.
+const LOST: Duration = Duration::from_secs(10);
+/// The same of a router that is silent, unless somebody states it who did not before.
+const SILENT: Duration = Duration::from_secs(120);
 /// Maximum number of routers that are doubted.
 const MAX_DOUBTED: usize = 16;
 /// Maximum number of routers whose leaves are known.
@@ -87,6 +90,15 @@ pub(crate) fn keepers_within(
     keepers
 }
 
+/// A router that is not believed to be there.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    id: NodeId,
+    until: Time,
+    /// It has not answered, so it ends when somebody states that router who did not before.
+    is_silent: bool,
+}
+
 /// What is known of the routers beside this one.
 #[derive(Clone, Debug)]
 pub struct Neighbours {
@@ -98,8 +110,8 @@ pub struct Neighbours {
     /// What others state of those beside them, the oldest first.
     reports: Vec<(NodeId, Leaves)>,
     left: Vec<(NodeId, Time)>,
-    /// Routers that the mesh has lost, or that are silent: others may not have noticed yet.
-    doubted: Vec<(NodeId, Time)>,
+    /// Routers that the mesh has lost, or that are silent, and until when others are not believed that they are there.
+    doubted: Vec<Doubt>,
     leaves: Leaves,
     /// When the leaves last changed.
     changed: Time,
@@ -180,13 +192,31 @@ impl Neighbours {
         let before = core::mem::take(&mut self.near);
         self.near.extend(near);
         self.partner = partner;
-        self.doubted.retain(|(id, at)| now.since(*at) < DOUBT && !self.near.contains(id));
+        self.doubted.retain(|doubt| !self.near.contains(&doubt.id));
+        // What somebody stated before it was away counts no more.
+        let (near, leaves) = (&self.near, &self.leaves);
+        let is_new = |id: &NodeId| {
+            (near.contains(id) || partner == Some(*id)) && leaves.iter().all(|leaf| leaf != *id)
+        };
+        self.reports.retain(|(id, _)| !is_new(id));
         for id in before {
             if !self.near.contains(&id) {
-                self.doubt(now, id);
+                self.doubt(Doubt { id, until: now + LOST, is_silent: false });
             }
         }
-        self.left.retain(|&(_, at)| now.since(at) < LEFT);
+        self.refresh(now)
+    }
+
+    /// Returns when a router that is not believed to be there may be believed to be again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let left = self.left.iter().map(|&(_, at)| at + LEFT);
+        left.chain(self.doubted.iter().map(|doubt| doubt.until)).min()
+    }
+
+    /// Forgets what was too long ago. Returns whether the leaves have changed.
+    pub fn refresh(&mut self, now: Time) -> bool {
+        self.left.retain(|&(_, at)| now < at + LEFT);
+        self.doubted.retain(|doubt| now < doubt.until);
         self.review(now)
     }
 
@@ -194,7 +224,11 @@ impl Neighbours {
     pub fn report(&mut self, now: Time, origin: NodeId, leaves: Leaves) -> bool {
         // Whoever speaks has not left.
         self.left.retain(|&(id, _)| id != origin);
-        self.doubted.retain(|&(id, _)| id != origin);
+        let before = self.reports.iter().find(|(id, _)| *id == origin);
+        let is_new = |id| before.is_none_or(|(_, leaves)| leaves.iter().all(|leaf| leaf != id));
+        let is_stated = |id| leaves.iter().any(|leaf| leaf == id) && is_new(id);
+        self.doubted
+            .retain(|doubt| doubt.id != origin && !(doubt.is_silent && is_stated(doubt.id)));
         self.reports.retain(|(id, _)| *id != origin);
         if self.reports.len() == MAX_REPORTS {
             self.reports.remove(0);
@@ -209,15 +243,17 @@ impl Neighbours {
         let is_known = |id: &NodeId| spoken.contains(id) || self.near.contains(id);
         let mut silent: SmallVec<[NodeId; 2 * BESIDE]> = self.leaves.distinct();
         silent.retain(|id| !is_known(id) && self.partner != Some(*id));
-        silent.into_iter().for_each(|id| self.doubt(now, id));
+        let until = now + SILENT;
+        silent.into_iter().for_each(|id| self.doubt(Doubt { id, until, is_silent: true }));
         self.review(now)
     }
 
-    fn doubt(&mut self, now: Time, id: NodeId) {
+    fn doubt(&mut self, doubt: Doubt) {
+        self.doubted.retain(|other| other.id != doubt.id);
         if self.doubted.len() == MAX_DOUBTED {
             self.doubted.remove(0);
         }
-        self.doubted.push((id, now));
+        self.doubted.push(doubt);
     }
 
     /// A router has left. Returns whether the leaves have changed.
@@ -257,7 +293,7 @@ impl Neighbours {
         let next_of = |of_whom: NodeId| {
             let report = self.reports.iter().find(|(id, _)| *id == of_whom);
             let next = report.and_then(|(_, leaves)| of(leaves).first().copied());
-            next.filter(|id| self.doubted.iter().all(|(doubted, _)| doubted != id))
+            next.filter(|id| self.doubted.iter().all(|doubt| doubt.id != *id))
         };
         let is_between = |id: NodeId, one: NodeId, other: NodeId| {
             let ahead = behind(one, other) <= behind(other, one);
@@ -356,6 +392,45 @@ mod tests {
         let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[90, 95]) };
         neighbours.report(NOW, NodeId::new(60), of_next);
         assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
+    }
+
+    #[test]
+    fn a_router_that_is_doubted_is_believed_again() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        let stated = |behind: &[u64]| Leaves { before: ids(&[50, 40]), behind: ids(behind) };
+        // The mesh loses 70, and 60 has not noticed.
+        neighbours.update(NOW, near(&[20, 40, 60, 70]), None);
+        neighbours.report(NOW, NodeId::new(60), stated(&[70, 80]));
+        neighbours.update(NOW, near(&[20, 40, 60, 80]), None);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
+        let until = neighbours.poll_timeout().unwrap();
+        assert_eq!(until, NOW + LOST);
+        assert!(!neighbours.refresh(NOW + LOST / 2));
+        assert!(neighbours.refresh(until));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        // It is silent, whatever 60 repeats, until 60 has noticed both that it had gone and that it is back.
+        assert!(neighbours.silent(until, &ids(&[20, 40, 60])));
+        neighbours.report(until, NodeId::new(60), stated(&[70, 80]));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
+        assert_eq!(neighbours.poll_timeout(), Some(until + SILENT));
+        neighbours.report(until, NodeId::new(60), stated(&[80, 90]));
+        assert!(neighbours.report(until, NodeId::new(60), stated(&[70, 80])));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        assert_eq!(neighbours.poll_timeout(), None);
+    }
+
+    #[test]
+    fn what_somebody_stated_before_it_was_away_counts_no_more() {
+        let mut neighbours = Neighbours::new(NodeId::new(10), NOW);
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(90)));
+        let stated = Leaves { before: ids(&[80, 70]), behind: ids(&[10, 20]) };
+        assert!(neighbours.report(NOW, NodeId::new(90), stated.clone()));
+        assert_eq!(neighbours.leaves().before, ids(&[90, 80]));
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(40)));
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(90)));
+        assert_eq!(neighbours.leaves().before, ids(&[90]));
+        assert!(neighbours.report(NOW, NodeId::new(90), stated));
+        assert_eq!(neighbours.leaves().before, ids(&[90, 80]));
     }
 
     #[test]
