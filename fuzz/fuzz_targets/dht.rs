@@ -165,9 +165,23 @@ fuzz_target!(|data: &[u8]| {
                             records,
                         }
                     }
+                    2 if a % 2 == 0 => Packet::Check { request, copies: vec![copy; 2] },
+                    2 => Packet::Astray { copies: vec![copy] },
                     3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
                     4 => {
-                        let exceptions = vec![(a, NotRenewed::Elsewhere), (b, NotRenewed::Unknown)];
+                        let reason = |at: u8| match at % 3 {
+                            0 => NotRenewed::Elsewhere,
+                            1 => NotRenewed::Unknown,
+                            _ => NotRenewed::Unsettled,
+                        };
+                        let asked = dht.take_messages().into_iter().find_map(
+                            |message| match Packet::parse(&message.octets) {
+                                Ok(Packet::Check { request, .. }) => Some(request),
+                                _ => None,
+                            },
+                        );
+                        let request = asked.unwrap_or(request);
+                        let exceptions = vec![(a % 2, reason(a)), (b % 2, reason(b))];
                         Packet::Renewed { request, leaves: Leaves::default(), exceptions }
                     }
                     5 => {

@@ -79,6 +79,8 @@ pub struct Config {
     pub records_of_name: usize,
     /// Records of this router.
     pub publications: usize,
+    /// Withdrawals of this router that are remembered while what they withdraw may last.
+    pub withdrawals: usize,
     /// Records of this router that are being written at a time. Others wait.
     pub writes: usize,
     /// Look-ups under way.
@@ -144,6 +146,7 @@ impl Default for Config {
             records_of_signer: 10_240,
             records_of_name: 8,
             publications: 10_240,
+            withdrawals: 1_024,
             writes: 32,
             look_ups: 256,
             scans: 2,

@@ -12,12 +12,10 @@ use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
 use crate::config::{Config, MAX_OF_NAME, QUORUM};
-use crate::listing::list;
 use crate::look_ups::{Answer, Found, LookUpId, LookUps};
 use crate::neighbours::Neighbours;
 use crate::origins::Origins;
 use crate::output::Message;
-use crate::positions::{Cursor, Stretch};
 use crate::publications::{Name, Publications, Written};
 use crate::record::{Draft, Record, RecordError, key};
 use crate::repair::{self, Repair};
@@ -25,6 +23,7 @@ use crate::scale::Scale;
 use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
 use crate::shares::{Purse, SPARE, Sent, Shares, cost};
+use crate::strays::Strays;
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
 use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal, TYPES};
@@ -69,6 +68,8 @@ pub struct Counters {
     pub events: u64,
     /// Records for other keepers that had to wait for the next digest.
     pub postponed: u64,
+    /// Hints that records are not at their keepers, for which too many checks were under way.
+    pub unchecked: u64,
 }
 
 /// A router's part of the DHT.
@@ -81,6 +82,7 @@ pub struct Dht<C: Crypto = Real> {
     look_ups: LookUps,
     scans: Scans,
     repair: Repair,
+    strays: Strays,
     origins: Origins,
     answers: Shares,
     passing_on: Shares,
@@ -132,6 +134,9 @@ macro_rules! bench {
     };
 }
 
+mod lists;
+mod strays;
+
 impl<C: Crypto> Dht<C> {
     /// The part of the router with this identity, which has started at `now`.
     pub fn new(config: Config, identity: impl Into<Arc<Identity>>, now: Time) -> Self {
@@ -146,6 +151,7 @@ impl<C: Crypto> Dht<C> {
             look_ups: LookUps::default(),
             scans: Scans::default(),
             repair: Repair::new(now),
+            strays: Strays::default(),
             origins: Origins::default(),
             answers: Shares::default(),
             passing_on: Shares::default(),
@@ -197,7 +203,8 @@ impl<C: Crypto> Dht<C> {
     /// Returns the counts of dropped messages.
     pub fn counters(&self) -> Counters {
         let unpaid = self.answers.refused + self.passing_on.refused + self.repairs.refused;
-        Counters { postponed: self.repair.postponed, unpaid, ..self.counters }
+        let unchecked = self.strays.dropped;
+        Counters { postponed: self.repair.postponed, unchecked, unpaid, ..self.counters }
     }
 
     /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
@@ -210,8 +217,14 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) {
         if self.neighbours.update(now, near, partner) {
-            self.repair.hurry(now, &self.neighbours, random);
+            self.changed(now, random);
         }
+    }
+
+    /// The routers beside this one have changed.
+    fn changed(&mut self, now: Time, random: &mut dyn Random) {
+        self.repair.hurry(now, &self.neighbours, random);
+        self.strays.changed(now, random);
     }
 
     /// Returns what was sent to other routers so far, by the type of messages ([`wire`](crate::wire)).
@@ -347,8 +360,9 @@ impl<C: Crypto> Dht<C> {
         let spoken = self.repair.spoken();
         let is_silent = spoken.is_some_and(|spoken| self.neighbours.silent(now, spoken));
         if self.neighbours.refresh(now) || is_silent {
-            self.repair.hurry(now, &self.neighbours, random);
+            self.changed(now, random);
         }
+        self.seek_strays(now, random);
         written.into_iter().for_each(|written| self.written(written));
         answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
         scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
@@ -358,7 +372,7 @@ impl<C: Crypto> Dht<C> {
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
-        let own = sooner(own, self.scans.poll_timeout());
+        let own = sooner(own, sooner(self.scans.poll_timeout(), self.strays.poll_timeout()));
         let own = sooner(own, self.neighbours.poll_timeout());
         sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
     }
@@ -455,7 +469,13 @@ impl<C: Crypto> Dht<C> {
                     let (leaves, exceptions) = (&leaves, &exceptions);
                     self.publications.renewed::<C>(&mut desk, origin, request, leaves, exceptions);
                 }
+                let key = self.strays.key_of(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    self.checked(now, request, &exceptions, random);
+                }
             }
+            Packet::Check { request, copies } => self.check(now, origin, request, &copies),
+            Packet::Astray { copies } => self.astray(now, origin, copies, random),
             Packet::List { request, kind, anyhow, stretch } => {
                 self.list(now, origin, (request, kind, anyhow), stretch);
             }
@@ -482,7 +502,7 @@ impl<C: Crypto> Dht<C> {
             _ => false,
         };
         if changed {
-            self.repair.hurry(now, &self.neighbours, random);
+            self.changed(now, random);
         }
         if let Packet::Digest { life, renewals, .. } = &packet {
             self.repair.meet(now, origin, *life);
@@ -667,12 +687,17 @@ impl<C: Crypto> Dht<C> {
             let leaves = leaves.clone();
             answers.push(Message::to(origin, &Packet::Absent { request, settled, leaves }));
         }
-        let Config { answers: rate, origins, .. } = self.config;
         let all = answers.iter().map(|message| cost(message.octets.len(), self.hops)).sum();
-        let is_free = origin == self.id() || self.has_spare(now);
-        if is_free || self.answers.spend(now, rate, origins, origin, all) {
+        if self.may_answer(now, origin, all) {
             self.out.extend(answers);
         }
+    }
+
+    /// Returns whether the share of another router allows answers that cost so much.
+    fn may_answer(&mut self, now: Time, origin: NodeId, cost: u64) -> bool {
+        let Config { answers, origins, .. } = self.config;
+        let is_free = origin == self.id() || self.has_spare(now);
+        is_free || self.answers.spend(now, answers, origins, origin, cost)
     }
 
     /// Returns the signer of a record that was found, unless a key is sought of which the sender cannot be a keeper.
@@ -689,69 +714,6 @@ impl<C: Crypto> Dht<C> {
         let signer = self.signer(record);
         self.counters.forged += u64::from(signer.is_none());
         signer
-    }
-
-    /// Lists records that this router owns, as far as the share of who asks allows that.
-    fn list(
-        &mut self,
-        now: Time,
-        origin: NodeId,
-        (request, kind, anyhow): (u32, u8, bool),
-        stretch: Stretch,
-    ) {
-        let (key, owned) = (stretch.first.key(), self.neighbours.owned());
-        if !self.config.listable.contains(kind) {
-            self.counters.refused += 1;
-            return;
-        }
-        let settled = self.is_settled(now, key);
-        if !owned.contains(key) || !(settled || anyhow) {
-            return;
-        }
-        let Config { answers, origins, .. } = self.config;
-        for packet in list(&self.table, owned, (request, kind, settled), stretch) {
-            let message = Message::to(origin, &packet);
-            let cost = cost(message.octets.len(), self.hops);
-            let is_free = origin == self.id() || self.has_spare(now);
-            if !is_free && !self.answers.spend(now, answers, origins, origin, cost) {
-                break;
-            }
-            self.out.push(message);
-        }
-    }
-
-    /// Handles LISTED. It counts only of a router that may own the positions, and only as far as that may own them.
-    fn listed(
-        &mut self,
-        now: Time,
-        origin: NodeId,
-        listed: Listed,
-        records: Vec<Record>,
-        random: &mut dyn Random,
-    ) {
-        let Some(kind) = self.scans.kind_of(listed.request) else { return };
-        if !self.may_keep(now, origin, listed.stretch.first.key()) {
-            return;
-        }
-        let mut verified = Vec::with_capacity(records.len());
-        for record in records {
-            match self.signer(&record) {
-                Some(signer) if record.kind() == kind && !record.is_withdrawal() => {
-                    verified.push((Cursor::new(record.key(), signer), record));
-                }
-                Some(_) => {}
-                None => self.counters.forged += 1,
-            }
-        }
-        let mut desk = desk!(self, now, random);
-        let stretch = match origin == desk.identity.id() {
-            true => listed.stretch,
-            false => listed.stretch.until(origin, desk.measure.reach),
-        };
-        let found = self.scans.listed(&mut desk, Listed { stretch, records: verified, ..listed });
-        let scanned = self.scans.timeout(&mut desk);
-        found.into_iter().for_each(|(id, records)| self.notify(Event::Listed(id, records)));
-        scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
     }
 
     fn ended(&mut self, ended: Option<(LookUpId, Answer)>) {

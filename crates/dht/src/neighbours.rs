@@ -145,19 +145,25 @@ impl Neighbours {
 
     /// Returns whether this router is a keeper of a key, as far as it knows: its owner, or one of those beside the owner.
     pub fn keeps(&self, key: NodeId) -> bool {
+        self.kept().is_none_or(|span| span.contains(key))
+    }
+
+    /// Returns the positions of which this router is a keeper, as far as it knows; `None` if these are all.
+    pub(crate) fn kept(&self) -> Option<Span> {
         let Leaves { before, behind: after } = &self.leaves;
         let (Some(&first), Some(&last)) = (before.get(BESIDE - 1), after.get(BESIDE - 1)) else {
-            return true;
+            return None;
         };
         if self.keepers() < KEEPERS {
             // So few that each keeps everything, also if one of them is on both sides.
-            return true;
+            return None;
         }
         // What the last of those behind this one owns ends where the next begins, which only it knows.
         let report = self.reports.iter().find(|(id, _)| *id == last);
         let end = report.and_then(|(_, leaves)| leaves.behind.first().copied()).unwrap_or(last);
         let is_all = end != last && behind(first, end) <= behind(first, last);
-        is_all || behind(first, key) < behind(first, end)
+        let span = Span { first, last: NodeId::new(end.raw().wrapping_sub(1)) };
+        (!is_all).then_some(span)
     }
 
     /// Returns how many keepers a record has in this network, as far as this router knows.

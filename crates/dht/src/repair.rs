@@ -59,13 +59,17 @@ impl Desk<'_> {
 
     /// Sends what another router has caused, if its share allows that. What it does not, the next digest finds.
     fn answer(&mut self, to: NodeId, packet: &Packet<'_>) -> bool {
-        let message = Message::to(to, packet);
+        self.spend(to, Message::to(to, packet))
+    }
+
+    /// Sends a message that another router has caused, if its share allows that.
+    pub(crate) fn spend(&mut self, cause: NodeId, message: Message) -> bool {
         let cost = cost(message.octets.len(), self.hops);
         let Config { budget, repairs, origins, .. } = *self.config;
         let way = (self.hops, self.neighbours.owned());
         self.purse.pay(self.now, budget, way, self.out);
         let is_spare = self.purse.has_eighths(self.now, budget, SPARE_FOR_REPAIR);
-        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, to, cost);
+        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, cause, cost);
         if is_paid {
             self.out.push(message);
         }
@@ -429,7 +433,7 @@ impl Repair {
 }
 
 /// Returns a time between three and five quarters of `time`.
-fn vary(time: Duration, random: &mut dyn Random) -> Duration {
+pub(crate) fn vary(time: Duration, random: &mut dyn Random) -> Duration {
     time * 3 / 4 + time / 2 * ((random.next_u64() % 1_024) as u32) / 1_024
 }
 

@@ -14,7 +14,7 @@ use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Rate;
 use crate::output::Message;
-use crate::wire::{Span, TYPES};
+use crate::wire::{Span, TYPES, type_of};
 
 /// Octets of the headers of a PAYLOAD.
 const HEADERS: u64 = 180;
@@ -92,7 +92,7 @@ impl Purse {
         let unpaid = out.iter().skip(self.paid);
         for message in unpaid.filter(|message| !owned.contains(message.to)) {
             all += cost(message.octets.len(), hops);
-            let kind = message.octets.first().map_or(0, |head| usize::from(head & 15));
+            let kind = type_of(&message.octets);
             self.sent[kind].messages += 1;
             self.sent[kind].octets += message.octets.len() as u64;
         }

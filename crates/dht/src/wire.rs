@@ -22,10 +22,12 @@
 //! | LIST | request (4), kind (1), anyhow (1), first (16), last (16) | 39 |
 //! | LISTED | request (4), flags (1): 1 settled, 2 the last message; first (16), last (16), records, each with its length (2) before it | 38 |
 //! | RENEWED | request (4), leaves (2), exceptions: index (1), reason (1) | 7 |
+//! | CHECK | request (4), copies | 5 |
+//! | ASTRAY | copies | 1 |
 //!
 //! A position in LIST and LISTED is a key and a signer.
 //!
-//! A *copy* names a record of the sender: its key (8), and the first 4 octets of its mark. A *renewal* is a copy with the stamp
+//! A *copy* names a record: its key (8), and the first 4 octets of its mark. A *renewal* is a copy with the stamp
 //! (4) and the rest (4).
 
 use ringway_mesh::NodeId;
@@ -35,19 +37,20 @@ use smallvec::SmallVec;
 
 use crate::config::{BESIDE, MAX_NAME, MAX_OF_NAME};
 use crate::neighbours::{Leaves, Side};
+pub use crate::positions::Span;
 use crate::positions::{Cursor, Stretch};
 use crate::record::{MAX_RECORD, Record};
 
-/// The version of the protocol.
-const VERSION: u8 = 1;
+/// The first octet of a message is this and its type. Another version of the protocol has other first octets.
+const VERSION: u8 = 16;
 /// Numbers of types.
-pub const TYPES: usize = 16;
+pub const TYPES: usize = 18;
 /// Parts of a range in one DIGEST.
 pub const PARTS: usize = 16;
 /// Maximum number of marks in ENTRIES and WANT.
 pub const MAX_MARKS: usize = (MAX_PAYLOAD - 17) / 8;
 
-/// Maximum number of records in RENEW.
+/// Maximum number of records in RENEW, CHECK and ASTRAY.
 pub const MAX_COPIES: usize = 80;
 /// Octets of records in COPIES, each with its length and its rest.
 pub const MAX_COPIED: usize = MAX_PAYLOAD - 1;
@@ -64,43 +67,6 @@ const _: () = assert!(2 + MAX_RECORD <= MAX_LISTED);
 const _: () = assert!(9 + 12 * MAX_COPIES <= MAX_PAYLOAD);
 const _: () = assert!(23 + MAX_LEAVES + RENEWAL * MAX_RENEWALS + 8 * PARTS <= MAX_PAYLOAD);
 const _: () = assert!(12 + MAX_LEAVES + MAX_RECORD <= MAX_PAYLOAD);
-
-/// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
-/// of the line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// The first position.
-    pub first: NodeId,
-    /// The last position.
-    pub last: NodeId,
-}
-
-impl Span {
-    /// Returns whether a position is within.
-    pub fn contains(&self, key: NodeId) -> bool {
-        let offset = |id: NodeId| id.raw().wrapping_sub(self.first.raw());
-        offset(key) <= offset(self.last)
-    }
-
-    /// Returns the number of positions, less one.
-    pub fn width(&self) -> u64 {
-        self.last.raw().wrapping_sub(self.first.raw())
-    }
-
-    /// Returns part `index` of `count` parts of about the same width; `None` if there are fewer positions.
-    pub fn part(&self, index: usize, count: usize) -> Option<Span> {
-        let step = self.width() / count as u64;
-        if step == 0 {
-            return None;
-        }
-        let first = self.first.raw().wrapping_add(step * index as u64);
-        let last = match index + 1 == count {
-            true => self.last.raw(),
-            false => first.wrapping_add(step - 1),
-        };
-        Some(Span { first: NodeId::new(first), last: NodeId::new(last) })
-    }
-}
 
 /// What became of a record at a keeper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,13 +99,15 @@ pub struct Renewal {
     pub rest: u32,
 }
 
-/// Why a record was not renewed.
+/// Why a record was not renewed, or is not known to be kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotRenewed {
     /// The router is not one of its keepers.
     Elsewhere = 1,
     /// It is one of its keepers, and does not have it.
     Unknown = 2,
+    /// The same, but others may have it: it has not compared with all of them yet.
+    Unsettled = 3,
 }
 
 /// A list of marks.
@@ -271,14 +239,26 @@ pub enum Packet<'a> {
         /// The records, at most [`MAX_COPIES`].
         copies: Vec<Copy>,
     },
-    /// Which records were not renewed.
+    /// Which records were not renewed, or are not there.
     Renewed {
-        /// The number of RENEW.
+        /// The number of RENEW or CHECK.
         request: u32,
         /// The routers beside the sender.
         leaves: Leaves,
-        /// The positions of records in RENEW, and why they were not renewed.
+        /// The positions of records in RENEW or CHECK, and what is the matter with them.
         exceptions: Vec<(u8, NotRenewed)>,
+    },
+    /// Asks the owner of the first key which of these records, of any signers, its keepers do not have.
+    Check {
+        /// The number for the answer.
+        request: u32,
+        /// The records in the order of their keys, at most [`MAX_COPIES`].
+        copies: Vec<Copy>,
+    },
+    /// Keepers of these records of the receiver do not have them.
+    Astray {
+        /// The records, at most [`MAX_COPIES`].
+        copies: Vec<Copy>,
     },
     /// Asks the owner of the first position for the records of a kind from there on.
     List {
@@ -314,10 +294,7 @@ impl<'a> Packet<'a> {
     pub fn parse(octets: &'a [u8]) -> Result<Packet<'a>, Malformed> {
         let mut reader = Reader::new("expected a whole message of the DHT", octets);
         let head = reader.u8()?;
-        if head >> 4 != VERSION {
-            return Err(reader.fault("expected version 1 of the DHT"));
-        }
-        let packet = match head & 15 {
+        let packet = match head.wrapping_sub(VERSION) {
             0 => {
                 let mut records = Vec::new();
                 while !reader.is_at_end() {
@@ -397,7 +374,12 @@ impl<'a> Packet<'a> {
                 let records = read_records(&mut reader)?;
                 Packet::Listed { request, settled, last, stretch, records }
             }
-            _ => return Err(reader.fault("expected a type of a message from 0 to 15")),
+            16 => {
+                let request = reader.u32()?;
+                Packet::Check { request, copies: read_copies(&mut reader)? }
+            }
+            17 => Packet::Astray { copies: read_copies(&mut reader)? },
+            _ => return Err(reader.fault("expected version 1 of the DHT, and a type from 0 to 17")),
         };
         reader.end()?;
         Ok(packet)
@@ -408,7 +390,7 @@ impl<'a> Packet<'a> {
         let mut out = Vec::with_capacity(64);
         match self {
             Packet::Copies { records } => {
-                out.push(VERSION << 4);
+                out.push(VERSION);
                 for (rest, record) in records {
                     out.extend((record.octets().len() as u16).to_be_bytes());
                     out.extend(rest.to_be_bytes());
@@ -449,7 +431,7 @@ impl<'a> Packet<'a> {
                 put_leaves(&mut out, leaves);
             }
             Packet::Digest { confirm, settled, life, leaves, span, count, renewals, parts } => {
-                out.push(VERSION << 4 | 7);
+                out.push(VERSION + 7);
                 out.push(u8::from(*confirm) | u8::from(*settled) << 1);
                 out.extend(life.to_be_bytes());
                 put_leaves(&mut out, leaves);
@@ -464,21 +446,21 @@ impl<'a> Packet<'a> {
                 parts.iter().for_each(|part| out.extend(part.to_be_bytes()));
             }
             Packet::Agree { leaves, span } => {
-                out.push(VERSION << 4 | 8);
+                out.push(VERSION + 8);
                 put_leaves(&mut out, leaves);
                 put_span(&mut out, span);
             }
             Packet::Entries { span, marks } => {
-                out.push(VERSION << 4 | 9);
+                out.push(VERSION + 9);
                 put_span(&mut out, span);
                 marks.iter().for_each(|mark| out.extend(mark.to_be_bytes()));
             }
             Packet::Want { span, marks } => {
-                out.push(VERSION << 4 | 10);
+                out.push(VERSION + 10);
                 put_span(&mut out, span);
                 marks.iter().for_each(|mark| out.extend(mark.to_be_bytes()));
             }
-            Packet::Leave => out.push(VERSION << 4 | 11),
+            Packet::Leave => out.push(VERSION + 11),
             Packet::Renew { request, stamp, copies } => {
                 head(&mut out, 12, *request);
                 out.extend(stamp.to_be_bytes());
@@ -503,13 +485,26 @@ impl<'a> Packet<'a> {
                 put_leaves(&mut out, leaves);
                 exceptions.iter().for_each(|&(at, reason)| out.extend([at, reason as u8]));
             }
+            Packet::Check { request, copies } => {
+                head(&mut out, 16, *request);
+                copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
+            Packet::Astray { copies } => {
+                out.push(VERSION + 17);
+                copies.iter().for_each(|copy| put_copy(&mut out, copy));
+            }
         }
         out
     }
 }
 
+/// Returns the type of a message of this router.
+pub(crate) fn type_of(octets: &[u8]) -> usize {
+    octets.first().map_or(0, |head| usize::from(head.wrapping_sub(VERSION))).min(TYPES - 1)
+}
+
 fn head(out: &mut Vec<u8>, kind: u8, request: u32) {
-    out.push(VERSION << 4 | kind);
+    out.push(VERSION + kind);
     out.extend(request.to_be_bytes());
 }
 
@@ -604,11 +599,12 @@ fn read_exceptions(reader: &mut Reader<'_>) -> Result<Vec<(u8, NotRenewed)>, Mal
     let reason = |reason| match reason {
         1 => Some(NotRenewed::Elsewhere),
         2 => Some(NotRenewed::Unknown),
+        3 => Some(NotRenewed::Unsettled),
         _ => None,
     };
     let exceptions = octets.iter().map(|&[at, why]| Some((at, reason(why)?)));
     let exceptions: Option<Vec<_>> = exceptions.collect();
-    exceptions.ok_or_else(|| reader.fault("expected a reason from 1 to 2"))
+    exceptions.ok_or_else(|| reader.fault("expected a reason from 1 to 3"))
 }
 
 fn read_stretch(reader: &mut Reader<'_>) -> Result<Stretch, Malformed> {
@@ -715,8 +711,14 @@ mod tests {
             Packet::Renewed {
                 request,
                 leaves: Leaves::default(),
-                exceptions: vec![(1, NotRenewed::Elsewhere), (2, NotRenewed::Unknown)],
+                exceptions: vec![
+                    (1, NotRenewed::Elsewhere),
+                    (2, NotRenewed::Unknown),
+                    (3, NotRenewed::Unsettled),
+                ],
             },
+            Packet::Check { request, copies: vec![copy; 3] },
+            Packet::Astray { copies: vec![copy] },
         ]
     }
 
@@ -734,26 +736,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_range_over_the_end_of_the_line_has_parts() {
-        let span = Span { first: NodeId::new(u64::MAX - 15), last: NodeId::new(15) };
-        assert!(span.contains(NodeId::new(0)) && span.contains(span.first));
-        assert!(!span.contains(NodeId::new(16)));
-        let parts: Vec<Span> = (0..4).filter_map(|at| span.part(at, 4)).collect();
-        assert_eq!(parts.len(), 4);
-        assert_eq!((parts[0].first, parts[3].last), (span.first, span.last));
-        for pair in parts.windows(2) {
-            assert_eq!(pair[0].last.raw().wrapping_add(1), pair[1].first.raw());
-        }
-        let all = Span { first: NodeId::new(5), last: NodeId::new(4) };
-        assert!([0, 4, 5, u64::MAX].iter().all(|&at| all.contains(NodeId::new(at))));
-        assert_eq!(Span { first: NodeId::new(1), last: NodeId::new(8) }.part(0, 16), None);
-    }
-
     proptest! {
         #[test]
         fn octets_are_a_message_or_a_fault(mut octets in proptest::collection::vec(any::<u8>(), 1..300)) {
-            octets[0] = (octets[0] % 16) | (VERSION << 4);
+            octets[0] = octets[0] % TYPES as u8 + VERSION;
             if let Ok(packet) = Packet::parse(&octets) {
                 let written = packet.to_octets();
                 prop_assert_eq!(Packet::parse(&written), Ok(packet));

@@ -352,7 +352,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn traffic(world: &World, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     const NAMES: [&str; TYPES] = [
         "COPIES", "PUT", "STORE", "STORED", "GET", "FOUND", "ABSENT", "DIGEST", "AGREE", "ENTRIES",
-        "WANT", "LEAVE", "RENEW", "RENEWED", "LIST", "LISTED",
+        "WANT", "LEAVE", "RENEW", "RENEWED", "LIST", "LISTED", "CHECK", "ASTRAY",
     ];
     let now = world.graph.now();
     let lived = |node: &Exchange| now.since(node.started.max(Time::from_secs(60))).as_secs_f64();

@@ -8,6 +8,7 @@ mod net;
 mod renewal;
 mod repair;
 mod scan;
+mod strays;
 mod thorough;
 
 use net::{NOTICED, Net};
