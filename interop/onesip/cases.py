@@ -35,6 +35,7 @@ NUMBERED = 120
 LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
+GATEWAY_PORT = 5080
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,8 +58,8 @@ def inside(space):
 class Router:
     """A server that is a router, with a LAN of its own and one host on it."""
 
-    def __init__(self, c, number, ipv4=False):
-        self.c, self.number, self.ipv4 = c, number, ipv4
+    def __init__(self, c, number, ipv4=False, config=None):
+        self.c, self.number, self.ipv4, self.config = c, number, ipv4, config
         self.space, self.lan = network.Space(c, f"r{number}"), network.Space(c, f"h{number}")
         self.folder = c.folder / f"router{number}"
         self.folder.mkdir()
@@ -81,6 +82,10 @@ class Router:
     def start(self):
         """Starts the server with what an operator would type."""
         named = [word for device in self.interfaces for word in ("--interface", device)]
+        if self.config is not None:
+            file = self.folder / "ringway.toml"
+            file.write_text(self.config)
+            named += ["--config", str(file)]
         self.process = self.space.start(
             f"serve{self.number}", [server.binary(), "serve", "--mesh", *named, "--lan", "lan0",
                                     *(["--lan-ipv4"] if self.ipv4 else []), "--http", "off"],
@@ -172,9 +177,11 @@ class Phone:
         return None
 
 
-def line(c, count, ipv4=()):
-    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4."""
-    routers = [Router(c, number, number in ipv4) for number in range(count)]
+def line(c, count, ipv4=(), configs=()):
+    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4.
+    `configs` has the configuration of some, by number."""
+    configs = dict(configs)
+    routers = [Router(c, number, number in ipv4, configs.get(number)) for number in range(count)]
     for one, other in itertools.pairwise(routers):
         one.connect(other)
     for router in routers:
@@ -256,6 +263,95 @@ def stranger(c):
         c.sleep(2)
         routers[0].lan.inside("address", "del", f"{source}/128", "dev", "phone0")
         c.expect(uri not in target.process.output(), f"{uri} was taken for a request of a router")
+
+
+class Gateway:
+    """A peer on the LAN of a router that carries calls into another network: it answers every request with 200."""
+
+    def __init__(self, router):
+        with inside(router.lan):
+            self.client = sip.Client(ROUTER4, 5060, source=router.host4(), source_port=GATEWAY_PORT)
+        self.c, self.router, self.open = router.c, router, True
+        router.c.after(self.close)
+
+    def close(self):
+        """Ends it: what comes then is refused by its host."""
+        if self.open:
+            self.client.close()
+        self.open = False
+
+    answer = Phone.answer
+
+
+def carried(c, sender, to, receiver, seconds=30):
+    """Sends a message to a number until it arrives at a phone or gateway. Returns the URI with which it arrives."""
+    def once():
+        heard, ended = [], threading.Event()
+
+        def listen():
+            while not ended.is_set() and not heard:
+                heard.extend(request for request in [receiver.answer(0.5)] if request is not None)
+        listener = threading.Thread(target=listen)
+        listener.start()
+        status = sender.send(to)
+        ended.set()
+        listener.join()
+        return heard[0] if status == 200 and heard else None
+    return c.until(once, seconds, f"no message to {to} arrives where it should").start.split()[1]
+
+
+GATEWAY = """
+trusted = ["{host}"]
+[[route]]
+prefix = "0"
+next_hops = [{{ uri = "sip:{host}:{port}" }}]
+share = {{ cost = {cost} }}
+[[mesh.service]]
+number = "112"
+users = ["{operator}"]
+"""
+
+
+@network.case("onesip/gateways", limit=180)
+def gateways(c):
+    """Two routers have gateways for numbers that begin with 0, and an operator each for 112. Users of other routers
+    call by the cheaper gateway, by the other when that is gone, and the operator who is nearest, then the other; and
+    they are called by the gateways."""
+    def config(cost, operator):
+        return GATEWAY.format(host=HOST4, port=GATEWAY_PORT, cost=cost, operator=operator)
+    routers = line(c, 4, ipv4=(1, 3), configs={1: config(20, "bob"), 3: config(10, "dave")})
+    far, near = Gateway(routers[3]), Gateway(routers[1])
+    alice = Phone(routers[0], "alice")
+    alice.registered()
+    uri = carried(c, alice, "0301234", far)
+    c.expect(uri == f"sip:0301234@{DOMAIN}", uri)
+    # A stranger has to prove who calls, and a number of no gateway is none.
+    answer = alice.client.ask(alice.client.request("MESSAGE", f"sip:0301234@{DOMAIN}", sender="sip:eve@example.com"))
+    c.expect(answer is not None and answer.status == 407, f"expected 407, got {answer and answer.start}")
+    c.expect((got := alice.send("7301234")) == 404, f"a number of no gateway: expected 404, got {got}")
+    # In from the other network.
+    heard = []
+    listener = threading.Thread(target=lambda: heard.append(alice.answer(5)))
+    listener.start()
+    answer = near.client.ask(near.client.request("MESSAGE", f"sip:alice@{DOMAIN}", sender="sip:+4930@example.net"), 5)
+    listener.join()
+    c.expect(answer is not None and answer.status == 200 and heard[0] is not None, f"from outside: {answer}")
+    # The operators: the nearest first.
+    bob, dave = Phone(routers[1], "bob"), Phone(routers[3], "dave")
+    dave.registered()
+    carried(c, alice, "112", dave)
+    bob.registered()
+    c.sleep(3)  # it is known for two seconds who is registered
+    carried(c, alice, "112", bob)
+    c.expect(bob.register(0) == 200, "bob does not unregister")
+    carried(c, alice, "112", dave)
+    bob.registered()
+    # One gateway refuses, then its router dies.
+    far.close()
+    carried(c, alice, "0301234", near)
+    routers[3].process.signal(signal.SIGKILL)
+    carried(c, alice, "0305678", near)
+    carried(c, alice, "112", bob)
 
 
 class Baresip:

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | CHECK, 1 | request (4), id of the sender (8), length of the name (1), name, length of the method (1), method, credentials |
 //! | JUDGED, 2 | request (4), verdict (1), a grant if the verdict is 0 |
-//! | SERVICE, 3 | id of the sender (8), service (1), a message of that service |
+//! | PROBE, 3 | request (4) |
+//! | PROBED, 4 | request (4) |
+//! | SERVICE, 5 | id of the sender (8), service (1), a message of that service |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
@@ -77,6 +79,10 @@ pub(crate) enum Private {
     Check { request: u32, router: NodeId, check: CredentialsCheck },
     /// What the home thinks of them.
     Judged { request: u32, verdict: Verdict, grant: Option<Grant> },
+    /// Asks for PROBED, which shows how far a router is.
+    Probe { request: u32 },
+    /// The answer to it.
+    Probed { request: u32 },
     /// A message of another service, which the directory only carries.
     Service { router: NodeId, service: u8, octets: Box<[u8]> },
 }
@@ -115,7 +121,15 @@ impl Private {
                 reader.end()?;
                 Ok(Private::Judged { request, verdict, grant })
             }
-            3 => {
+            kind @ (3 | 4) => {
+                let request = reader.u32()?;
+                reader.end()?;
+                match kind {
+                    3 => Ok(Private::Probe { request }),
+                    _ => Ok(Private::Probed { request }),
+                }
+            }
+            5 => {
                 let (router, service) = (NodeId::new(reader.u64()?), reader.u8()?);
                 let octets: Box<[u8]> = reader.rest().into();
                 if octets.len() > MAX_SERVICE {
@@ -123,7 +137,7 @@ impl Private {
                 }
                 Ok(Private::Service { router, service, octets })
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 3")),
+            _ => Err(reader.fault("expected a type of a private message from 1 to 5")),
         }
     }
 
@@ -140,6 +154,11 @@ impl Private {
                 }
                 out.extend(&check.credentials);
             }
+            Private::Probe { request } | Private::Probed { request } => {
+                let kind = if matches!(self, Private::Probe { .. }) { 3 } else { 4 };
+                out.push(VERSION << 4 | kind);
+                out.extend(request.to_be_bytes());
+            }
             Private::Judged { request, verdict, grant } => {
                 out.push(VERSION << 4 | 2);
                 out.extend(request.to_be_bytes());
@@ -149,7 +168,7 @@ impl Private {
                 }
             }
             Private::Service { router, service, octets } => {
-                out.push(VERSION << 4 | 3);
+                out.push(VERSION << 4 | 5);
                 out.extend(router.to_bytes());
                 out.push(*service);
                 out.extend(octets);

@@ -6,6 +6,7 @@ use ringway_mesh::crypto::Crypto;
 use ringway_sansio::Time;
 use smallvec::SmallVec;
 
+use crate::numbers::Alias;
 use crate::statement::{Account, Location};
 
 /// The home of a user.
@@ -24,6 +25,8 @@ pub struct Located {
     pub home: Option<Home>,
     /// The routers at which the user is registered, with the preference of each in thousandths.
     pub routers: SmallVec<[(NodeId, u16); 2]>,
+    /// The users that the name stands for, if it is a number and not a user itself.
+    pub aliases: Vec<Alias>,
 }
 
 impl Located {

@@ -110,8 +110,7 @@ impl MeshArgs {
             tun,
             network_key,
             state: mesh_state,
-            port: None,
-            numbers: None,
+            ..MeshSettings::default()
         })
     }
 }

@@ -7,6 +7,7 @@
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
+use crate::mesh::exchange::ingress;
 use crate::mesh::thread::UsersSlot;
 use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
@@ -208,7 +209,7 @@ impl Sockets {
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
             origins: Default::default(),
-            ingress: mesh.and_then(|mesh| mesh.exchange().ingress()),
+            ingress: mesh.and_then(|mesh| ingress(mesh.exchange())),
         })
         .map_err(|e| e.to_string())?;
         let net = match endpoints.first() {

@@ -15,8 +15,8 @@ use crate::host;
 use crate::locate::Locator;
 use crate::log::Log;
 use crate::media::Media;
-use crate::mesh::location::MeshUsers;
-use crate::mesh::{Exchange, MeshLocation, MeshThread};
+use crate::mesh::exchange::{announce, shared_by};
+use crate::mesh::{Exchange, MeshThread};
 use crate::notify;
 use crate::numbers::{self, ShortNumbers};
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
@@ -28,6 +28,7 @@ use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
 use crate::worker::{Worker, WorkerParts};
 use ringway_net::{Clock, Endpoint};
+use ringway_onesip::{MeshLocation, MeshUsers, World};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
 use ringway_proxy::location::LocationStore;
@@ -169,10 +170,15 @@ impl Server {
             start_numbers(&settings, mesh, &store, clock)?;
         }
         if let Some(exchange) = &exchange {
-            exchange.set_mailboxes(net.mailboxes().to_vec());
+            exchange.world().set_mailboxes(net.mailboxes().to_vec());
             announce_users(&store, exchange, clock.now());
+            for command in shared_by(exchange.domain(), &settings, None) {
+                exchange.world().send_at_start(command);
+            }
             let keeper = store.clone();
-            exchange.set_keeper(Box::new(move |name, octets| keeper.keep_grant(name, octets)));
+            exchange
+                .world()
+                .set_keeper(Box::new(move |name, octets| keeper.keep_grant(name, octets)));
         }
         let media = start_media(&settings, exchange.as_ref(), clock)?;
         let board = Arc::new(Board::new(workers));
@@ -436,6 +442,12 @@ impl Server {
         let listening = self.monitor.facts.load().listen.clone();
         self.monitor.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
+        if let Some(exchange) = self.mesh.as_ref().map(MeshThread::exchange) {
+            let changes = shared_by(exchange.domain(), &settings, Some(&self.settings));
+            if !changes.into_iter().all(|change| exchange.world().send(change)) {
+                error!("the mesh does not take what is shared; reload once more");
+            }
+        }
         self.config = config;
         // These settings cannot change while the process runs.
         self.settings = Settings {
@@ -571,14 +583,14 @@ fn start_numbers(
 /// Has the mesh know the users of this server, and who is registered already.
 fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time) {
     for (user, realm, account) in store.accounts() {
-        exchange.announce_account(&user, &realm, account);
+        exchange.world().announce_account(&user, &realm, account);
     }
     for (name, octets) in store.grants() {
-        if !exchange.announce_grant(name, octets, now) {
+        if !exchange.world().announce_grant(name, octets, now) {
             store.keep_grant(name, None);
         }
     }
-    store.each_registered(now, &mut |aor| exchange.announce(aor));
+    store.each_registered(now, &mut |aor| announce(exchange, aor));
 }
 
 fn connect_store(

@@ -20,7 +20,6 @@ const NOTICED: Duration = Duration::from_secs(3);
 
 pub(crate) struct Node {
     pub(crate) directory: Directory<StandIn>,
-    pub(crate) identity: Identity,
     gone: Option<Time>,
     pub(crate) part: u32,
     pub(crate) events: Vec<Event>,
@@ -75,28 +74,13 @@ impl Net {
     }
 
     pub(crate) fn start(&mut self, identity: Identity, part: u32) -> NodeId {
-        let directory = Directory::new(self.config, identity.clone(), self.now);
+        let directory = Directory::new(self.config, identity, self.now);
         let id = directory.id();
-        let node = Node {
-            directory,
-            identity,
-            gone: None,
-            part,
-            events: Vec::new(),
-            passwords: BTreeMap::new(),
-        };
+        let node =
+            Node { directory, gone: None, part, events: Vec::new(), passwords: BTreeMap::new() };
         self.nodes.insert(id, node);
         self.notice();
         id
-    }
-
-    /// Starts all routers anew, with the configuration as it is now.
-    pub(crate) fn restart(&mut self) {
-        for id in self.up() {
-            let identity = self.nodes[&id].identity.clone();
-            self.start(identity, 0);
-        }
-        self.run(15_000);
     }
 
     pub(crate) fn crash(&mut self, id: NodeId) {
@@ -333,7 +317,7 @@ impl Net {
                 node.directory.handle(self.now, from, octets, &mut self.random);
             }
             Packet::Private { octets, .. } => {
-                node.directory.handle_private(self.now, from.prefix(), octets);
+                node.directory.handle_private(self.now, from.prefix(), octets, &mut self.random);
             }
         }
         self.collect(to);

@@ -510,7 +510,17 @@ pub(super) struct Mesh {
     pub(super) state: Option<FileName>,
     #[serde(deserialize_with = "mesh_port")]
     pub(super) port: u16,
+    #[serde(deserialize_with = "tables")]
+    pub(super) service: Vec<MeshService>,
     pub(super) numbers: Option<bool>,
+}
+
+/// A number that users of this router answer for, together with those of other routers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MeshService {
+    pub(super) number: String,
+    pub(super) users: Vec<String>,
 }
 
 fn mesh_port<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
@@ -548,6 +558,16 @@ pub(super) struct Route {
     #[serde(deserialize_with = "status")]
     pub(super) reject: u16,
     pub(super) open: bool,
+    pub(super) share: Option<RouteShare>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteShare {
+    #[serde(default = "one")]
+    pub(super) cost: u16,
+    #[serde(default = "one")]
+    pub(super) capacity: u16,
 }
 
 #[derive(Deserialize)]

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ringway_directory::{Account, ListEnd, Listed, Location, Stated, Subject};
+use ringway_directory::{Command, Report};
 use ringway_mesh::NodeId;
-use ringway_router::users::{Command, Report};
 use ringway_sansio::Time;
 use tokio::sync::{mpsc, watch};
 

@@ -7,14 +7,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringway_directory::private::SERVICE_NUMBERS;
+use ringway_directory::{Command, Report};
 use ringway_net::Clock;
+use ringway_onesip::Judge;
 use ringway_router::settings::Settings;
-use ringway_router::users::{Attachment, Command, MAX_COMMANDS, Report};
+use ringway_router::users::{Attachment, MAX_COMMANDS, Notice};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
 
-use super::exchange::Exchange;
-use super::judge::Judge;
+use super::exchange::{Channels, Exchange};
 use super::lists::Lists;
 use crate::numbers::inbox::Inbox;
 use crate::store::UserTable;
@@ -47,22 +48,22 @@ impl MeshThread {
         clock: Clock,
     ) -> Result<(Self, UsersSlot), String> {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
-        let exchange = Arc::new(Exchange::new(domain, clock, commands.clone()));
+        let channels = Channels::new(domain, clock, commands.clone());
+        let exchange = Arc::new(Exchange::new(domain, channels));
         let users: UsersSlot = Arc::default();
         let lists = Arc::new(Lists::new(commands.clone()));
         let numbers: Arc<Inbox> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
-        let report = reporter(Receivers {
+        let notify = receiver(Receivers {
             exchange: exchange.clone(),
             commands: commands.clone(),
             users: users.clone(),
             lists: lists.clone(),
             numbers: numbers.clone(),
-            clock,
             ready: ready.clone(),
         });
-        let attachment = Attachment { commands: commanded, report };
+        let attachment = Attachment { commands: commanded, notify };
         let work = move || {
             let result = run(&settings, stopped, attachment);
             if let Err(e) = &result {
@@ -138,41 +139,42 @@ fn run(
     runtime.block_on(router).map_err(|e| e.to_string())
 }
 
-/// Who learns what of the router's reports.
+/// Who learns what of the router's notices.
 struct Receivers {
     exchange: Arc<Exchange>,
     commands: mpsc::Sender<Command>,
     users: UsersSlot,
     lists: Arc<Lists>,
     numbers: Arc<Inbox>,
-    clock: Clock,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
 }
 
-/// Returns the receiver of reports, which runs on the router's thread.
-fn reporter(to: Receivers) -> Box<dyn FnMut(Report) + Send> {
+/// Returns the receiver of notices, which runs on the router's thread.
+fn receiver(to: Receivers) -> Box<dyn FnMut(Notice) + Send> {
     let mut judge = Judge::default();
-    Box::new(move |report| match report {
-        Report::Ready { id, interface } => {
-            to.exchange.handle(Report::Ready { id, interface });
+    let clock = to.exchange.world().clock();
+    Box::new(move |notice| match notice {
+        Notice::Ready { id, interface } => {
+            to.exchange.set_id(id);
+            to.exchange.world().set_interface(interface);
             let _ = to.ready.try_send(Ok(()));
         }
-        Report::Judge { id, router, check } => {
+        Notice::Neighbours { routers } => to.numbers.neighbours(routers),
+        Notice::Users(Report::Judge { id, router, check }) => {
             let table = to.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             let Some(table) = table else { return };
-            let verdict = judge.judge(to.clock.now(), router, &check, &*table);
+            let verdict = judge.judge(clock.now(), router, &check, &*table);
             // Without room the other router asks again.
             let _ = to.commands.try_send(Command::Judge { id, verdict });
         }
-        Report::Neighbours { routers } => to.numbers.neighbours(routers),
-        Report::Message { service: SERVICE_NUMBERS, router, octets } => {
+        Notice::Users(Report::Message { service: SERVICE_NUMBERS, router, octets }) => {
             to.numbers.message(router, octets);
         }
         // Of a service that this version does not know.
-        Report::Message { .. } => {}
-        report @ (Report::Listed(_) | Report::ListEnded { .. }) => {
-            to.lists.handle(report, to.clock.now());
+        Notice::Users(Report::Message { .. }) => {}
+        Notice::Users(report @ (Report::Listed(_) | Report::ListEnded { .. })) => {
+            to.lists.handle(report, clock.now());
         }
-        report => to.exchange.handle(report),
+        Notice::Users(report) => to.exchange.handle(clock.now(), report),
     })
 }

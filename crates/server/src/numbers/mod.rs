@@ -22,11 +22,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ringway_directory::Command;
 use ringway_mesh::NodeId;
 use ringway_net::Clock;
 pub(crate) use ringway_phonebook::numbers::Config;
 use ringway_phonebook::numbers::state::{Holder, State};
-use ringway_router::users::Command;
 use tokio::sync::mpsc;
 
 use crate::mesh::lists::Lists;

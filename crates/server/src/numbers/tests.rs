@@ -9,6 +9,7 @@ use ringway_phonebook::numbers::wire::Packet;
 use super::*;
 use crate::config::StoreKind;
 use crate::mesh::Exchange;
+use crate::mesh::exchange::Channels;
 use crate::store::tests::on_disk;
 use crate::store::{Hashes, OfflineStore, UserStore};
 
@@ -33,7 +34,8 @@ impl Router {
     fn start(id: u64, settle: Duration, store: impl FnOnce(Arc<Exchange>) -> Store) -> Router {
         let (commands, commanded) = mpsc::channel(1_024);
         let clock = Clock::new();
-        let exchange = Arc::new(Exchange::new("mesh", clock, commands.clone()));
+        let exchange =
+            Arc::new(Exchange::new("mesh", Channels::new("mesh", clock, commands.clone())));
         let (store, id) = (Arc::new(store(exchange)), NodeId::new(id));
         let parts = Parts {
             config: Config { settle, ..Config::default() },

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use ringway_directory::Command;
 use ringway_directory::Subject;
 use ringway_directory::private::SERVICE_NUMBERS;
 use ringway_mesh::NodeId;
 use ringway_os::ChaCha;
 use ringway_phonebook::numbers::state::Holder;
 use ringway_phonebook::numbers::{AssignError, Event, Numbers, ShortNumber};
-use ringway_router::users::Command;
 use ringway_sansio::Time;
 use tracing::{error, info, warn};
 

@@ -27,11 +27,11 @@ pub use writer::{
 
 use crate::config::StoreKind;
 use crate::mesh::Exchange;
-use crate::mesh::journal::MeshJournal;
 use crate::numbers::{ShortNumbers, assigned};
 use crate::random;
 use file::Journal;
 use ringway_directory::Account;
+use ringway_onesip::MeshJournal;
 use ringway_proxy::auth::Users;
 use ringway_proxy::location as proxy;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
@@ -268,7 +268,7 @@ impl Store {
         let Some(exchange) = &self.exchange else { return true };
         let _alone = self.stating.lock().unwrap_or_else(PoisonError::into_inner);
         let account = self.account(user, realm);
-        account.is_none_or(|account| exchange.set_account(user, realm, account))
+        account.is_none_or(|account| exchange.world().set_account(user, realm, account))
     }
 
     /// Sets what gives users short numbers. Only the first call has an effect.
@@ -390,7 +390,7 @@ impl UserStore for Store {
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
         self.write(Table::Users, &users::key(user.as_bytes(), realm.as_bytes()), None)?;
         if let Some(exchange) = &self.exchange
-            && !exchange.remove_account(user, realm)
+            && !exchange.world().remove_account(user, realm)
         {
             return Err("the user is removed, and the mesh learns of it at the next start".into());
         }
