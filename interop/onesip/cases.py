@@ -1,6 +1,7 @@
 """All routers of a mesh are one SIP server: `ringway serve --mesh` in network namespaces, as it is shipped, and phones
 on the LANs behind the routers."""
 
+import asyncio
 import contextlib
 import ctypes
 import itertools
@@ -9,15 +10,22 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import wave
+from pathlib import Path
 from xml.etree import ElementTree
+
+sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
 import audio
 import network
 import server
 import sip
+import topology
+from fleet import Fleet
+from story import Story
 
 CLONE_NEWNET = 0x40000000
 DOMAIN, PASSWORD = "mesh", "correct-horse"
@@ -406,8 +414,84 @@ class Baresip:
             return 0.0
 
 
+LINPHONE = """[sip]
+sip_port=5060
+sip_tcp_port=-1
+sip_tls_port=-1
+register_only_when_network_is_up=0
+use_ipv6={ipv6}
+[video]
+enabled=0
+[auth_info_0]
+username={user}
+passwd={password}
+realm={domain}
+domain={domain}
+[proxy_0]
+reg_proxy=<sip:{proxy};transport=udp>
+reg_identity=sip:{user}@{domain}
+reg_route=<sip:{proxy};transport=udp;lr>
+reg_expires=120
+reg_sendregister=1
+publish=0
+"""
+
+
+class Linphone:
+    """linphone's console program on the host of a router's LAN, with IPv6 or IPv4 alone: files as microphone and ear."""
+
+    def __init__(self, router, user):
+        self.c, self.router, self.user = router.c, router, user
+        self.folder = router.c.folder / f"linphone-{user}"
+        for name in (".local/share/linphone", ".config/linphone"):
+            (self.folder / name).mkdir(parents=True)
+        if router.ipv4:
+            proxy = ROUTER4
+            router.host4()
+            # As a lease says. Linphone asks the kernel from which address it would reach the Internet.
+            router.lan.inside("route", "replace", "default", "via", ROUTER4)
+        else:
+            proxy = f"[{router.address()}]"
+            router.host()
+        audio.write_tone(self.folder / "tone.wav", TONES[user])
+        (self.folder / "rc").write_text(LINPHONE.format(user=user, password=PASSWORD, domain=DOMAIN, proxy=proxy,
+                                                        ipv6=0 if router.ipv4 else 1))
+        self.debug = self.folder / "debug.log"
+        self.process = router.lan.start(
+            f"linphone-{user}", ["linphonec", "-a", "-c", self.folder / "rc", "-d", "6", "-l", self.debug],
+            env={"HOME": str(self.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}, stdin=True)
+        for line in ("soundcard use files", f"play {self.folder}/tone.wav", f"record {self.folder}/heard.wav"):
+            self.process.write(line)
+
+    def registered(self):
+        """Waits until it is registered."""
+        self.c.until(
+            lambda: self.debug.exists() and "to [LinphoneRegistrationOk]" in self.debug.read_text(errors="replace"),
+            SETTLED, lambda: f"linphone of {self.user} does not register: {self.process.output()[-600:]}")
+
+    def call(self, user):
+        """Calls a user."""
+        self.process.write(f"call sip:{user}@{DOMAIN}")
+
+    def command(self, command):
+        """One command in baresip's words."""
+        self.process.write({"hangup": "terminate"}[command])
+
+    def recorded(self):
+        """What it has recorded so far."""
+        found = self.folder / "heard.wav"
+        return found.stat().st_size if found.exists() else 0
+
+    def heard(self, tone):
+        """Seconds of a tone in what it recorded."""
+        try:
+            return audio.seconds_of_tone(self.folder / "heard.wav", tone)
+        except (wave.Error, FileNotFoundError):  # its head is written when the call has ended
+            return 0.0
+
+
 def talk(c, caller, callee):
-    """Two baresips register, call, hear each other's tone, and hang up."""
+    """Two phones register, call, hear each other's tone, and hang up."""
     for phone in (caller, callee):
         phone.registered()
     caller.call(callee.user)
@@ -634,3 +718,39 @@ def phonebook_strangers(c):
                 endless.sendall(b"X" * 10_000)
             c.expect(not endless.recv(4_096).startswith(b"HTTP/1.1 200"), "a request without an end is answered")
     c.expect("alice" in book.users("?all"), "no phonebook after a request without an end")
+
+
+@network.case("onesip/linphone", limit=150, alone=True)
+def linphone(c):
+    """linphone calls baresip over four routers, with IPv6."""
+    routers = line(c, 4)
+    talk(c, Linphone(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+@network.case("onesip/linphone-ipv4", limit=150, alone=True)
+def linphone_ipv4(c):
+    """baresip calls linphone over four routers, where both know only IPv4 and have the same address."""
+    routers = line(c, 4, ipv4=(0, 3))
+    talk(c, Baresip(routers[0], "alice"), Linphone(routers[3], "bob"))
+
+
+@network.case("onesip/ring-of-six", limit=90)
+def ring_of_six(c):
+    """Users of six routers call each other, guests among them; a router dies, and the ring is cut in two and joined again:
+    each registration that was acknowledged is still found, each half goes on calling, and calls under way go on. What
+    `interop/onesip/run` does with up to sixty."""
+    async def tell(fleet):
+        story = Story(fleet, quiet=2.0, sweep=20, pace=2.0)
+        try:
+            await story.begin(2, 1)
+            await story.kill(story.dying)
+            await story.part()
+            await story.join()
+        finally:
+            story.close()
+        return story.events
+    with Fleet(topology.ring(6), "onesip-case") as fleet:
+        events = asyncio.run(tell(fleet))
+    faults = [fault for event in events for fault in event.failed()]
+    c.expect(not faults, "\n".join(faults))
+    c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
