@@ -422,6 +422,7 @@ impl<C: Crypto> Directory<C> {
                 ringway_dht::Event::Stored((KIND_LOCATION, name), _) => self.stored(&name, true),
                 ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
+                ringway_dht::Event::NotStored((KIND_ACCOUNT, name)) => self.lacks_account(&name),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
                 _ => {}
             }
@@ -448,6 +449,15 @@ impl<C: Crypto> Directory<C> {
         }
     }
 
+    /// The account of a user could not be stored yet: nobody would find a user who is registered.
+    fn lacks_account(&mut self, name: &[u8]) {
+        let Ok(name) = core::str::from_utf8(name) else { return };
+        let is_registered = self.accounts.registered.get(name).is_some_and(|known| known.stored);
+        if is_registered && !self.has_account(name) {
+            self.notify(Event::Registered { name: name.into(), stored: false });
+        }
+    }
+
     fn answered(&mut self, now: Time, id: LookUpId, answer: Answer, random: &mut dyn Random) {
         if let Some(name) = self.audits.remove(&id) {
             if let Answer::Found(records) | Answer::Partial(records) = answer {
@@ -460,7 +470,7 @@ impl<C: Crypto> Directory<C> {
         let Some((name, waiting, whereabouts)) = ended else { return };
         for id in waiting {
             if self.verifications.is_of(id) {
-                self.found_home(now, id, &whereabouts, random);
+                self.found_home(now, id, &name, &whereabouts, random);
             } else {
                 self.notify(Event::Located(id, name.clone(), whereabouts.clone()));
             }
@@ -472,16 +482,21 @@ impl<C: Crypto> Directory<C> {
         &mut self,
         now: Time,
         id: QuestionId,
+        name: &str,
         whereabouts: &Whereabouts,
         random: &mut dyn Random,
     ) {
         let own = self.id();
         let home = match whereabouts {
             Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
-            Whereabouts::Unavailable => {
-                let outcome = self.verifications.end(id, None);
-                return outcome.into_iter().for_each(|outcome| self.verified(outcome));
-            }
+            // It is enough to know the home, whose word counts, however few routers know where the user is.
+            Whereabouts::Unavailable => match self.questions.home(name) {
+                Some(home) => Some(home.router),
+                None => {
+                    let outcome = self.verifications.end(id, None);
+                    return outcome.into_iter().for_each(|outcome| self.verified(outcome));
+                }
+            },
         };
         match home.filter(|&home| home != own) {
             Some(home) => {
@@ -610,5 +625,38 @@ impl<C: Crypto> Directory<C> {
             return;
         }
         self.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_mesh::identity::Search;
+    use ringway_sansio::SplitMix;
+
+    const ALICE: &str = "alice@mesh";
+
+    /// A REGISTER waits for the account too, and is answered when that cannot be stored.
+    #[test]
+    fn a_registration_without_its_account_is_reported() -> Result<(), Refused> {
+        let random = &mut SplitMix::new(1);
+        let Some(identity) = Search::new(0, random).step(1) else {
+            unreachable!("without an extension")
+        };
+        let now = Time::from_secs(1_000);
+        let mut directory: Directory = Directory::new(Config::default(), identity, now);
+        directory.set_account(now, ALICE, &Account::default(), random)?;
+        directory.register(now, ALICE, 1_000, random)?;
+        directory.lacks_account(ALICE.as_bytes());
+        directory.stored(ALICE.as_bytes(), true);
+        assert_eq!(directory.poll_event(), None);
+        directory.lacks_account(ALICE.as_bytes());
+        let registered = |stored| Event::Registered { name: ALICE.into(), stored };
+        assert_eq!(directory.poll_event(), Some(registered(false)));
+        directory.stored_account(ALICE.as_bytes());
+        directory.lacks_account(ALICE.as_bytes());
+        assert_eq!(directory.poll_event(), Some(registered(true)));
+        assert_eq!(directory.poll_event(), None);
+        Ok(())
     }
 }

@@ -226,3 +226,24 @@ fn a_verification_without_a_home_ends() {
     assert_eq!(net.verify(visited, ALICE, "secret"), None);
     assert!(net.now - begun < Duration::from_secs(8));
 }
+
+/// A home that is known is asked, though too few routers are left to tell where the user is registered.
+#[test]
+fn a_known_home_is_enough_for_a_verification() {
+    let left_alone = || {
+        let mut net = Net::new(10, 10);
+        let routers = net.up();
+        let (home, visited) = (routers[1], routers[5]);
+        net.add(home, ALICE, "secret");
+        net.run(5_000);
+        assert_eq!(net.verify(visited, ALICE, "secret"), Some(Verdict::Right));
+        for &router in routers.iter().filter(|&&router| router != home && router != visited) {
+            net.crash(router);
+        }
+        (net, visited)
+    };
+    let (mut net, visited) = left_alone();
+    assert_eq!(net.locate(visited, ALICE), None);
+    let (mut net, visited) = left_alone();
+    assert_eq!(net.verify(visited, ALICE, "secret"), Some(Verdict::Right));
+}

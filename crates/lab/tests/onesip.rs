@@ -12,7 +12,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn line(phones: PhoneTimes) -> Network {
     let link = LinkModel::new(Duration::from_millis(5));
     let adjacency = Adjacency::new(&Topology::line(4), |_, _| link).unwrap();
-    let settings = Settings { phones, homes: vec![0, 1, 2, 3], seed: 1, shards: 1 };
+    let settings = Settings { phones, ..Settings::new(vec![0, 1, 2, 3], 1) };
     let mut network = Network::new(adjacency, settings).unwrap();
     network.run(SECOND * 20).unwrap();
     network

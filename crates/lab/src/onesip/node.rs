@@ -156,7 +156,8 @@ impl SipRouter {
             counts: Counts::default(),
         };
         for user in roster.of(number) {
-            router.add_account(now, user);
+            let name = format!("{}@{DOMAIN}", name(user)).into();
+            router.command(now, Command::SetAccount { name, account: account() });
         }
         Some(router)
     }
@@ -203,10 +204,9 @@ impl SipRouter {
         result
     }
 
-    /// Has the directory know a user who is at home here.
-    pub fn add_account(&mut self, now: Time, user: u32) {
-        let name = format!("{}@{DOMAIN}", name(user)).into();
-        self.exchange.world().send(Command::SetAccount { name, account: account() });
+    /// Has the directory do something that no phone has asked for, unless too much waits for it.
+    pub fn command(&mut self, now: Time, command: Command) {
+        self.exchange.world().send(command);
         self.settle(now);
     }
 

@@ -165,7 +165,9 @@ pub struct Phones {
     pending: BTreeMap<u64, Pending>,
     outgoing: BTreeMap<u64, Outgoing>,
     incoming: BTreeMap<u64, Incoming>,
-    by_call_id: BTreeMap<Vec<u8>, u64>,
+    /// Calls by Call-ID: caller and callee may be at the same router.
+    made: BTreeMap<Vec<u8>, u64>,
+    received: BTreeMap<Vec<u8>, u64>,
     timers: BTreeSet<(Time, Timer)>,
     last: u64,
     random: SplitMix,
@@ -177,6 +179,8 @@ pub struct Phones {
     arrived: u64,
     /// Registrations that were refused or not answered.
     refused: u64,
+    /// The most Via header fields of a request that arrived.
+    max_vias: usize,
 }
 
 impl Phones {
@@ -189,7 +193,8 @@ impl Phones {
             pending: BTreeMap::new(),
             outgoing: BTreeMap::new(),
             incoming: BTreeMap::new(),
-            by_call_id: BTreeMap::new(),
+            made: BTreeMap::new(),
+            received: BTreeMap::new(),
             timers: BTreeSet::new(),
             last: 0,
             random,
@@ -199,6 +204,7 @@ impl Phones {
             strays: Vec::new(),
             arrived: 0,
             refused: 0,
+            max_vias: 0,
         }
     }
 
@@ -206,7 +212,7 @@ impl Phones {
     pub fn come(&mut self, user: u32, at: Time) {
         let phone = Phone { is_here: true, cseq: 0, registered: None };
         let phone = self.phones.entry(user).or_insert(phone);
-        phone.is_here = true;
+        (phone.is_here, phone.registered) = (true, None);
         self.timers.insert((at, Timer::Register(user)));
     }
 
@@ -249,6 +255,11 @@ impl Phones {
     /// Returns how many registrations were refused or not answered.
     pub fn refused(&self) -> u64 {
         self.refused
+    }
+
+    /// Returns the most Via header fields that a request had which arrived here: one more than the proxies it passed.
+    pub fn max_vias(&self) -> usize {
+        self.max_vias
     }
 
     /// A user who is here calls another.
@@ -512,13 +523,13 @@ impl Phones {
         outgoing.dialog = Some(dialog);
         self.timers.retain(|(_, timer)| *timer != Timer::GiveUp(id));
         self.timers.insert((now + self.times.talk, Timer::Hangup(id)));
-        self.by_call_id.insert(response.call_id().to_vec(), id);
+        self.made.insert(response.call_id().to_vec(), id);
         self.acknowledge(id);
     }
 
     fn acknowledge_again(&mut self, response: &Message<'_>) {
         let is_ok = response.cseq().is_ok_and(|cseq| cseq.method == Method::Invite);
-        if let Some(&id) = self.by_call_id.get(response.call_id())
+        if let Some(&id) = self.made.get(response.call_id())
             && (200..300).contains(&response.status())
             && is_ok
         {
@@ -575,14 +586,15 @@ impl Phones {
         let Some(mut outgoing) = self.outgoing.remove(&id) else { return };
         self.timers.retain(|(_, timer)| *timer != Timer::GiveUp(id));
         if let Ok(invite) = message::parse(&outgoing.invite) {
-            self.by_call_id.remove(invite.call_id());
+            self.made.remove(invite.call_id());
         }
         (outgoing.call.failed, outgoing.call.ended) = (failed, ended);
         self.calls.push(outgoing.call);
     }
 
     fn handle_request(&mut self, now: Time, user: u32, request: &Message<'_>) {
-        let known = self.by_call_id.get(request.call_id()).copied();
+        let known = self.received.get(request.call_id()).copied();
+        self.max_vias = self.max_vias.max(request.items(HeaderId::Via).count());
         match request.method() {
             Method::Ack => {
                 if let Some(incoming) = known.and_then(|id| self.incoming.get_mut(&id)) {
@@ -649,7 +661,7 @@ impl Phones {
         self.arrived += 1;
         self.ring(user, request, 180, &dialog);
         let call_id = request.call_id().to_vec();
-        self.by_call_id.insert(call_id.clone(), id);
+        self.received.insert(call_id.clone(), id);
         let incoming = Incoming {
             user,
             call_id,
@@ -714,7 +726,7 @@ impl Phones {
 
     fn drop_incoming(&mut self, id: u64) -> Option<Incoming> {
         let incoming = self.incoming.remove(&id)?;
-        self.by_call_id.remove(&incoming.call_id);
+        self.received.remove(&incoming.call_id);
         Some(incoming)
     }
 
