@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
+use ringway_proxy::core::MAX_WAIT;
 use ringway_sansio::{Duration, Random, SplitMix, Time};
 use ringway_sip::dialog::{self, Dialog};
 use ringway_sip::digest::{self, Answer};
@@ -101,8 +102,10 @@ struct Phone {
     /// Whether its user is here. One who has gone without notice leaves a registration.
     is_here: bool,
     cseq: u32,
-    /// When the last 200 of a REGISTER came.
+    /// When the last 200 of a REGISTER came, since the user is here.
     registered: Option<Time>,
+    /// When the last binding expires that the router may have.
+    bound_until: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -210,7 +213,7 @@ impl Phones {
 
     /// A user comes here and registers at a time.
     pub fn come(&mut self, user: u32, at: Time) {
-        let phone = Phone { is_here: true, cseq: 0, registered: None };
+        let phone = Phone { is_here: true, cseq: 0, registered: None, bound_until: Time::ZERO };
         let phone = self.phones.entry(user).or_insert(phone);
         (phone.is_here, phone.registered) = (true, None);
         self.timers.insert((at, Timer::Register(user)));
@@ -332,6 +335,7 @@ impl Phones {
                 if let Some(phone) = self.phones.get_mut(&user) {
                     phone.cseq += 1;
                     cseq = phone.cseq;
+                    phone.bound_until = now + self.times.expires + MAX_WAIT;
                 }
                 let is_end = purpose == Purpose::Unregister;
                 let expires = if is_end { b"0" } else { expires.as_bytes() };
@@ -502,6 +506,8 @@ impl Phones {
     fn registered_now(&mut self, now: Time, user: u32, is_good: bool) {
         self.refused += u64::from(!is_good);
         let Some(phone) = self.phones.get_mut(&user) else { return };
+        // A binding that other routers do not know yet is there as well.
+        phone.bound_until = now + self.times.expires;
         let next = match is_good {
             true => {
                 phone.registered = Some(now);
@@ -635,7 +641,7 @@ impl Phones {
         }
         if !phone.is_here {
             // Nobody is there. Until the registration has expired that is nobody's fault.
-            let expired = phone.registered.unwrap_or_default() + self.times.expires;
+            let expired = phone.bound_until;
             if expired < now {
                 self.strays.push(Stray { user, at: now, expired });
             }

@@ -233,7 +233,8 @@ pub(crate) fn everybody_was_reached(
     }
     let mut longest = Duration::ZERO;
     for (router, call) in calls {
-        let rang = call.ringing.map(|at| at.since(call.begun));
+        // A 180 is sent once.
+        let rang = call.ringing.or(call.answered).map(|at| at.since(call.begun));
         match (rang, call.ended) {
             (Some(rang), Some(_)) if rang <= within => longest = longest.max(rang),
             _ => return Err(format!("from node {router} after {rang:?}: {call:?}")),
