@@ -322,6 +322,7 @@ impl<C: Crypto> Directory<C> {
                 ringway_dht::Event::Stored((KIND_LOCATION, name), _) => self.stored(&name, true),
                 ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
+                ringway_dht::Event::NotStored((KIND_ACCOUNT, name)) => self.lacks_account(&name),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
                 ringway_dht::Event::Listed(id, records) => {
                     let subject = self.lists.subject(id);
@@ -416,5 +417,39 @@ impl<C: Crypto> Directory<C> {
             return;
         }
         self.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::Account;
+    use ringway_mesh::identity::Search;
+    use ringway_sansio::SplitMix;
+
+    const ALICE: &str = "alice@mesh";
+
+    /// A REGISTER waits for the account too, and is answered when that cannot be stored.
+    #[test]
+    fn a_registration_without_its_account_is_reported() -> Result<(), Refused> {
+        let random = &mut SplitMix::new(1);
+        let Some(identity) = Search::new(0, random).step(1) else {
+            unreachable!("without an extension")
+        };
+        let now = Time::from_secs(1_000);
+        let mut directory: Directory = Directory::new(Config::default(), identity, now);
+        directory.set_account(now, ALICE, &Account::default(), random)?;
+        directory.register(now, ALICE, 1_000, random)?;
+        directory.lacks_account(ALICE.as_bytes());
+        directory.stored(ALICE.as_bytes(), true);
+        assert_eq!(directory.poll_event(), None);
+        directory.lacks_account(ALICE.as_bytes());
+        let registered = |stored| Event::Registered { name: ALICE.into(), stored };
+        assert_eq!(directory.poll_event(), Some(registered(false)));
+        directory.stored_account(ALICE.as_bytes());
+        directory.lacks_account(ALICE.as_bytes());
+        assert_eq!(directory.poll_event(), Some(registered(true)));
+        assert_eq!(directory.poll_event(), None);
+        Ok(())
     }
 }

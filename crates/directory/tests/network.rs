@@ -302,3 +302,24 @@ fn messages_of_other_services_are_carried_and_policed() {
     assert!(counters.policed > 850);
     assert_eq!(counters.malformed, 2);
 }
+
+/// A home that is known is asked, though too few routers are left to tell where the user is registered.
+#[test]
+fn a_known_home_is_enough_for_a_verification() {
+    let left_alone = || {
+        let mut net = Net::new(10, 10);
+        let routers = net.up();
+        let (home, visited) = (routers[1], routers[5]);
+        net.add(home, ALICE, "secret");
+        net.run(5_000);
+        assert_eq!(net.verify(visited, ALICE, "secret"), Some(Verdict::Right));
+        for &router in routers.iter().filter(|&&router| router != home && router != visited) {
+            net.crash(router);
+        }
+        (net, visited)
+    };
+    let (mut net, visited) = left_alone();
+    assert_eq!(net.locate(visited, ALICE), None);
+    let (mut net, visited) = left_alone();
+    assert_eq!(net.verify(visited, ALICE, "secret"), Some(Verdict::Right));
+}

@@ -260,6 +260,15 @@ impl<C: Crypto> Directory<C> {
         }
     }
 
+    /// The account of a user could not be stored yet: nobody would find a user who is registered.
+    pub(super) fn lacks_account(&mut self, name: &[u8]) {
+        let Ok(name) = core::str::from_utf8(name) else { return };
+        let is_registered = self.accounts.registered.get(name).is_some_and(|known| known.stored);
+        if is_registered && !self.has_account(name) {
+            self.notify(Event::Registered { name: name.into(), stored: false });
+        }
+    }
+
     /// Looks for others that claim the names of users of this router.
     pub(super) fn audit(&mut self, now: Time, random: &mut dyn Random) {
         let Some((at, name)) = self.accounts.audits.first().cloned() else { return };

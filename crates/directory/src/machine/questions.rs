@@ -93,7 +93,7 @@ impl<C: Crypto> Directory<C> {
     ) {
         for &id in waiting {
             if self.verifications.is_of(id) {
-                self.found_home(now, id, whereabouts, random);
+                self.found_home(now, id, name, whereabouts, random);
             } else if let Some(number) = self.numbers.of(id) {
                 self.numbers.note(&number, id, whereabouts);
                 self.go_on(now, &number, random);
@@ -152,16 +152,21 @@ impl<C: Crypto> Directory<C> {
         &mut self,
         now: Time,
         id: QuestionId,
+        name: &str,
         whereabouts: &Whereabouts,
         random: &mut dyn Random,
     ) {
         let own = self.id();
         let home = match whereabouts {
             Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
-            Whereabouts::Unavailable => {
-                let outcome = self.verifications.end(id, None);
-                return outcome.into_iter().for_each(|outcome| self.verified(outcome));
-            }
+            // It is enough to know the home, whose word counts, however few routers know where the user is.
+            Whereabouts::Unavailable => match self.questions.home(name) {
+                Some(home) => Some(home.router),
+                None => {
+                    let outcome = self.verifications.end(id, None);
+                    return outcome.into_iter().for_each(|outcome| self.verified(outcome));
+                }
+            },
         };
         match home.filter(|&home| home != own) {
             Some(home) => {
