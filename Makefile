@@ -39,22 +39,27 @@ test:
 	@scripts/test $(ONLY)
 
 # Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
-# virtual world and ns-3; then a TCP flow through mesh routers. Only one of them: make bench ONLY=serve, ONLY=sctp,
-# ONLY=world or ONLY=mesh
+# virtual world and ns-3; then a TCP flow through mesh routers, and calls across them. Only one of them: make bench
+# ONLY=serve, ONLY=sctp, ONLY=world or ONLY=mesh
 bench:
 	@scripts/install-test-tools --bench
 	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
 	@[ "$(or $(ONLY),sctp)" != sctp ] || interop/bench/sctp
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/mesh
+	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/onesip
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,
 # and all tests, whose properties draw anew in each of five rounds (more: make soak ROUNDS=20). Before them, meshes of
-# routers through the faults of 2,000 seeds (others: make soak MESH_FAULTS=2000..9000; alone: make soak ONLY=mesh).
+# routers through the faults of 2,000 seeds (others: make soak MESH_FAULTS=2000..9000; alone: make soak ONLY=mesh), and
+# routers whose servers are one through those of 10,000 (SIP_FAULTS=0..10000; alone: make soak ONLY=onesip).
 soak:
-	@MESH_FAULTS=$(or $(MESH_FAULTS),0..2000) cargo test --release --locked -p ringway-sim --test mesh_faults
-	@[ "$(ONLY)" = mesh ] || $(MAKE) --no-print-directory soak-all
+	@[ "$(or $(ONLY),mesh)" != mesh ] || \
+		MESH_FAULTS=$(or $(MESH_FAULTS),0..2000) cargo test --release --locked -p ringway-sim --test mesh_faults
+	@[ "$(or $(ONLY),onesip)" != onesip ] || \
+		SIP_FAULTS=$(or $(SIP_FAULTS),0..10000) cargo test --release --locked -p ringway-lab --test onesip_faults
+	@[ -n "$(ONLY)" ] || $(MAKE) --no-print-directory soak-all
 
 .PHONY: soak-all
 soak-all:

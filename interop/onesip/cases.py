@@ -15,6 +15,7 @@ import threading
 import time
 import wave
 from pathlib import Path
+from xml.etree import ElementTree
 
 sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
@@ -36,8 +37,15 @@ ANYCAST = "fd72:696e:6777:6179::1"
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
 TONES = {"alice": 440, "bob": 700, "carol": 900}
 RECORDED_BYTES = 3 * 16_000
+# What is the same at every router on its LAN, and where it serves the phonebook.
+ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
+# Until a network of short numbers is created, and the last router has been granted some.
+NUMBERED = 120
+# A list of the mesh is as good as new for so long.
+LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
+GATEWAY_PORT = 5080
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -60,8 +68,8 @@ def inside(space):
 class Router:
     """A server that is a router, with a LAN of its own and one host on it."""
 
-    def __init__(self, c, number, ipv4=False):
-        self.c, self.number, self.ipv4 = c, number, ipv4
+    def __init__(self, c, number, ipv4=False, config=None):
+        self.c, self.number, self.ipv4, self.config = c, number, ipv4, config
         self.space, self.lan = network.Space(c, f"r{number}"), network.Space(c, f"h{number}")
         self.folder = c.folder / f"router{number}"
         self.folder.mkdir()
@@ -89,6 +97,10 @@ class Router:
     def start(self):
         """Starts the server with what an operator would type."""
         named = [word for device in self.interfaces for word in ("--interface", device)]
+        if self.config is not None:
+            file = self.folder / "ringway.toml"
+            file.write_text(self.config)
+            named += ["--config", str(file)]
         self.process = self.space.start(
             f"serve{self.number}", [server.binary(), "serve", "--mesh", *named, "--lan", "lan0",
                                     *(["--lan-ipv4"] if self.ipv4 else []), "--http", "off"],
@@ -189,9 +201,11 @@ class Phone:
         return None
 
 
-def line(c, count, ipv4=()):
-    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4."""
-    routers = [Router(c, number, number in ipv4) for number in range(count)]
+def line(c, count, ipv4=(), configs=()):
+    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4.
+    `configs` has the configuration of some, by number."""
+    configs = dict(configs)
+    routers = [Router(c, number, number in ipv4, configs.get(number)) for number in range(count)]
     for one, other in itertools.pairwise(routers):
         one.connect(other)
     for router in routers:
@@ -319,6 +333,95 @@ def stranger(c):
         c.sleep(2)
         routers[0].lan.inside("address", "del", f"{source}/128", "dev", "phone0")
         c.expect(uri not in target.process.output(), f"{uri} was taken for a request of a router")
+
+
+class Gateway:
+    """A peer on the LAN of a router that carries calls into another network: it answers every request with 200."""
+
+    def __init__(self, router):
+        with inside(router.lan):
+            self.client = sip.Client(ROUTER4, 5060, source=router.host4(), source_port=GATEWAY_PORT)
+        self.c, self.router, self.open = router.c, router, True
+        router.c.after(self.close)
+
+    def close(self):
+        """Ends it: what comes then is refused by its host."""
+        if self.open:
+            self.client.close()
+        self.open = False
+
+    answer = Phone.answer
+
+
+def carried(c, sender, to, receiver, seconds=30):
+    """Sends a message to a number until it arrives at a phone or gateway. Returns the URI with which it arrives."""
+    def once():
+        heard, ended = [], threading.Event()
+
+        def listen():
+            while not ended.is_set() and not heard:
+                heard.extend(request for request in [receiver.answer(0.5)] if request is not None)
+        listener = threading.Thread(target=listen)
+        listener.start()
+        status = sender.send(to)
+        ended.set()
+        listener.join()
+        return heard[0] if status == 200 and heard else None
+    return c.until(once, seconds, f"no message to {to} arrives where it should").start.split()[1]
+
+
+GATEWAY = """
+trusted = ["{host}"]
+[[route]]
+prefix = "0"
+next_hops = [{{ uri = "sip:{host}:{port}" }}]
+share = {{ cost = {cost} }}
+[[mesh.service]]
+number = "112"
+users = ["{operator}"]
+"""
+
+
+@network.case("onesip/gateways", limit=180)
+def gateways(c):
+    """Two routers have gateways for numbers that begin with 0, and an operator each for 112. Users of other routers
+    call by the cheaper gateway, by the other when that is gone, and the operator who is nearest, then the other; and
+    they are called by the gateways."""
+    def config(cost, operator):
+        return GATEWAY.format(host=HOST4, port=GATEWAY_PORT, cost=cost, operator=operator)
+    routers = line(c, 4, ipv4=(1, 3), configs={1: config(20, "bob"), 3: config(10, "dave")})
+    far, near = Gateway(routers[3]), Gateway(routers[1])
+    alice = Phone(routers[0], "alice")
+    alice.registered()
+    uri = carried(c, alice, "0301234", far)
+    c.expect(uri == f"sip:0301234@{DOMAIN}", uri)
+    # A stranger has to prove who calls, and a number of no gateway is none.
+    answer = alice.client.ask(alice.client.request("MESSAGE", f"sip:0301234@{DOMAIN}", sender="sip:eve@example.com"))
+    c.expect(answer is not None and answer.status == 407, f"expected 407, got {answer and answer.start}")
+    c.expect((got := alice.send("7301234")) == 404, f"a number of no gateway: expected 404, got {got}")
+    # In from the other network.
+    heard = []
+    listener = threading.Thread(target=lambda: heard.append(alice.answer(5)))
+    listener.start()
+    answer = near.client.ask(near.client.request("MESSAGE", f"sip:alice@{DOMAIN}", sender="sip:+4930@example.net"), 5)
+    listener.join()
+    c.expect(answer is not None and answer.status == 200 and heard[0] is not None, f"from outside: {answer}")
+    # The operators: the nearest first.
+    bob, dave = Phone(routers[1], "bob"), Phone(routers[3], "dave")
+    dave.registered()
+    carried(c, alice, "112", dave)
+    bob.registered()
+    c.sleep(3)  # it is known for two seconds who is registered
+    carried(c, alice, "112", bob)
+    c.expect(bob.register(0) == 200, "bob does not unregister")
+    carried(c, alice, "112", dave)
+    bob.registered()
+    # One gateway refuses, then its router dies.
+    far.close()
+    carried(c, alice, "0301234", near)
+    routers[3].process.signal(signal.SIGKILL)
+    carried(c, alice, "0305678", near)
+    carried(c, alice, "112", bob)
 
 
 class Baresip:
@@ -488,6 +591,201 @@ def baresip_both(c):
     """A phone that knows only IPv4 calls one that knows only IPv6."""
     routers = line(c, 4, ipv4=(0,))
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+class Book:
+    """The phonebook as a host on the LAN of a router reads it."""
+
+    def __init__(self, router, host):
+        self.c, self.router, self.host = router.c, router, host
+
+    def get(self, path, status=200, port=BOOK_PORT, seconds=10):
+        """A document by curl."""
+        argv = [*self.router.lan.enter(), "curl", "-s", "-m", str(seconds), "-w", "\\n%{http_code}",
+                f"http://{self.host}:{port}{path}"]
+        _, output = self.c.run("curl", argv)
+        body, _, code = output.rpartition("\n")
+        self.c.expect(code == str(status), f"{path} of {self.host}: {code} instead of {status}: {body[:200]}")
+        return body
+
+    def users(self, query=""):
+        """Users with their numbers."""
+        return {one["user"]: one.get("number") for one in json.loads(self.get(f"/phonebook.json{query}"))["entries"]}
+
+    def dialled(self, path, entry, field):
+        """What a phone of a vendor would dial for each entry."""
+        tree = ElementTree.fromstring(self.get(path))
+        return [one.findtext(field) for one in tree.iter(entry)]
+
+    def ldap(self, what="(uid=*)"):
+        """The same by LDAP: users with their numbers."""
+        argv = [*self.router.lan.enter(), "ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H",
+                f"ldap://{self.host}:{LDAP_PORT}", "-b", f"dc={DOMAIN}", what, "uid", "telephoneNumber"]
+        status, output = self.c.run("ldapsearch", argv)
+        self.c.expect(status == 0, f"ldapsearch: {status}: {output}")
+        entries = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+                   for block in output.split("\n\n") if block.startswith("dn:")]
+        return {one["uid"]: one.get("telephoneNumber") for one in entries}
+
+
+def numbered(c, routers, count):
+    """Waits until all users of all routers have numbers. Users with their numbers."""
+    def found():
+        listed = [one for router in routers for one in json.loads(router.command("user", "list", "--json"))]
+        numbers = {one["user"]: one.get("number") for one in listed}
+        return numbers if len(numbers) == count and all(numbers.values()) else None
+    return c.until(found, NUMBERED, "not everybody has a number")
+
+
+def expect_documents(c, book, numbers):
+    """Each format lists exactly these users, by their numbers."""
+    expected = sorted(numbers.values())
+    for path, entry, field in (
+        ("/phonebook/yealink.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/snom.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/cisco.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/grandstream/phonebook.xml", "Contact", "Phone/phonenumber"),
+    ):
+        found = sorted(book.dialled(path, entry, field))
+        c.expect(found == expected, f"{path} of {book.host}: expected {expected}, got {found}")
+    c.expect(book.users() == numbers, f"JSON: expected {numbers}, got {book.users()}")
+    c.expect(book.ldap() == numbers, f"LDAP: expected {numbers}, got {book.ldap()}")
+
+
+@network.case("onesip/phonebook", limit=420)
+def phonebook(c):
+    """Users of both routers have numbers, all of them different, and are in the phonebook of both, in each format and
+    by each address of a router on its LAN; registered are two. With one router gone the other still knows them all, and
+    when it has returned the numbers are as they were."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice", "carol")
+    routers[1].add("bob", "dave")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    numbers = numbered(c, routers, 8)
+    c.expect(len(set(numbers.values())) == 8, f"a number is assigned twice: {numbers}")
+    for router, user in zip(routers, ("alice", "bob"), strict=True):
+        Phone(router, user).registered()
+    present = {user: numbers[user] for user in ("alice", "bob")}
+    hosts = [f"[{ANYCAST}]", ROUTER4]
+    for router in routers:
+        router.host4()
+        books = [Book(router, host) for host in (*hosts, f"[{router.address()}]")]
+        c.until(lambda books=books: books[0].users("?all") == numbers and books[0].users() == present, LISTED,
+                lambda books=books: f"expected {numbers}, got {books[0].users('?all')}")
+        for book in books:
+            expect_documents(c, book, present)
+        for path in ("/metrics", "/status", "/users", "/"):
+            books[0].get(path, status=404)
+    # A new user has a number at once.
+    added = routers[1].command("user", "add", "erin", "--password-stdin", stdin=f"{PASSWORD}\n")
+    number = re.search(r"number: (\d+)", added)
+    c.expect(number is not None and number[1] not in numbers.values(), f"user add: {added}")
+    routers[1].command("user", "del", "erin")
+    c.expect("erin" not in routers[1].command("user", "list"), "erin is listed")
+    book = Book(routers[0], hosts[0])
+    routers[1].process.signal(signal.SIGKILL)
+    routers[1].process.wait(10)
+    c.sleep(LISTED)
+    c.expect(book.users("?all") == numbers, f"with one router gone: {book.users('?all')}")
+    c.expect("alice" in book.users(), "who is registered is not listed with one router gone")
+    routers[1].start()
+    routers[1].ready()
+    c.expect(numbered(c, routers, 8) == numbers, "numbers are others after a restart")
+
+
+def numbers_of(router):
+    """The users of a router with their numbers."""
+    return {one["user"]: one.get("number") for one in json.loads(router.command("user", "list", "--json"))}
+
+
+@network.case("onesip/phonebook-join", limit=420)
+def phonebook_join(c):
+    """Two routers that do not know each other have assigned the same numbers. When they are joined, the users of one
+    keep theirs and those of the other get others, and the phonebook of both has all."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    routers[0].space.inside("link", "set", "to1", "down")
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    routers[1].add("bob")
+    for router in routers:
+        c.until(lambda router=router: all(numbers_of(router).values()), NUMBERED, "not everybody has a number")
+    apart = [numbers_of(router) for router in routers]
+    c.expect(sorted(apart[0].values()) == sorted(apart[1].values()), f"expected the same numbers, got {apart}")
+    routers[0].space.inside("link", "set", "to1", "up")
+
+    def joined():
+        together = [numbers_of(router) for router in routers]
+        numbers = [number for one in together for number in one.values()]
+        return together if all(numbers) and len(set(numbers)) == 6 else None
+    together = c.until(joined, NUMBERED, "numbers are assigned twice")
+    c.expect(sum(one == before for one, before in zip(together, apart, strict=True)) == 1,
+             f"expected one router to keep its numbers: {apart}, then {together}")
+    for router in routers:
+        book = Book(router, f"[{router.address()}]")
+        router.host()
+        c.until(lambda book=book: book.users("?all") == together[0] | together[1], 2 * LISTED,
+                lambda book=book: f"expected {together}, got {book.users('?all')}")
+
+
+@network.case("onesip/phonebook-strangers", limit=240)
+def phonebook_strangers(c):
+    """The phonebook is for the hosts of the LAN alone. One of them that holds connections, or sends what never ends,
+    takes it from no other."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    routers[0].host4()
+    book = Book(routers[0], f"[{routers[0].address()}]")
+    c.until(lambda: "alice" in book.users("?all"), LISTED, "no phonebook")
+    # From the other router, from a host of its LAN, and from the router itself: not by the LAN.
+    host = routers[1].host()
+    def connects(source, port):
+        bound = (source, 0) if source else None
+        try:
+            socket.create_connection((routers[0].address(), port), timeout=5, source_address=bound).close()
+        except OSError:
+            return False
+        return True
+    for space, source in ((routers[1].space, None), (routers[1].lan, host), (routers[0].space, None)):
+        with inside(space):
+            # SIP is for all of them, so they do reach the router.
+            c.until(lambda source=source: connects(source, 5060), 10, f"{space.name} does not reach the router")
+            for port in (BOOK_PORT, LDAP_PORT):
+                c.expect(not connects(source, port), f"port {port} is open for {space.name}")
+    hogs = []
+    with inside(routers[0].lan):
+        for port in (BOOK_PORT, LDAP_PORT):
+            for number in range(100):
+                hog = socket.create_connection((ROUTER4, port), timeout=5, source_address=(HOST4, 0))
+                hogs.append(hog)
+                with contextlib.suppress(OSError):
+                    hog.sendall(b"GET /phonebook HTTP/1.1\r\nX: " if number % 2 else b"\x30")
+    c.after(lambda: [hog.close() for hog in hogs])
+    started = time.monotonic()
+    c.expect("alice" in book.users("?all"), "a phone gets no answer beside a hog")
+    book.ldap()
+    c.expect(time.monotonic() - started < 5, "a phone waits for a hog")
+    with inside(routers[0].lan), socket.create_connection((routers[0].address(), BOOK_PORT), timeout=10) as endless:
+        endless.settimeout(10)
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                endless.sendall(b"X" * 10_000)
+            c.expect(not endless.recv(4_096).startswith(b"HTTP/1.1 200"), "a request without an end is answered")
+    c.expect("alice" in book.users("?all"), "no phonebook after a request without an end")
 
 
 @network.case("onesip/linphone", limit=150, alone=True)

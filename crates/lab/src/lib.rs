@@ -16,6 +16,7 @@ pub mod campaign;
 pub mod commands;
 mod estimate;
 pub mod mesh;
+pub mod onesip;
 pub mod output;
 pub mod papers;
 pub mod progress;

@@ -181,7 +181,13 @@ pub struct Shared {
 impl Shared {
     /// Returns empty memories with keys derived from `secret`.
     pub fn new(secret: &Secret) -> Shared {
-        let memory = |entries, purpose| Memory::new(entries, secret.key(purpose));
+        Shared::with_share(secret, 1)
+    }
+
+    /// Returns memories a `part`th as large, a power of two of at most 128: for the servers of a laboratory, of which there
+    /// are many in one process.
+    pub fn with_share(secret: &Secret, part: usize) -> Shared {
+        let memory = |entries: usize, purpose| Memory::new(entries / part, secret.key(purpose));
         Shared {
             requests: memory(MAX_REQUESTS, Purpose::Requests),
             failed: memory(MAX_FAILED_HOPS, Purpose::FailedHops),

@@ -1,16 +1,13 @@
 //! The router's part of the directory of users, and the connection of a SIP server in the same process with it.
 //!
 //! Every router keeps records of users, whether or not it serves phones. A server adds what it knows by [`Command`]s and
-//! learns the rest by [`Report`]s; neither waits for the other.
+//! learns the rest by [`Notice`]s; neither waits for the other.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
-use ringway_directory::verifications::JudgementId;
-use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, Grant, QuestionId, Verdict, Whereabouts,
-};
+use ringway_directory::{Command, Config, Directory, Report, Service};
 use ringway_mesh::crypto::Real;
 use ringway_mesh::router::Refusal;
 use ringway_mesh::{Identity, NodeId, Prefix};
@@ -33,64 +30,9 @@ const TURN: usize = 64;
 /// Length in octets of the buffer of private messages. A longer one is malformed.
 const PRIVATE_BUFFER: usize = 2_048;
 
-/// What a server wants of the directory.
+/// What a server learns of the router.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// A user of this router, new or changed.
-    SetAccount {
-        /// The user with its domain.
-        name: Box<str>,
-        /// What is stated of it.
-        account: Account,
-    },
-    /// A user of this router is removed.
-    RemoveAccount {
-        /// The user with its domain.
-        name: Box<str>,
-    },
-    /// A user is registered here. [`Report::Registered`] follows.
-    Register {
-        /// The user with its domain.
-        name: Box<str>,
-        /// The preference in thousandths.
-        preference: u16,
-    },
-    /// A user is not registered here any more.
-    Unregister {
-        /// The user with its domain.
-        name: Box<str>,
-    },
-    /// Where is a user? [`Report::Located`] follows.
-    Locate {
-        /// The user with its domain.
-        name: Box<str>,
-    },
-    /// Are these credentials right? [`Report::Verified`] follows with the same tag.
-    Verify {
-        /// What to check.
-        check: CredentialsCheck,
-        /// The server's number for it.
-        tag: u64,
-    },
-    /// A permission that was reported before a restart.
-    SetGrant {
-        /// The user with its domain.
-        name: Box<str>,
-        /// The permission.
-        grant: Grant,
-    },
-    /// The answer to [`Report::Judge`].
-    Judge {
-        /// Its number.
-        id: JudgementId,
-        /// What the server thinks.
-        verdict: Verdict,
-    },
-}
-
-/// What a server learns of the directory.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Report {
+pub enum Notice {
     /// The router is in the mesh.
     Ready {
         /// Its id.
@@ -98,53 +40,12 @@ pub enum Report {
         /// The index of its TUN device.
         interface: u32,
     },
-    /// A registration survives the end of any two routers that keep it, or could not be stored yet, or not at all.
-    Registered {
-        /// The user.
-        name: Box<str>,
-        /// Whether it is stored.
-        stored: bool,
-    },
-    /// Where a user is.
-    Located {
-        /// The user.
-        name: Box<str>,
-        /// What is known.
-        whereabouts: Whereabouts,
-    },
-    /// What the home of a user thinks of credentials; `None` if it has not answered.
-    Verified {
-        /// The number of the command.
-        tag: u64,
-        /// What it thinks.
-        verdict: Option<Verdict>,
-    },
-    /// The home of a user has permitted this router to have it.
-    Granted {
-        /// The user.
-        name: Box<str>,
-        /// The permission.
-        grant: Grant,
-        /// A user whose permission has made room for it.
-        evicted: Option<Box<str>>,
-    },
-    /// Another router asks for a check of credentials.
-    Judge {
-        /// For the answer.
-        id: JudgementId,
-        /// The router.
-        router: NodeId,
-        /// What to check.
-        check: CredentialsCheck,
-    },
-    /// Another home claims the name of a user of this router.
-    Contested {
-        /// The name.
-        name: Box<str>,
-        /// The other home.
-        by: NodeId,
-        /// The name that the user has besides, if the other was first.
-        marked: Option<Box<str>>,
+    /// The directory reports.
+    Users(Report),
+    /// The routers beside this one on the ring have changed.
+    Neighbours {
+        /// All of them, in no order.
+        routers: Vec<NodeId>,
     },
 }
 
@@ -152,8 +53,8 @@ pub enum Report {
 pub struct Attachment {
     /// Its commands.
     pub commands: mpsc::Receiver<Command>,
-    /// Its receiver of reports, which must not wait.
-    pub report: Box<dyn FnMut(Report) + Send>,
+    /// Its receiver of notices, which must not wait.
+    pub notify: Box<dyn FnMut(Notice) + Send>,
 }
 
 /// The directory, and what carries its messages.
@@ -163,8 +64,7 @@ pub(crate) struct Users {
     attachment: Option<Attachment>,
     /// What the directory last knew of the ring: changes of the contacts, and the other end of the line.
     seen: Option<(u64, Option<NodeId>)>,
-    /// Numbers of the server for verifications under way.
-    tags: Vec<(QuestionId, u64)>,
+    service: Service,
     socket: Option<UdpSocket>,
     buffer: Box<[u8; PRIVATE_BUFFER]>,
     /// Messages that the mesh has not sent, as its budget was used up.
@@ -182,7 +82,7 @@ impl Users {
             random: ChaCha::from_os()?,
             attachment,
             seen: None,
-            tags: Vec::new(),
+            service: Service::default(),
             socket: None,
             buffer: Box::new([0; PRIVATE_BUFFER]),
             refused: 0,
@@ -192,7 +92,7 @@ impl Users {
     /// Begins to receive private messages at the router's address, which this host has now on the device `tun`.
     pub(crate) fn open(&mut self, address: Ipv6Addr, tun: &str, interface: u32) -> io::Result<()> {
         let id = self.directory.id();
-        self.report(Report::Ready { id, interface });
+        self.notify(Notice::Ready { id, interface });
         self.socket = Some(private_socket(address, tun)?);
         Ok(())
     }
@@ -241,44 +141,21 @@ impl Users {
             // An error is one of an earlier message.
             let Ok((length, from)) = socket.try_recv_from(&mut self.buffer[..]) else { return };
             let Some(prefix) = router_of(from) else { continue };
-            self.directory.handle_private(now, prefix, &self.buffer[..length]);
+            let octets = &self.buffer[..length];
+            self.directory.handle_private(now, prefix, octets, &mut self.random);
         }
     }
 
     fn handle(&mut self, now: Time, command: Command) {
-        let Users { directory, random, .. } = self;
-        match command {
-            Command::SetAccount { name, account } => {
-                // What the DHT has no room for is seen by those who look the user up.
-                _ = directory.set_account(now, &name, &account, random);
-            }
-            Command::RemoveAccount { name } => _ = directory.remove_account(now, &name, random),
-            Command::Register { name, preference } => {
-                match directory.register(now, &name, preference, random) {
-                    Ok(false) => {}
-                    Ok(true) => self.report(Report::Registered { name, stored: true }),
-                    Err(_) => self.report(Report::Registered { name, stored: false }),
-                }
-            }
-            Command::Unregister { name } => directory.unregister(now, &name, random),
-            Command::Locate { name } => {
-                if directory.locate(now, &name, random).is_none() {
-                    let whereabouts = Whereabouts::Unavailable;
-                    self.report(Report::Located { name, whereabouts });
-                }
-            }
-            Command::Verify { check, tag } => match directory.verify(now, check, random) {
-                Some(id) => self.tags.push((id, tag)),
-                None => self.report(Report::Verified { tag, verdict: None }),
-            },
-            Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
-            Command::Judge { id, verdict } => directory.judge(now, id, verdict),
+        let Users { service, directory, random, .. } = self;
+        if let Some(report) = service.handle(now, command, directory, random) {
+            self.notify(Notice::Users(report));
         }
     }
 
-    fn report(&mut self, report: Report) {
+    fn notify(&mut self, notice: Notice) {
         if let Some(attachment) = &mut self.attachment {
-            (attachment.report)(report);
+            (attachment.notify)(notice);
         }
     }
 
@@ -325,26 +202,10 @@ impl Users {
             // What finds no room is sent again.
             _ = self.socket.as_ref().map(|socket| socket.try_send_to(&message.octets, to.into()));
         }
-        while let Some(event) = self.directory.poll_event() {
-            self.handle_event(event);
+        while let Some(report) = self.service.poll_report(&mut self.directory) {
+            self.notify(Notice::Users(report));
         }
         !is_empty
-    }
-
-    fn handle_event(&mut self, event: Event) {
-        let report = match event {
-            Event::Registered { name, stored } => Report::Registered { name, stored },
-            Event::Located(_, name, whereabouts) => Report::Located { name, whereabouts },
-            Event::Verified(id, verdict) => {
-                let Some(at) = self.tags.iter().position(|(of, _)| *of == id) else { return };
-                Report::Verified { tag: self.tags.swap_remove(at).1, verdict }
-            }
-            Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
-            Event::Judge { id, router, check } => Report::Judge { id, router, check },
-            Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
-            _ => return,
-        };
-        self.report(report);
     }
 
     fn update_neighbours(&mut self, now: Time, traffic: &Traffic) {
@@ -352,6 +213,9 @@ impl Users {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
+            self.notify(Notice::Neighbours {
+                routers: near.iter().copied().chain(known.1).collect(),
+            });
             self.directory.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }
     }

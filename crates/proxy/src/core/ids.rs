@@ -44,7 +44,7 @@ pub(super) enum ResolveUser {
 }
 
 /// Identifies an [`Event::Ask`](super::Event::Ask); returned with its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AskId {
     /// Its index in the table of parked requests.
     pub(super) index: u32,

@@ -1,7 +1,7 @@
 //! Routers of the mesh as nodes of a graph: the machine of `ringway_mesh`, with the stand-in for its cryptography.
 //!
-//! What is left out: signatures and seals have their sizes and protect nothing, and a data packet goes from the router
-//! itself. All else is what runs in a daemon.
+//! What is left out: signatures and seals have their sizes and protect nothing, a data packet goes from the router
+//! itself, and no UDP checksum is computed. All else is what runs in a daemon.
 
 use super::data::{DataNode, Delivery, MIN_CONTENTS, write_contents};
 use super::node::{Destination, GraphNode, node_random};
@@ -16,7 +16,7 @@ use ringway_mesh::wire::DataView;
 use ringway_mesh::{Identity, LocalRouter, NodeId, Ring, Router};
 use ringway_sansio::{SplitMix, Time};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 /// The only interface of a router: its neighbours in the graph hear its HELLOs.
@@ -27,6 +27,8 @@ const MTU: u16 = 1_452;
 const UDP: u8 = 17;
 /// Length in octets of an IPv6 header.
 const IPV6_HEADER: usize = 40;
+/// Length in octets of a UDP header.
+const UDP_HEADER: usize = 8;
 /// Octets of Ethernet, IPv6 and UDP headers, which a graph does not count.
 pub const HEADERS: usize = 62;
 
@@ -65,12 +67,40 @@ impl Identities {
     }
 }
 
+/// A UDP datagram that came from a router or a host of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The sender's address and port.
+    pub from: SocketAddrV6,
+    /// The address and port that it was sent to.
+    pub to: SocketAddrV6,
+    /// The contents.
+    pub octets: Vec<u8>,
+}
+
+impl Datagram {
+    /// Returns the datagram in an IPv6 packet, unless it has no UDP header.
+    fn parse(packet: &[u8]) -> Option<Datagram> {
+        let address = |at: usize| {
+            let octets: &[u8; 16] = packet.get(at..)?.first_chunk()?;
+            Some(Ipv6Addr::from(*octets))
+        };
+        let port = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+        let octets = packet.get(IPV6_HEADER + UDP_HEADER..)?.to_vec();
+        let from = SocketAddrV6::new(address(8)?, port(IPV6_HEADER)?, 0, 0);
+        let to = SocketAddrV6::new(address(24)?, port(IPV6_HEADER + 2)?, 0, 0);
+        Some(Datagram { from, to, octets })
+    }
+}
+
 /// A router of the mesh.
 pub struct MeshNode<S: Space = Ring> {
     router: Router<StandIn, S>,
     identities: Arc<Identities>,
     random: SplitMix,
     delivered: VecDeque<Delivery>,
+    /// Datagrams for the router and its hosts, if they are wanted instead of deliveries.
+    datagrams: Option<VecDeque<Datagram>>,
 }
 
 impl<S: Space> MeshNode<S> {
@@ -92,17 +122,53 @@ impl<S: Space> MeshNode<S> {
         let interface = InterfaceConfig { index: INTERFACE, discovery, mtu: MTU };
         router.add_interface(now, interface, &mut random);
         let identities = identities.clone();
-        Some(MeshNode { router, identities, random, delivered: VecDeque::new() })
+        Some(MeshNode { router, identities, random, delivered: VecDeque::new(), datagrams: None })
     }
 
-    /// Counts a packet that has come over `hops` links, unless it is an ICMPv6 error.
+    /// Has the packets that arrive returned by [`MeshNode::poll_datagram`] instead of being counted.
+    pub fn with_datagrams(mut self) -> Self {
+        self.datagrams = Some(VecDeque::new());
+        self
+    }
+
+    /// Counts a packet that has come over `hops` links, or keeps its datagram, unless it is an ICMPv6 error.
     fn deliver(&mut self, now: Time, hops: u32, packet: &[u8]) {
-        if packet.get(6) == Some(&UDP)
-            && let Some(&number) = packet.get(IPV6_HEADER..).and_then(<[u8]>::first_chunk)
-        {
+        if packet.get(6) != Some(&UDP) {
+            return;
+        }
+        if let Some(datagrams) = &mut self.datagrams {
+            datagrams.extend(Datagram::parse(packet));
+        } else if let Some(&number) = packet.get(IPV6_HEADER..).and_then(<[u8]>::first_chunk) {
             let number = u32::from_be_bytes(number);
             self.delivered.push_back(Delivery { number, at: now, hops });
         }
+    }
+
+    /// Sends a UDP datagram of the router, or of a host of it.
+    pub fn send_datagram(
+        &mut self,
+        now: Time,
+        from: SocketAddrV6,
+        to: SocketAddrV6,
+        octets: &[u8],
+    ) {
+        let length = u16::try_from(UDP_HEADER + octets.len()).unwrap_or(u16::MAX);
+        let mut packet = Vec::with_capacity(IPV6_HEADER + usize::from(length));
+        packet.extend([0x60, 0, 0, 0]);
+        packet.extend(length.to_be_bytes());
+        packet.extend([UDP, 64]);
+        packet.extend(from.ip().octets());
+        packet.extend(to.ip().octets());
+        for word in [from.port(), to.port(), length, 0] {
+            packet.extend(word.to_be_bytes());
+        }
+        packet.extend(octets);
+        self.router.handle_local(now, &packet, &mut self.random);
+    }
+
+    /// Returns the next datagram that arrived, of a node [with datagrams](MeshNode::with_datagrams).
+    pub fn poll_datagram(&mut self) -> Option<Datagram> {
+        self.datagrams.as_mut()?.pop_front()
     }
 
     /// Returns what has happened at the router. What nobody asks for is dropped when packets are sent.

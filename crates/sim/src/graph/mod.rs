@@ -48,7 +48,7 @@ pub use faults::{Fault, FaultRates, Faults, Schedule};
 pub use flood::{Flood, Origin};
 pub use hostile::{Attack, Member};
 pub use links::{Links, MAX_SHARDS};
-pub use mesh::{Identities, MeshNode};
+pub use mesh::{Datagram, Identities, MeshNode};
 pub use node::{Destination, GraphNode, node_random};
 pub use oracle::{Oracle, Pair, Parts};
 pub use plan::{Plan, PlanError, PlanLink, PlanNode};

@@ -7,22 +7,22 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
+use ringway_proxy::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Ha1};
 
-use super::exchange::Exchange;
-use super::settings::SIP_PORT;
-use crate::store::UserTable;
+use crate::SIP_PORT;
+use crate::exchange::{Exchange, World};
 
 /// Registrations here and elsewhere.
-pub struct MeshLocation {
+pub struct MeshLocation<W> {
     /// Those here.
     pub local: Arc<MemoryStore>,
     /// What is known of others.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<Exchange<W>>,
 }
 
-impl LocationStore for MeshLocation {
+impl<W: World> LocationStore for MeshLocation<W> {
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
         match self.local.lookup(aor, now, visit) {
             0 => match self.exchange.unmarked(aor) {
@@ -77,6 +77,18 @@ impl LocationStore for MeshLocation {
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
     }
 
+    fn aliases(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) {
+        if let Some(name) = self.exchange.name_of(aor) {
+            self.exchange.aliases(name, now, &mut |user, q| {
+                visit(format!("sip:{user}").as_bytes(), q);
+            });
+        }
+    }
+
+    fn shared_rules(&self, now: Time) -> Option<Arc<RouteTable>> {
+        self.exchange.shared_rules(now)
+    }
+
     fn speaks_for(&self, server: IpAddr, aor: &[u8], now: Time) -> Option<bool> {
         match self.exchange.name_of(aor) {
             Some(name) => self.exchange.speaks_for(server, name, now),
@@ -86,14 +98,14 @@ impl LocationStore for MeshLocation {
 }
 
 /// The users of this server, and that there may be others at other routers.
-pub struct MeshUsers {
+pub struct MeshUsers<U> {
     /// Those here.
-    pub local: Arc<UserTable>,
+    pub local: Arc<U>,
     /// The domain of the mesh.
     pub domain: Box<str>,
 }
 
-impl Users for MeshUsers {
+impl<U: Users> Users for MeshUsers<U> {
     fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
         self.local.ha1(user, realm, algorithm)
     }

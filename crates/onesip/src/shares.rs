@@ -1,6 +1,6 @@
 //! What each source may have under way: a quarter of what is free, so that no source takes what others need.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The divisor of what is free.
@@ -12,13 +12,13 @@ const NETWORK: u32 = 64;
 pub(super) struct Shares {
     max: usize,
     total: usize,
-    held: HashMap<IpAddr, usize>,
+    held: BTreeMap<IpAddr, usize>,
 }
 
 impl Shares {
     /// At most `max` by all sources.
     pub(super) fn new(max: usize) -> Self {
-        Shares { max, total: 0, held: HashMap::new() }
+        Shares { max, total: 0, held: BTreeMap::new() }
     }
 
     /// Takes one for a source. Returns whether it may have one more.

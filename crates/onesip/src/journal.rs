@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use ringway_proxy::location::{Commit, CommitTag, Journal};
 
-use super::exchange::Exchange;
+use crate::exchange::{Exchange, World};
 
 /// A journal that reports who is registered to the directory, above the journal of the disk, if there is one.
-pub struct MeshJournal {
+pub struct MeshJournal<W> {
     /// The directory.
-    pub exchange: Arc<Exchange>,
+    pub exchange: Arc<Exchange<W>>,
     /// The disk.
     pub disk: Option<Box<dyn Journal>>,
 }
 
-impl Journal for MeshJournal {
+impl<W: World> Journal for MeshJournal<W> {
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
         let disk =
             |tag| self.disk.as_ref().map_or(Commit::Done, |disk| disk.record(aor, record, tag));
         let Some(name) = self.exchange.name_of(aor) else { return disk(tag) };
-        if tag.is_some() && !self.exchange.has_room() {
+        if tag.is_some() && !self.exchange.world().has_room() {
             return Commit::Refused;
         }
         // Announced first: the disk may have the change before this function returns.

@@ -1,0 +1,171 @@
+//! Routers in a graph, and their users.
+
+use std::sync::Arc;
+
+use ringway_sansio::{Duration, Random, Time};
+use ringway_sim::Error;
+use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
+
+use super::node::{Makings, SipRouter};
+use super::phones::{Call, PhoneTimes};
+use super::users::Roster;
+
+/// What a network is made of.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The phones.
+    pub phones: PhoneTimes,
+    /// The router at which each user is at home.
+    pub homes: Vec<u32>,
+    /// The directory, and the DHT below.
+    pub directory: ringway_directory::Config,
+    /// Of everything drawn.
+    pub seed: u64,
+    /// Shards of the graph.
+    pub shards: usize,
+}
+
+impl Settings {
+    /// One shard, and everything as it is in a server, with users at home at these routers.
+    pub fn new(homes: Vec<u32>, seed: u64) -> Settings {
+        let (phones, directory) = (PhoneTimes::default(), ringway_directory::Config::default());
+        Settings { phones, homes, directory, seed, shards: 1 }
+    }
+}
+
+/// Time within which the phones at a router that has started again register, in milliseconds.
+const SPREAD_MS: u64 = 2_000;
+
+/// Routers in a graph, all of which start at time zero, without phones.
+pub struct Network {
+    /// The routers.
+    pub graph: Graph<SipRouter>,
+    makings: Makings,
+    /// The router at which each user is.
+    places: Vec<Option<u32>>,
+}
+
+impl Network {
+    /// Starts all routers of a graph.
+    ///
+    /// # Errors
+    /// As [`Graph::start`].
+    pub fn new(adjacency: Adjacency, settings: Settings) -> Result<Network, Error> {
+        let Settings { phones, homes, mut directory, seed, shards } = settings;
+        let identities = Identities::draw(adjacency.nodes(), seed);
+        let mesh = ringway_mesh::config::Config {
+            extension_bits: 0,
+            ..ringway_mesh::config::Config::default()
+        };
+        // Without proof of work, whose price is not that of a message.
+        directory.dht.extension_bits = 0;
+        let places = vec![None; homes.len()];
+        let roster = Roster::new(homes);
+        let makings = Makings { mesh, directory, phones, identities, roster, seed };
+        let graph = Graph::idle_in_shards(adjacency, seed, shards);
+        let mut network = Network { graph, makings, places };
+        for number in 0..network.graph.len() {
+            if let Some(router) = SipRouter::new(&network.makings, number, 0, Time::ZERO) {
+                network.graph.start(number, router)?;
+            }
+        }
+        Ok(network)
+    }
+
+    /// Returns the users.
+    pub fn roster(&self) -> &Arc<Roster> {
+        &self.makings.roster
+    }
+
+    /// Returns what all routers have in common.
+    pub fn makings(&self) -> &Makings {
+        &self.makings
+    }
+
+    /// Returns the router at which a user is.
+    pub fn place(&self, user: u32) -> Option<u32> {
+        self.places.get(user as usize).copied().flatten()
+    }
+
+    /// Advances to `end`, with the faults that are due by then. The phones at a router that starts again register there.
+    ///
+    /// # Errors
+    /// As [`Faults::run_until`].
+    pub fn run_until(&mut self, faults: &mut Faults, end: Time) -> Result<(), Error> {
+        let Network { graph, makings, places } = self;
+        faults.run_until(graph, end, |number, life, now| {
+            let Some(mut router) = SipRouter::new(makings, number, life, now) else {
+                unreachable!("every node has an identity")
+            };
+            let here = (0..).zip(places.iter()).filter(|(_, place)| **place == Some(number));
+            let mut random = node_random(makings.seed ^ 0x9109e, number, life);
+            router.with_phones(now, |phones| {
+                for (user, _) in here {
+                    let after = Duration::from_millis(random.next_u64() % SPREAD_MS);
+                    phones.come(user, now + after);
+                }
+            });
+            router
+        })
+    }
+
+    /// Advances by a time, without faults.
+    ///
+    /// # Errors
+    /// As [`Graph::run_until`].
+    pub fn run(&mut self, time: Duration) -> Result<(), Error> {
+        self.graph.run_until(self.graph.now() + time)
+    }
+
+    /// Has a user come to a router and register at once. Returns whether the router runs.
+    pub fn come(&mut self, router: u32, user: u32) -> bool {
+        if let Some(place) = self.places.get_mut(user as usize) {
+            *place = Some(router);
+        }
+        self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now)))
+    }
+
+    /// Has a user go from a router, and withdraw the registration there if `politely`. Returns whether the router runs.
+    pub fn go(&mut self, router: u32, user: u32, politely: bool) -> bool {
+        if let Some(place) = self.places.get_mut(user as usize).filter(|at| **at == Some(router)) {
+            *place = None;
+        }
+        let go = |node: &mut SipRouter, now| {
+            node.with_phones(now, |phones| phones.go(now, user, politely));
+        };
+        self.act(router, go)
+    }
+
+    /// Has a user at a router call another.
+    pub fn call(&mut self, router: u32, caller: u32, callee: u32) -> bool {
+        let call = |node: &mut SipRouter, now| {
+            node.with_phones(now, |phones| phones.call(now, caller, callee));
+        };
+        self.act(router, call)
+    }
+
+    /// Has a user at a router send another a message.
+    pub fn message(&mut self, router: u32, from: u32, to: u32) -> bool {
+        let message = |node: &mut SipRouter, now| {
+            node.with_phones(now, |phones| phones.message(now, from, to));
+        };
+        self.act(router, message)
+    }
+
+    /// Removes and returns the calls that have ended, by the router of the caller.
+    pub fn take_calls(&mut self) -> Vec<(u32, Call)> {
+        let mut all = Vec::new();
+        for number in 0..self.graph.len() {
+            self.act(number, |node, now| {
+                let calls = node.with_phones(now, |phones| phones.take_calls());
+                all.extend(calls.into_iter().map(|call| (number, call)));
+            });
+        }
+        all
+    }
+
+    /// Has a router do something, in the time of its clock. Returns whether it runs.
+    pub fn act(&mut self, router: u32, act: impl FnOnce(&mut SipRouter, Time)) -> bool {
+        self.graph.with_node(router, act).is_ok_and(|done| done.is_some())
+    }
+}

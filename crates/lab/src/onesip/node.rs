@@ -1,0 +1,465 @@
+//! A router whose server is one with those of all others: the machines of `ringway serve --mesh`, in virtual time.
+//!
+//! What is left out: disk, threads and workers (there is one), and links between a router and its phones, which lose and
+//! delay nothing. A SIP message between routers is a datagram in a session of the mesh.
+
+use std::collections::VecDeque;
+use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringway_directory::{Command, Directory, Report, Service};
+use ringway_mesh::crypto::StandIn;
+use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
+use ringway_mesh::{NodeId, Prefix};
+use ringway_onesip::{
+    Event as Outcome, Exchange, Judge, MeshJournal, MeshLocation, MeshUsers, World,
+};
+use ringway_onesip::{SIP_PORT, broker};
+use ringway_proxy::config::{Auth, Config, Domain, Limits, MeshNetwork, Mode};
+use ringway_proxy::keys::Secret;
+use ringway_proxy::location::MemoryStore;
+use ringway_proxy::shared::Shared;
+use ringway_proxy::{Core, Event, Paths, World as Surroundings};
+use ringway_sansio::time::sooner;
+use ringway_sansio::{
+    Duration, Flow, FlowId, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
+};
+use ringway_sim::graph::{Destination, GraphNode, Identities, MeshNode, node_random};
+use ringway_sip::digest::Algorithm;
+
+use super::phones::{PhoneTimes, Phones};
+use super::users::{DOMAIN, HomeUsers, Roster, account, name};
+
+/// The number of the DHT among the applications of the mesh.
+const APPLICATION: u16 = 1;
+/// UDP port of private messages between routers.
+const PRIVATE_PORT: u16 = 5_268;
+/// Commands that may wait for the directory.
+const MAX_COMMANDS: usize = 4_096;
+/// The size of the memories of a proxy, as a part of those of a server of its own.
+const MEMORY_SHARE: usize = 128;
+/// The flow of all datagrams.
+const FLOW: FlowId = FlowId::new(0, 0);
+
+/// What the exchange of a router has sent: the commands for the directory, and events for the proxy.
+#[derive(Default)]
+pub struct Queues {
+    commands: Mutex<VecDeque<Command>>,
+    events: Mutex<VecDeque<Outcome>>,
+}
+
+fn lock<T>(queue: &Mutex<T>) -> MutexGuard<'_, T> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl World for Queues {
+    fn send(&self, command: Command) -> bool {
+        let mut commands = lock(&self.commands);
+        let fits = commands.len() < MAX_COMMANDS;
+        if fits {
+            commands.push_back(command);
+        }
+        fits
+    }
+
+    fn has_room(&self) -> bool {
+        lock(&self.commands).len() < MAX_COMMANDS
+    }
+
+    fn carry(&self, event: Outcome) {
+        lock(&self.events).push_back(event);
+    }
+}
+
+/// The address of the router is that of its server, too.
+struct OwnPath(SocketAddr);
+
+impl Paths for OwnPath {
+    fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
+        Some(self.0)
+    }
+}
+
+/// What routers of a network have in common.
+#[derive(Clone)]
+pub struct Makings {
+    /// The mesh.
+    pub mesh: ringway_mesh::config::Config,
+    /// The directory, and the DHT below.
+    pub directory: ringway_directory::Config,
+    /// The phones.
+    pub phones: PhoneTimes,
+    /// Who routers are.
+    pub identities: Arc<Identities>,
+    /// Who users are.
+    pub roster: Arc<Roster>,
+    /// Of everything drawn.
+    pub seed: u64,
+}
+
+/// What a router has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Messages of the directory that the mesh has not sent, as its budget was used up.
+    pub refused: u64,
+    /// Names of users of this router that another home claims.
+    pub contested: u64,
+}
+
+/// A router with its part of the directory, its server and its phones.
+pub struct SipRouter {
+    number: u32,
+    address: SocketAddrV6,
+    mesh: MeshNode,
+    directory: Directory<StandIn>,
+    service: Service,
+    exchange: Arc<Exchange<Queues>>,
+    judge: Judge,
+    users: Arc<HomeUsers>,
+    core: Core,
+    phones: Phones,
+    out: Outbox,
+    random: SplitMix,
+    /// What the directory last knew of the ring: changes of the contacts, and the other end of the line.
+    seen: Option<(u64, Option<NodeId>)>,
+    counts: Counts,
+}
+
+impl SipRouter {
+    /// Starts a router in one of its lives, of which the first is 0. `None` if it has no identity.
+    pub fn new(makings: &Makings, number: u32, life: u32, now: Time) -> Option<Self> {
+        let Makings { identities, roster, seed, .. } = makings;
+        let mesh = MeshNode::new(&makings.mesh, identities, number, life, *seed, now)?;
+        let identity = identities.get(number)?.clone();
+        let ip = identity.id().prefix().router();
+        let address = SocketAddrV6::new(ip, SIP_PORT, 0, 0);
+        let mut random = node_random(*seed ^ 0x51b, number, life);
+        let exchange = Arc::new(Exchange::new(DOMAIN, Queues::default()));
+        exchange.set_id(identity.id());
+        let users = Arc::new(HomeUsers { roster: roster.clone(), router: number });
+        let core = proxy(address, &exchange, &users, &mut random, now);
+        let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
+        let mut router = SipRouter {
+            number,
+            address,
+            mesh: mesh.with_datagrams(),
+            directory: Directory::new(makings.directory, identity, now),
+            service: Service::default(),
+            exchange,
+            judge: Judge::default(),
+            users,
+            core,
+            phones,
+            out: Outbox::new(),
+            random,
+            seen: None,
+            counts: Counts::default(),
+        };
+        for user in roster.of(number) {
+            let name = format!("{}@{DOMAIN}", name(user)).into();
+            router.command(now, Command::SetAccount { name, account: account() });
+        }
+        Some(router)
+    }
+
+    /// Returns its number in the graph.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns the router of the mesh.
+    pub fn mesh(&self) -> &MeshNode {
+        &self.mesh
+    }
+
+    /// Returns its part of the directory.
+    pub fn directory(&self) -> &Directory<StandIn> {
+        &self.directory
+    }
+
+    /// Returns what stands between proxy and directory.
+    pub fn exchange(&self) -> &Exchange<Queues> {
+        &self.exchange
+    }
+
+    /// Returns the proxy.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// Returns its phones.
+    pub fn phones(&self) -> &Phones {
+        &self.phones
+    }
+
+    /// Returns what was counted.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Has the phones do something, and carries what they send.
+    pub fn with_phones<T>(&mut self, now: Time, act: impl FnOnce(&mut Phones) -> T) -> T {
+        let result = act(&mut self.phones);
+        self.settle(now);
+        result
+    }
+
+    /// Has the directory do something that no phone has asked for, unless too much waits for it.
+    pub fn command(&mut self, now: Time, command: Command) {
+        self.exchange.world().send(command);
+        self.settle(now);
+    }
+
+    /// Carries what machines have for each other, until none has anything.
+    fn settle(&mut self, now: Time) {
+        loop {
+            let mut is_done = !self.carry_mesh(now);
+            is_done &= !self.carry_directory(now);
+            is_done &= !self.carry_exchange(now);
+            is_done &= !self.carry_proxy(now);
+            is_done &= !self.carry_phones(now);
+            if is_done {
+                return;
+            }
+        }
+    }
+
+    /// Hands what the mesh has brought to the directory and the proxy. Returns whether there was anything.
+    fn carry_mesh(&mut self, now: Time) -> bool {
+        let mut any = false;
+        self.update_neighbours(now);
+        while let Some(event) = self.mesh.poll_event() {
+            if let MeshEvent::Closest { origin, application: APPLICATION, octets, .. } = event {
+                self.directory.handle(now, origin, &octets, &mut self.random);
+                any = true;
+            }
+        }
+        while let Some(datagram) = self.mesh.poll_datagram() {
+            any = true;
+            let from = *datagram.from.ip();
+            match datagram.to.port() {
+                PRIVATE_PORT if broker::is_router(from) => {
+                    let prefix = Prefix::of(&from);
+                    if let Some(prefix) = prefix.filter(|_| datagram.from.port() == PRIVATE_PORT) {
+                        let SipRouter { directory, random, .. } = self;
+                        directory.handle_private(now, prefix, &datagram.octets, random);
+                    }
+                }
+                SIP_PORT => self.receive(now, datagram.from.into(), &datagram.octets),
+                _ => {}
+            }
+        }
+        any
+    }
+
+    /// Hands what the directory has to the mesh and the exchange. Returns whether there was anything.
+    fn carry_directory(&mut self, now: Time) -> bool {
+        let mut any = false;
+        for message in self.directory.take_messages() {
+            let closest = Closest {
+                key: message.to,
+                application: APPLICATION,
+                octets: &message.octets,
+                by_another: message.by_another,
+            };
+            let sent = self.mesh.send_closest(now, &closest);
+            self.counts.refused += u64::from(sent == Err(Refusal::Budget));
+            any = true;
+        }
+        for message in self.directory.take_private() {
+            let own = SocketAddrV6::new(*self.address.ip(), PRIVATE_PORT, 0, 0);
+            let to = SocketAddrV6::new(message.to.router(), PRIVATE_PORT, 0, 0);
+            self.mesh.send_datagram(now, own, to, &message.octets);
+            any = true;
+        }
+        while let Some(report) = self.service.poll_report(&mut self.directory) {
+            self.report(now, report);
+            any = true;
+        }
+        any
+    }
+
+    fn report(&mut self, now: Time, report: Report) {
+        match report {
+            Report::Judge { id, router, check } => {
+                let verdict = self.judge.judge(now, router, &check, &*self.users);
+                self.directory.judge(now, id, verdict);
+            }
+            report => self.exchange.handle(now, report),
+        }
+    }
+
+    /// Hands what the exchange has to the directory and the proxy. Returns whether there was anything.
+    fn carry_exchange(&mut self, now: Time) -> bool {
+        let commands = core::mem::take(&mut *lock(&self.exchange.world().commands));
+        let events = core::mem::take(&mut *lock(&self.exchange.world().events));
+        let any = !commands.is_empty() || !events.is_empty();
+        for command in commands {
+            let SipRouter { service, directory, random, .. } = self;
+            if let Some(report) = service.handle(now, command, directory, random) {
+                self.report(now, report);
+            }
+        }
+        for event in events {
+            match event {
+                Outcome::Answered { id, reply, .. } => {
+                    self.core.handle_answered(now, id, reply, &mut self.out);
+                }
+                Outcome::Committed { tag, stored } => {
+                    self.core.handle_committed(now, tag.id, stored, &mut self.out);
+                }
+                Outcome::Contested { .. } => self.counts.contested += 1,
+                Outcome::Withdrawn { .. } | Outcome::Granted { .. } | Outcome::NotStated { .. } => {
+                }
+            }
+        }
+        any
+    }
+
+    /// Hands what the proxy has to the exchange, the mesh and the phones. Returns whether there was anything.
+    fn carry_proxy(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some(event) = self.core.poll_event() {
+            any = true;
+            match event {
+                Event::Ask { id, question, source } => {
+                    if let Some(reply) = self.exchange.ask(0, id, question, source) {
+                        self.core.handle_answered(now, id, reply, &mut self.out);
+                    }
+                }
+                // All addresses are literal: there is nobody to ask for a name.
+                Event::Resolve { id, .. } => {
+                    self.core.handle_resolved(now, id, &[], &mut self.out);
+                }
+                _ => {}
+            }
+        }
+        if self.out.is_empty() {
+            return any;
+        }
+        let out = core::mem::take(&mut self.out);
+        for (send, bytes) in out.iter() {
+            let (Target::Flow(Flow { remote, .. }) | Target::Peer { remote, .. }) = send.to;
+            let SocketAddr::V6(remote) = remote else { continue };
+            match Prefix::of(remote.ip()) == Prefix::of(self.address.ip()) {
+                true => self.phones.receive(now, *remote.ip(), bytes),
+                false => self.mesh.send_datagram(now, self.address, remote, bytes),
+            }
+        }
+        self.out = out;
+        self.out.clear();
+        true
+    }
+
+    /// Hands what phones send to the proxy. Returns whether there was anything.
+    fn carry_phones(&mut self, now: Time) -> bool {
+        let sent = self.phones.take_sent();
+        let any = !sent.is_empty();
+        for (from, bytes) in sent {
+            let from = SocketAddrV6::new(from, SIP_PORT, 0, 0);
+            self.receive(now, from.into(), &bytes);
+        }
+        any
+    }
+
+    /// Hands a SIP message to the proxy.
+    fn receive(&mut self, now: Time, remote: SocketAddr, bytes: &[u8]) {
+        let local = self.address.into();
+        let flow = Flow { id: FLOW, transport: Transport::Udp, local, remote };
+        self.core.handle_message(now, &flow, bytes, &mut self.out);
+    }
+
+    fn update_neighbours(&mut self, now: Time) {
+        let overlay = self.mesh.router().overlay();
+        let known = (overlay.contacts().changes(), overlay.partner());
+        if self.seen.replace(known) != Some(known) {
+            let near = overlay.contacts().near();
+            self.directory.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
+        }
+    }
+}
+
+/// Creates the proxy of a router, configured as `ringway serve --mesh` is without a file.
+fn proxy(
+    address: SocketAddrV6,
+    exchange: &Arc<Exchange<Queues>>,
+    users: &Arc<HomeUsers>,
+    random: &mut SplitMix,
+    now: Time,
+) -> Core {
+    let (mut octets, mut key) = ([0; 32], [0; 16]);
+    random.fill(&mut octets);
+    random.fill(&mut key);
+    let secret = Secret::new(&octets);
+    let ip: Ipv6Addr = *address.ip();
+    let config = Config {
+        domains: vec![Domain { name: DOMAIN.into(), aliases: Vec::new(), mode: Mode::Proxy }],
+        listeners: vec![Listener { transport: Transport::Udp, addr: address.into() }],
+        addresses: vec![ip.into()],
+        auth: Auth {
+            enabled: true,
+            algorithms: vec![Algorithm::Md5],
+            auth_int: false,
+            nonce_lifetime: Duration::from_secs(300),
+            any_from: false,
+        },
+        trusted: Vec::new(),
+        mesh: Some(MeshNetwork { address: ip }),
+        routes: Default::default(),
+        record_route: true,
+        timers: Default::default(),
+        timer_c: Duration::from_secs(185),
+        registrar: Default::default(),
+        limits: Limits { requests_per_source: 1_000, requests: 0, max_forks: 10 },
+        secret: secret.clone(),
+    };
+    let journal = MeshJournal { exchange: exchange.clone(), disk: None };
+    let local = Arc::new(MemoryStore::with_journal(key, Box::new(journal)));
+    let surroundings = Surroundings {
+        store: Arc::new(MeshLocation { local, exchange: exchange.clone() }),
+        users: Arc::new(MeshUsers { local: users.clone(), domain: DOMAIN.into() }),
+        random: Box::new(SplitMix::new(random.next_u64())),
+        paths: Box::new(OwnPath(address.into())),
+        workers: 1,
+        shared: Arc::new(Shared::with_share(&secret, MEMORY_SHARE)),
+        media: None,
+    };
+    Core::new(Arc::new(config), 0, surroundings, now)
+}
+
+impl GraphNode for SipRouter {
+    fn handle_packet(&mut self, now: Time, from: u16, bytes: &mut [u8]) {
+        self.mesh.handle_packet(now, from, bytes);
+        self.settle(now);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
+        if is_due(self.mesh.poll_timeout()) {
+            self.mesh.handle_timeout(now);
+        }
+        if is_due(self.directory.poll_timeout()) {
+            self.directory.handle_timeout(now, &mut self.random);
+        }
+        if is_due(self.core.poll_timeout()) {
+            self.core.handle_timeout(now, &mut self.out);
+        }
+        if is_due(self.phones.poll_timeout()) {
+            self.phones.handle_timeout(now);
+        }
+        self.settle(now);
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let sip = sooner(self.core.poll_timeout(), self.phones.poll_timeout());
+        sooner(sooner(self.mesh.poll_timeout(), self.directory.poll_timeout()), sip)
+    }
+
+    fn poll_transmit(&mut self, now: Time, bytes: &mut Vec<u8>) -> Option<Destination> {
+        self.mesh.poll_transmit(now, bytes)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.mesh.heap_bytes()
+    }
+}
