@@ -218,13 +218,13 @@ def line(c, count, ipv4=(), configs=()):
     return routers
 
 
-def delivered(c, sender, receiver, seconds=20):
-    """Sends a message from one phone to another until it arrives."""
+def delivered(c, sender, receiver, seconds=20, number=None):
+    """Sends a message from one phone to another, by its user or a number, until it arrives."""
     def once():
         heard = []
         listener = threading.Thread(target=lambda: heard.append(receiver.answer(5)))
         listener.start()
-        status = sender.send(receiver.user)
+        status = sender.send(number or receiver.user)
         listener.join()
         return status == 200 and heard[0] is not None
     c.until(once, seconds, f"no message of {sender.user} reaches {receiver.user}")
@@ -668,8 +668,11 @@ def phonebook(c):
     c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
     numbers = numbered(c, routers, 8)
     c.expect(len(set(numbers.values())) == 8, f"a number is assigned twice: {numbers}")
-    for router, user in zip(routers, ("alice", "bob"), strict=True):
-        Phone(router, user).registered()
+    alice, bob = (Phone(router, user) for router, user in zip(routers, ("alice", "bob"), strict=True))
+    alice.registered()
+    bob.registered()
+    delivered(c, alice, bob, 40, numbers["bob"])
+    delivered(c, bob, alice, 40, numbers["alice"])
     present = {user: numbers[user] for user in ("alice", "bob")}
     hosts = [f"[{ANYCAST}]", ROUTER4]
     for router in routers:
