@@ -180,11 +180,11 @@ class Phone:
         """Registers until that is acknowledged."""
         self.c.until(lambda: self.register() == 200, seconds, f"{self.user} is not registered")
 
-    def send(self, to, sender=None):
-        """Sends a MESSAGE to a user. Returns the status of the answer, or 0."""
+    def send(self, to, sender=None, method="MESSAGE", headers=()):
+        """Sends a request to a user. Returns the status of the answer, or 0."""
         uri = f"sip:{to}@{DOMAIN}"
         fields = {} if sender is None else {"sender": f"sip:{sender}@{DOMAIN}"}
-        answer = self.client.ask(self.client.proved(self, self.user, "MESSAGE", uri, **fields))
+        answer = self.client.ask(self.client.proved(self, self.user, method, uri, headers=headers, **fields))
         return answer.status if answer else 0
 
     def answer(self, seconds=10):
@@ -232,14 +232,18 @@ def delivered(c, sender, receiver, seconds=20, number=None):
 
 @network.case("onesip/four-routers", limit=120)
 def four_routers(c):
-    """Each user registers at its own router; a message goes from any to any over up to three links. Who does not exist
-    is not found, and who has not registered is not available."""
+    """Each user registers at its own router; a message goes from any to any over up to three links, and so does a
+    subscription to the state of a phone. Who does not exist is not found, and who has not registered is not
+    available."""
     routers = line(c, 4)
     alice, dave = Phone(routers[0], "alice"), Phone(routers[3], "dave")
     alice.registered()
     dave.registered()
     delivered(c, alice, dave)
     delivered(c, dave, alice)
+    contact = f"Contact: <sip:alice@[{alice.client.local[0]}]:{alice.client.local[1]}>"
+    for package in ("dialog", "presence"):
+        carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
     c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
 
@@ -353,8 +357,9 @@ class Gateway:
     answer = Phone.answer
 
 
-def carried(c, sender, to, receiver, seconds=30):
-    """Sends a message to a number until it arrives at a phone or gateway. Returns the URI with which it arrives."""
+def carried(c, sender, to, receiver, seconds=30, **request):
+    """Sends a request to a user or number until it arrives at a phone or gateway. Returns the URI with which it
+    arrives."""
     def once():
         heard, ended = [], threading.Event()
 
@@ -363,11 +368,11 @@ def carried(c, sender, to, receiver, seconds=30):
                 heard.extend(request for request in [receiver.answer(0.5)] if request is not None)
         listener = threading.Thread(target=listen)
         listener.start()
-        status = sender.send(to)
+        status = sender.send(to, **request)
         ended.set()
         listener.join()
         return heard[0] if status == 200 and heard else None
-    return c.until(once, seconds, f"no message to {to} arrives where it should").start.split()[1]
+    return c.until(once, seconds, f"no request to {to} arrives where it should").start.split()[1]
 
 
 GATEWAY = """
