@@ -30,16 +30,22 @@ class Result:
     def all_from(self):
         """The seconds from the event until every pair could call: when the first attempt began after the last failure
         of its pair, of the pair for which that was latest. 0 if none ever failed, None if a pair never could."""
-        failed, recovered = {}, {}
+        failed, recovered = self.recoveries()
+        if len(recovered) < len(failed):
+            return None
+        return max(recovered.values(), default=0.0)
+
+    def recoveries(self):
+        """The pairs that have failed, and when the attempt began after which they did not any more, of those that have
+        recovered."""
+        failed, recovered = set(), {}
         for pair, at, status, _ in sorted(self.attempts, key=lambda attempt: attempt[1]):
             if status != 200:
-                failed[pair] = at
+                failed.add(pair)
                 recovered.pop(pair, None)
-            else:
+            elif pair in failed:
                 recovered.setdefault(pair, at)
-        if any(pair not in recovered for pair in failed):
-            return None
-        return max((recovered[pair] for pair in failed), default=0.0)
+        return failed, recovered
 
     def failures(self):
         """How many failed, by status."""
@@ -49,10 +55,6 @@ class Result:
         """Median and 99th percentile of what successful attempts took, milliseconds."""
         took = sorted(1000 * seconds for _, _, status, seconds in self.attempts if status == 200)
         return (statistics.median(took), took[min(len(took) - 1, int(0.99 * len(took)))]) if took else (0.0, 0.0)
-
-    def reached(self):
-        """The users that some attempt has reached."""
-        return {callee for (_, callee), _, status, _ in self.attempts if status == 200}
 
 
 class Attempts:
@@ -113,10 +115,19 @@ async def until_all(pairs, begun, rate, limit, quiet=QUIET):
     first = loop.time() - begun
 
     def enough():
-        now = loop.time() - begun
+        # What began a moment ago may still fail.
+        now = loop.time() - begun - ANSWERED
         last = attempts.result.last_failure()
         return now > limit or now - max(first, last if last is not None else 0.0) > calm
-    return await attempts.run(round_robin(pairs), enough)
+    result = await attempts.run(round_robin(pairs), enough)
+    while loop.time() - begun < limit:
+        failed, recovered = result.recoveries()
+        late = sorted(failed - set(recovered), key=lambda pair: (pair[0].user, pair[1].user))
+        if not late:
+            break
+        await asyncio.sleep(1)
+        result = await attempts.run(late, lambda: False)
+    return result
 
 
 def round_robin(pairs):
