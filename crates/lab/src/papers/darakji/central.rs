@@ -102,7 +102,7 @@ impl Transactions {
         self.requests.retain(|_, repeat| now.since(repeat.begun) < PATIENCE);
         let mut due = Vec::new();
         for repeat in self.requests.values_mut().filter(|repeat| repeat.at <= now) {
-            repeat.interval = repeat.interval * 2;
+            repeat.interval *= 2;
             if !repeat.is_invite {
                 repeat.interval = repeat.interval.min(T2);
             }
@@ -182,7 +182,7 @@ impl CentralRouter {
             for (from, octets) in self.phones.take_sent() {
                 is_done = false;
                 self.transactions.sent(now, from, &octets);
-                self.to_server(now, from, &octets);
+                self.send_to_server(now, from, &octets);
             }
             is_done &= !self.carry_core(now);
             if is_done {
@@ -202,7 +202,7 @@ impl CentralRouter {
     }
 
     /// Carries a message of a phone to the server.
-    fn to_server(&mut self, now: Time, from: Ipv6Addr, octets: &[u8]) {
+    fn send_to_server(&mut self, now: Time, from: Ipv6Addr, octets: &[u8]) {
         if self.server == self.number {
             return self.serve(now, from, octets);
         }
@@ -222,7 +222,7 @@ impl CentralRouter {
     /// Hands a message to a phone here, unless it is answered already.
     fn ring(&mut self, now: Time, to: Ipv6Addr, octets: &[u8]) {
         match self.transactions.received(octets) {
-            Some(again) => self.to_server(now, to, &again),
+            Some(again) => self.send_to_server(now, to, &again),
             None => self.phones.receive(now, to, octets),
         }
     }
@@ -282,7 +282,7 @@ impl GraphNode for CentralRouter {
         let is_due = |due: Option<Time>| due.is_some_and(|due| due <= now);
         self.aodv.handle_timeout(now);
         for (from, octets) in self.transactions.due(now) {
-            self.to_server(now, from, &octets);
+            self.send_to_server(now, from, &octets);
         }
         if let Some(core) = &mut self.core
             && is_due(core.poll_timeout())
