@@ -13,6 +13,6 @@ pub mod phones;
 pub mod users;
 
 pub use network::{Network, Settings};
-pub use node::SipRouter;
+pub use node::{Makings, SipRouter};
 pub use phones::{Call, PhoneTimes, Phones};
 pub use users::Roster;

@@ -15,9 +15,10 @@ use ringway_onesip::{
     Event as Outcome, Exchange, Judge, MeshJournal, MeshLocation, MeshUsers, World,
 };
 use ringway_onesip::{SIP_PORT, broker};
+use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, MeshNetwork, Mode};
 use ringway_proxy::keys::Secret;
-use ringway_proxy::location::MemoryStore;
+use ringway_proxy::location::{LocationStore, MemoryStore};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, World as Surroundings};
 use ringway_sansio::time::sooner;
@@ -210,6 +211,13 @@ impl SipRouter {
         self.settle(now);
     }
 
+    /// Sends a UDP datagram of this router.
+    pub fn send_datagram(&mut self, now: Time, port: u16, to: SocketAddrV6, octets: &[u8]) {
+        let from = SocketAddrV6::new(*self.address.ip(), port, 0, 0);
+        self.mesh.send_datagram(now, from, to, octets);
+        self.settle(now);
+    }
+
     /// Carries what machines have for each other, until none has anything.
     fn settle(&mut self, now: Time) {
         loop {
@@ -387,9 +395,27 @@ fn proxy(
     random: &mut SplitMix,
     now: Time,
 ) -> Core {
-    let (mut octets, mut key) = ([0; 32], [0; 16]);
-    random.fill(&mut octets);
+    let mut key = [0; 16];
     random.fill(&mut key);
+    let journal = MeshJournal { exchange: exchange.clone(), disk: None };
+    let local = Arc::new(MemoryStore::with_journal(key, Box::new(journal)));
+    let store = Arc::new(MeshLocation { local, exchange: exchange.clone() });
+    let users = Arc::new(MeshUsers { local: users.clone(), domain: DOMAIN.into() });
+    let mesh = Some(MeshNetwork { address: *address.ip() });
+    core(address, mesh, store, users, random, now)
+}
+
+/// Creates a proxy with an address.
+pub(crate) fn core(
+    address: SocketAddrV6,
+    mesh: Option<MeshNetwork>,
+    store: Arc<dyn LocationStore>,
+    users: Arc<dyn Users>,
+    random: &mut SplitMix,
+    now: Time,
+) -> Core {
+    let mut octets = [0; 32];
+    random.fill(&mut octets);
     let secret = Secret::new(&octets);
     let ip: Ipv6Addr = *address.ip();
     let config = Config {
@@ -404,7 +430,7 @@ fn proxy(
             any_from: false,
         },
         trusted: Vec::new(),
-        mesh: Some(MeshNetwork { address: ip }),
+        mesh,
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),
@@ -413,11 +439,9 @@ fn proxy(
         limits: Limits { requests_per_source: 1_000, requests: 0, max_forks: 10 },
         secret: secret.clone(),
     };
-    let journal = MeshJournal { exchange: exchange.clone(), disk: None };
-    let local = Arc::new(MemoryStore::with_journal(key, Box::new(journal)));
     let surroundings = Surroundings {
-        store: Arc::new(MeshLocation { local, exchange: exchange.clone() }),
-        users: Arc::new(MeshUsers { local: users.clone(), domain: DOMAIN.into() }),
+        store,
+        users,
         random: Box::new(SplitMix::new(random.next_u64())),
         paths: Box::new(OwnPath(address.into())),
         workers: 1,

@@ -30,6 +30,12 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Requests sent for one purpose: without credentials, with them, and once more with a new nonce.
 const MAX_ATTEMPTS: u8 = 3;
 
+/// Returns the address of a user's phone at a router.
+pub(crate) fn address(router: &Ipv6Addr, user: u32) -> Ipv6Addr {
+    let prefix = router.to_bits() >> 64 << 64;
+    Ipv6Addr::from_bits(prefix | u128::from(HOSTS | u64::from(user)))
+}
+
 /// How phones behave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhoneTimes {
@@ -295,7 +301,7 @@ impl Phones {
     }
 
     /// Removes and returns what is to be sent: from an address, to the router.
-    pub(super) fn take_sent(&mut self) -> Vec<(Ipv6Addr, Vec<u8>)> {
+    pub(crate) fn take_sent(&mut self) -> Vec<(Ipv6Addr, Vec<u8>)> {
         core::mem::take(&mut self.sent)
     }
 
@@ -306,8 +312,7 @@ impl Phones {
 
     /// Returns the address of a user's phone.
     fn address(&self, user: u32) -> Ipv6Addr {
-        let prefix = self.host.to_bits() >> 64 << 64;
-        Ipv6Addr::from_bits(prefix | u128::from(HOSTS | u64::from(user)))
+        address(&self.host, user)
     }
 
     fn contact(&self, user: u32) -> String {
@@ -380,7 +385,7 @@ impl Phones {
     }
 
     /// Takes a message for the phone with an address.
-    pub(super) fn receive(&mut self, now: Time, to: Ipv6Addr, bytes: &[u8]) {
+    pub(crate) fn receive(&mut self, now: Time, to: Ipv6Addr, bytes: &[u8]) {
         let user = to.to_bits() as u32;
         let Ok(message) = message::parse(bytes) else { return };
         if message.is_request() {
@@ -737,7 +742,7 @@ impl Phones {
     }
 
     /// Does what is due.
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         while let Some(&(at, timer)) = self.timers.first().filter(|(at, _)| *at <= now) {
             self.timers.remove(&(at, timer));
             match timer {
@@ -756,7 +761,7 @@ impl Phones {
     }
 
     /// Returns when something is due.
-    pub(super) fn poll_timeout(&self) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.timers.first().map(|&(at, _)| at)
     }
 }

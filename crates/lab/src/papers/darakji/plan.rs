@@ -26,8 +26,8 @@ const STEP: f64 = 80.0;
 /// Rate of the paper's radio, IEEE 802.11g.
 const RATE: Rate = Rate(54_000_000);
 /// Octets of the radio's header, and of IPv6 and UDP below the packets of the mesh.
-const RADIO_HEAD: usize = 36;
-const MESH_HEAD: usize = RADIO_HEAD + 48;
+pub(super) const RADIO_HEAD: usize = 36;
+pub(super) const MESH_HEAD: usize = RADIO_HEAD + 48;
 /// Octets of messages: REGISTER and INVITE, their answers, an echo request.
 const REGISTER: usize = 500;
 const INVITE: usize = 800;
@@ -38,7 +38,7 @@ const ECHO: usize = 104;
 const BEGIN: Time = Time::from_secs(30);
 const APART: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(1);
-/// Background traffic, in both directions between the two routers in the middle.
+/// Background traffic: packets a second.
 const BACKGROUND: f64 = 150.0;
 const LOAD: usize = 1_000;
 /// Numbers from here on are background.
@@ -211,10 +211,10 @@ struct Test {
     is_packet: bool,
 }
 
-const A0: u32 = 0;
-const D0: u32 = 3;
+pub(super) const A0: u32 = 0;
+pub(super) const D0: u32 = 3;
 
-fn name_of(router: u32) -> String {
+pub(super) fn name_of(router: u32) -> String {
     FOUR.get(router as usize).map_or(String::new(), |id| format!("{id:X}"))
 }
 
@@ -251,7 +251,7 @@ fn tests() -> Vec<Test> {
     tests
 }
 
-fn pairs(hops: u32) -> Vec<(u32, u32)> {
+pub(super) fn pairs(hops: u32) -> Vec<(u32, u32)> {
     let up = (0..4 - hops).map(move |a| (a, a + hops));
     up.flat_map(|(a, b)| [(a, b), (b, a)]).collect()
 }
@@ -267,6 +267,13 @@ fn mesh_node(seed: u64, ids: &Arc<[NodeId]>, number: u32) -> Mesh {
     Mesh { router: Box::new(router), ids: ids.clone() }
 }
 
+/// Creates the world of four routers, none of which runs.
+pub(super) fn radio<N: GraphNode>(seed: u64) -> Result<Radio<N>, RunError> {
+    let positions: Vec<[f64; 2]> = (0..4).map(|i| [STEP * f64::from(i), 0.0]).collect();
+    let config = RadioConfig { rate: RATE, ..RadioConfig::new(4.0 * STEP, RANGE) };
+    Ok(Radio::radio(config, &positions, seed)?)
+}
+
 /// Runs all tests in one world.
 fn world<C: Carrier>(
     seed: u64,
@@ -274,9 +281,7 @@ fn world<C: Carrier>(
     tests: &[Test],
     node: impl Fn(u32) -> C,
 ) -> Result<Delays, RunError> {
-    let positions: Vec<[f64; 2]> = (0..4).map(|i| [STEP * f64::from(i), 0.0]).collect();
-    let config = RadioConfig { rate: RATE, ..RadioConfig::new(4.0 * STEP, RANGE) };
-    let mut radio = Radio::radio(config, &positions, seed)?;
+    let mut radio = radio(seed)?;
     let journeys: Journeys = Arc::new(Mutex::new(Vec::new()));
     for number in 0..4 {
         let relay = Relay { number, inner: node(number), journeys: journeys.clone() };
@@ -284,7 +289,9 @@ fn world<C: Carrier>(
     }
     // Phases differ from world to world, so that nothing meets a HELLO in all of them.
     let phase = Duration::from_nanos(seed % 1_000_000_000);
-    let mut load = Load { on: background, next: BEGIN, sent: 0 };
+    let mut load = Load::new(background, BEGIN, |relay: &mut Relay<C>, now, to, number, octets| {
+        relay.inner.carry(now, to, UNCOUNTED | number & (PACKET - 1), octets);
+    });
     let mut at = BEGIN + AGAIN + phase;
     for test in tests {
         for again in [Duration::ZERO, AGAIN] {
@@ -322,24 +329,35 @@ fn begin<C: Carrier>(
     Ok(())
 }
 
-/// Background traffic.
-struct Load {
+/// Background traffic, in both directions between the two routers in the middle.
+pub(super) struct Load<F> {
     on: bool,
     next: Time,
     sent: u32,
+    /// Sends a packet from a router to another, with its number and octets.
+    send: F,
 }
 
-impl Load {
-    fn run_until<C: Carrier>(
+impl<F> Load<F> {
+    /// Traffic from a time on, if it is on.
+    pub(super) fn new(on: bool, begin: Time, send: F) -> Self {
+        Load { on, next: begin, sent: 0, send }
+    }
+
+    /// Advances a world with its traffic.
+    pub(super) fn run_until<N: GraphNode>(
         &mut self,
-        radio: &mut Radio<Relay<C>>,
+        radio: &mut Radio<N>,
         end: Time,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), RunError>
+    where
+        F: FnMut(&mut N, Time, u32, u32, usize),
+    {
         while self.on && self.next < end {
             radio.run_until(self.next)?;
             for (from, to) in [(1, 2), (2, 1)] {
-                let number = UNCOUNTED | self.sent & (PACKET - 1);
-                radio.with_node(from, |relay, now| relay.inner.carry(now, to, number, LOAD))?;
+                let number = self.sent;
+                radio.with_node(from, |node, now| (self.send)(node, now, to, number, LOAD))?;
                 self.sent += 1;
             }
             self.next += Duration::from_secs_f64(1.0 / BACKGROUND);
@@ -424,7 +442,7 @@ fn table(done: &[[Delays; 2]], tests: &[Test], background: bool) -> MeasuredTabl
              of 54 Mbit/s; messages of SIP's length without SIP, on the ways that the plan's tests would have; AODV with \
              the central server at the router named. First: after {} s without use, when AODV's routes have expired; again: a second later. The order in \
              the line is ours, and A0 and D0 are its ends. Messages that did not arrive, of which nobody sends another: \
-             mesh {} of {}, AODV {} of {}. Open until the SIP module exists: the tests themselves.",
+             mesh {} of {}, AODV {} of {}. The tests themselves are in the next tables.",
             (APART - AGAIN).as_secs(),
             lost[0],
             sent[0],

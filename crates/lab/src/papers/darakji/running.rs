@@ -174,7 +174,7 @@ fn table(cases: &[Case], percent: u64) -> MeasuredTable {
             "two hosts, cables of 100 Mbit/s, {ECHOES} echo requests, {FILE} octets over TCP with an MTU of {MTU}; the \
              machine of the daemon, with stand-ins of the same lengths for its cryptography. Virtual time has no \
              processors: a packet takes no time in a router, or the model's for the reference. The first echo request \
-             begins the session between two routers. Open until the SIP module exists: the same with it.{}",
+             begins the session between two routers. What the SIP module adds is in a table of its own.{}",
             if percent < 100 {
                 format!(" {percent} % of the file were transferred, with the duration scaled.")
             } else {

@@ -100,6 +100,8 @@ pub struct Aodv {
     requests: Limit,
     errors: Limit,
     delivered: VecDeque<Delivery>,
+    /// Contents of data packets with the nodes that sent them, if they are wanted instead of deliveries.
+    contents: Option<VecDeque<(u32, Vec<u8>)>>,
 }
 
 impl Aodv {
@@ -122,7 +124,41 @@ impl Aodv {
             requests: Limit::default(),
             errors: Limit::default(),
             delivered: VecDeque::new(),
+            contents: None,
         }
+    }
+
+    /// Has the contents of data packets that arrive returned by [`Aodv::poll_contents`] instead of being counted.
+    pub fn with_contents(self) -> Self {
+        Aodv { contents: Some(VecDeque::new()), ..self }
+    }
+
+    /// Returns the contents of the next data packet that arrived and the node that sent it, of a node
+    /// [with contents](Aodv::with_contents).
+    pub fn poll_contents(&mut self) -> Option<(u32, Vec<u8>)> {
+        self.contents.as_mut()?.pop_front()
+    }
+
+    /// Sends a data packet with these contents to the node `to`.
+    pub fn send_contents(&mut self, now: Time, to: u32, contents: Vec<u8>) {
+        if to == self.number {
+            return self.deliver(now, self.number, 0, &contents);
+        }
+        if self.forward(now, self.number, to, DATA_TTL, &contents) {
+            return;
+        }
+        if let Some(discovery) = self.discoveries.get_mut(&to) {
+            if discovery.queue.len() < MAX_QUEUED {
+                discovery.queue.push(contents);
+            }
+            return;
+        }
+        // The first ring is as wide as the last route was long (section 6.4).
+        let ttl = self.routes.get(to).map_or(TTL_START, |r| r.hops.saturating_add(TTL_INCREMENT));
+        let ttl = if ttl > TTL_THRESHOLD { NET_DIAMETER } else { ttl };
+        let discovery = Discovery { ttl, full: 0, deadline: now, queue: vec![contents] };
+        self.discoveries.insert(to, discovery);
+        self.request(now, to);
     }
 
     /// Returns the routes.
@@ -336,7 +372,7 @@ impl Aodv {
             if let Some(route) = self.routes.active(source, now) {
                 route.extend(now + ACTIVE_ROUTE_TIMEOUT);
             }
-            return self.deliver(now, hops, ip.payload);
+            return self.deliver(now, source, hops, ip.payload);
         }
         if ip.ttl <= 1 || self.forward(now, source, to, ip.ttl - 1, ip.payload) {
             return;
@@ -350,8 +386,10 @@ impl Aodv {
         }
     }
 
-    fn deliver(&mut self, at: Time, hops: u32, contents: &[u8]) {
-        if let Some(number) = contents.first_chunk() {
+    fn deliver(&mut self, at: Time, source: u32, hops: u32, contents: &[u8]) {
+        if let Some(kept) = &mut self.contents {
+            kept.push_back((source, contents.to_vec()));
+        } else if let Some(number) = contents.first_chunk() {
             let number = u32::from_be_bytes(*number);
             self.delivered.push_back(Delivery { number, at, hops });
         }
@@ -484,24 +522,7 @@ impl DataNode for Aodv {
     fn send_data(&mut self, now: Time, to: u32, number: u32, len: u16) {
         let mut contents = Vec::new();
         write_contents(&mut contents, number, len);
-        if to == self.number {
-            return self.deliver(now, 0, &contents);
-        }
-        if self.forward(now, self.number, to, DATA_TTL, &contents) {
-            return;
-        }
-        if let Some(discovery) = self.discoveries.get_mut(&to) {
-            if discovery.queue.len() < MAX_QUEUED {
-                discovery.queue.push(contents);
-            }
-            return;
-        }
-        // The first ring is as wide as the last route was long (section 6.4).
-        let ttl = self.routes.get(to).map_or(TTL_START, |r| r.hops.saturating_add(TTL_INCREMENT));
-        let ttl = if ttl > TTL_THRESHOLD { NET_DIAMETER } else { ttl };
-        let discovery = Discovery { ttl, full: 0, deadline: now, queue: vec![contents] };
-        self.discoveries.insert(to, discovery);
-        self.request(now, to);
+        self.send_contents(now, to, contents);
     }
 
     fn poll_delivery(&mut self) -> Option<Delivery> {
