@@ -88,7 +88,7 @@ fn millis(done: Option<Time>, begun: Time) -> f64 {
 
 fn world(seed: u64) -> Result<Rows, RunError> {
     let homes = (0..4 * USERS).map(|user| user % 4).collect();
-    let settings = Settings { phones: PHONES, homes, seed, shards: 1 };
+    let settings = Settings { phones: PHONES, ..Settings::new(homes, seed) };
     let mut network = Network::new(line(4)?, settings)?;
     network.run(SETTLED)?;
     let mut rows = Rows::new();
@@ -99,7 +99,7 @@ fn world(seed: u64) -> Result<Rows, RunError> {
 
 /// Octets a second that two routers send which nobody uses: with the directory and the proxy, and without.
 fn alone(seed: u64) -> Result<[f64; 2], RunError> {
-    let settings = Settings { phones: PHONES, homes: vec![0, 1], seed, shards: 1 };
+    let settings = Settings { phones: PHONES, ..Settings::new(vec![0, 1], seed) };
     let mut with = Network::new(line(2)?, settings)?;
     for user in 0..2 {
         with.come(user, user);
