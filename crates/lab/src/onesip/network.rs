@@ -119,10 +119,15 @@ impl Network {
 
     /// Has a user come to a router and register at once. Returns whether the router runs.
     pub fn come(&mut self, router: u32, user: u32) -> bool {
+        self.come_after(router, user, Duration::ZERO)
+    }
+
+    /// Has a user come to a router and register after a while. Returns whether the router runs.
+    pub fn come_after(&mut self, router: u32, user: u32, after: Duration) -> bool {
         if let Some(place) = self.places.get_mut(user as usize) {
             *place = Some(router);
         }
-        self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now)))
+        self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now + after)))
     }
 
     /// Has a user go from a router, and withdraw the registration there if `politely`. Returns whether the router runs.

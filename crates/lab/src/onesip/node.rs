@@ -109,6 +109,7 @@ pub struct Counts {
 /// A router with its part of the directory, its server and its phones.
 pub struct SipRouter {
     number: u32,
+    started: Time,
     address: SocketAddrV6,
     mesh: MeshNode,
     directory: Directory<StandIn>,
@@ -141,6 +142,7 @@ impl SipRouter {
         let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
         let mut router = SipRouter {
             number,
+            started: now,
             address,
             mesh: mesh.with_datagrams(),
             directory: Directory::new(makings.directory, identity, now),
@@ -165,6 +167,11 @@ impl SipRouter {
     /// Returns its number in the graph.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Returns when it was started, by its clock.
+    pub fn started(&self) -> Time {
+        self.started
     }
 
     /// Returns the router of the mesh.
