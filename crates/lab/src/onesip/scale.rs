@@ -3,7 +3,8 @@
 //! A scenario with a section `[users]` is one of these. Each router of a small world has the same number of users, who register
 //! and then call each other, while routers come and go. What is measured is what callers see.
 
-use super::network::{Network, Settings as Making};
+use super::hostile::Attack;
+use super::network::{Network, Settings as Making, Siege};
 use super::node::SipRouter;
 use crate::run::RunError;
 use crate::scenario::{Document, Location, Problems};
@@ -25,6 +26,7 @@ const SECTION: &str = "users";
 /// Bounds of the number of routers, and the most users of one.
 const ROUTERS: std::ops::RangeInclusive<u32> = 10..=20_000;
 const MAX_USERS: u32 = 1_000;
+const MAX_ONE_IN: u32 = 1_000;
 /// Neighbours of a router of the small world, and the share of links that lead anywhere.
 const DEGREE: u32 = 12;
 const REWIRED: f64 = 0.1;
@@ -81,6 +83,8 @@ struct Keys {
     session: Span,
     absence: Span,
     baselines: bool,
+    attacks: Vec<Attack>,
+    hostile: u32,
 }
 
 impl Default for Keys {
@@ -94,6 +98,8 @@ impl Default for Keys {
             session: Span(0),
             absence: Span::from_secs(60),
             baselines: true,
+            attacks: Vec::new(),
+            hostile: 10,
         }
     }
 }
@@ -121,6 +127,10 @@ pub struct Settings {
     pub churn: Option<Churn>,
     /// Whether the same is measured of one server, and of Chord.
     pub baselines: bool,
+    /// What hostile routers do from when calls begin, one attack after another.
+    pub attacks: Vec<Attack>,
+    /// One router in so many is hostile.
+    pub one_in: u32,
 }
 
 impl Settings {
@@ -144,6 +154,10 @@ impl Settings {
             problems
                 .push(blame("each", format!("expected 1 to {MAX_USERS} users, got {}", keys.each)));
         }
+        if !(2..=MAX_ONE_IN).contains(&keys.hostile) {
+            let what = format!("expected one router in 2 to {MAX_ONE_IN}, got {}", keys.hostile);
+            problems.push(blame("hostile", what));
+        }
         if keys.every.0 == 0 || keys.calls.0 == 0 {
             problems.push(blame("every", "expected calls, got none".into()));
         }
@@ -163,6 +177,8 @@ impl Settings {
             delay: duration(keys.delay),
             churn: (!session.is_zero()).then_some(Churn { session, absence }),
             baselines: keys.baselines,
+            attacks: keys.attacks,
+            one_in: keys.hostile,
         })
     }
 }
@@ -217,7 +233,10 @@ impl Figures {
 pub fn run(settings: &Settings, seed: u64) -> Result<Vec<Figures>, RunError> {
     let mut all = Vec::new();
     for &routers in &settings.routers {
-        all.push(measure(settings, routers, seed)?);
+        all.push(measure(settings, routers, None, seed)?);
+        for &attack in &settings.attacks {
+            all.push(measure(settings, routers, Some(attack), seed)?);
+        }
         if settings.baselines {
             all.push(measure_server(settings, routers, seed)?);
             if routers <= LARGE {
@@ -244,6 +263,8 @@ fn rate(before: Totals, after: Totals, routers: u32, time: Duration) -> f64 {
 
 /// A mesh during its calls.
 struct World {
+    /// The only callee, if one user is to be cut off.
+    victim: Option<u32>,
     network: Network,
     faults: Faults,
     random: SplitMix,
@@ -251,7 +272,12 @@ struct World {
 }
 
 impl World {
-    fn new(settings: &Settings, routers: u32, seed: u64) -> Result<World, RunError> {
+    fn new(
+        settings: &Settings,
+        routers: u32,
+        attack: Option<Attack>,
+        seed: u64,
+    ) -> Result<World, RunError> {
         let adjacency = links(settings, routers, seed)?;
         let from = Time::ZERO + REST;
         let mut rates = FaultRates::new(from, from + settings.calls);
@@ -261,9 +287,20 @@ impl World {
         let users = routers * settings.each;
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let homes = (0..users).map(|user| user % routers).collect();
-        let network = Network::new(adjacency, Making { shards, ..Making::new(homes, seed) })?;
-        let figures = Figures { system: "mesh", routers, users, ..Figures::default() };
-        Ok(World { network, faults, random: SplitMix::new(seed ^ 0xca11), figures })
+        let siege = attack.map(|attack| Siege { attack, one_in: settings.one_in, from });
+        let making = Making { shards, siege, ..Making::new(homes, seed) };
+        let network = Network::new(adjacency, making)?;
+        let victim = (attack == Some(Attack::Eclipse)).then_some(0);
+        let system = match attack {
+            None => "mesh",
+            Some(Attack::Drop) => "mesh, drop",
+            Some(Attack::Forge) => "mesh, forge",
+            Some(Attack::Replay) => "mesh, replay",
+            Some(Attack::Hoard) => "mesh, hoard",
+            Some(Attack::Eclipse) => "mesh, eclipse",
+        };
+        let figures = Figures { system, routers, users, ..Figures::default() };
+        Ok(World { victim, network, faults, random: SplitMix::new(seed ^ 0xca11), figures })
     }
 
     fn advance(&mut self, end: Time) -> Result<(), RunError> {
@@ -285,6 +322,9 @@ impl World {
         let now = self.network.graph.now();
         let place = self.network.place(user)?;
         let node = self.network.graph.node(place)?;
+        if self.network.is_hostile(place) {
+            return None;
+        }
         let has_run = now.since(node.started()) >= PROBATION;
         (has_run && node.phones().registered(now, user).is_some()).then_some(place)
     }
@@ -294,6 +334,7 @@ impl World {
         for _ in 0..100 {
             let users = u64::from(self.figures.users);
             let [from, to] = [0, 0].map(|_: u32| (self.random.next_u64() % users) as u32);
+            let to = self.victim.unwrap_or(to);
             if let (Some(here), Some(there)) = (self.place(from), self.place(to))
                 && here != there
             {
@@ -325,9 +366,14 @@ impl World {
 }
 
 /// Measures the mesh.
-fn measure(settings: &Settings, routers: u32, seed: u64) -> Result<Figures, RunError> {
+fn measure(
+    settings: &Settings,
+    routers: u32,
+    attack: Option<Attack>,
+    seed: u64,
+) -> Result<Figures, RunError> {
     let begun = Instant::now();
-    let mut world = World::new(settings, routers, seed)?;
+    let mut world = World::new(settings, routers, attack, seed)?;
     world.advance(Time::ZERO + REGISTER_AT)?;
     world.register();
     world.advance(Time::ZERO + (REST - WINDOW))?;
@@ -344,7 +390,7 @@ fn measure(settings: &Settings, routers: u32, seed: u64) -> Result<Figures, RunE
         while next < end && next < Time::from_secs(second) {
             world.advance(next)?;
             world.call();
-            next = next + each;
+            next += each;
         }
         world.advance(Time::from_secs(second))?;
         world.count();
@@ -571,6 +617,20 @@ mod tests {
         ] {
             let error = settings(text).unwrap_err().lines().join("\n");
             assert!(error.contains(expected), "{text}\n{error}");
+        }
+    }
+
+    /// Nine in ten routers that do not lie still serve their users.
+    #[test]
+    fn honest_users_reach_each_other_among_hostile_routers() {
+        let settings = settings(
+            "routers = [40]\neach = 2\ncalls = \"60 s\"\nevery = \"100 s\"\nbaselines = false\n\
+             attacks = [\"drop\", \"replay\", \"hoard\"]",
+        );
+        let all = run(&settings.unwrap(), 1).unwrap();
+        assert_eq!(all.len(), 4);
+        for figures in all {
+            assert!(figures.calls >= 40 && figures.reached() > Some(0.8), "{figures:?}");
         }
     }
 
