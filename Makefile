@@ -39,14 +39,15 @@ test:
 	@scripts/test $(ONLY)
 
 # Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
-# virtual world and ns-3; then a TCP flow through mesh routers. Only one of them: make bench ONLY=serve, ONLY=sctp,
-# ONLY=world or ONLY=mesh
+# virtual world and ns-3; then a TCP flow through mesh routers, and calls across them. Only one of them: make bench
+# ONLY=serve, ONLY=sctp, ONLY=world or ONLY=mesh
 bench:
 	@scripts/install-test-tools --bench
 	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
 	@[ "$(or $(ONLY),sctp)" != sctp ] || interop/bench/sctp
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/mesh
+	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/onesip
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,

@@ -91,6 +91,7 @@ fuzz_target!(|data: &[u8]| {
                             index: 0,
                             count: 1,
                             settled: true,
+                            aside: a % 5 == 0,
                             leaves,
                             rest: age,
                             record: found,
@@ -111,6 +112,7 @@ fuzz_target!(|data: &[u8]| {
                             index,
                             count,
                             settled,
+                            aside: !settled && b % 3 == 0,
                             leaves,
                             rest: age,
                             record,
@@ -163,16 +165,30 @@ fuzz_target!(|data: &[u8]| {
                             records,
                         }
                     }
+                    2 if a % 2 == 0 => Packet::Check { request, copies: vec![copy; 2] },
+                    2 => Packet::Astray { copies: vec![copy] },
                     3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
                     4 => {
-                        let exceptions = vec![(a, NotRenewed::Elsewhere), (b, NotRenewed::Unknown)];
+                        let reason = |at: u8| match at % 3 {
+                            0 => NotRenewed::Elsewhere,
+                            1 => NotRenewed::Unknown,
+                            _ => NotRenewed::Unsettled,
+                        };
+                        let asked = dht.take_messages().into_iter().find_map(
+                            |message| match Packet::parse(&message.octets) {
+                                Ok(Packet::Check { request, .. }) => Some(request),
+                                _ => None,
+                            },
+                        );
+                        let request = asked.unwrap_or(request);
+                        let exceptions = vec![(a % 2, reason(a)), (b % 2, reason(b))];
                         Packet::Renewed { request, leaves: Leaves::default(), exceptions }
                     }
                     5 => {
                         let renewals = vec![Renewal { copy, stamp: age, rest: request }];
                         let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
                         let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
-                        Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+                        Packet::Digest { confirm, settled, life: age as u16, leaves, span, count, renewals, parts }
                     }
                     1 => Packet::Want { span, marks: vec![u64::from(a)] },
                     _ => Packet::Leave,

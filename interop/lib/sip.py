@@ -86,17 +86,18 @@ def credentials(challenge, user, password, method, uri, body=b"", count=1, qop="
 class Client:
     """One socket to the server: UDP, TCP or TLS, by `transport`."""
 
-    def __init__(self, host, port, transport="udp", source="127.0.0.1", context=None, server_name=None):
+    def __init__(self, host, port, transport="udp", source="127.0.0.1", context=None, server_name=None,
+                 source_port=0):
         self.host, self.port, self.transport = host, port, transport
         self._rest = b""
         self.last = b""
         self.family = socket.AF_INET6 if ":" in host else socket.AF_INET
         if transport == "udp":
             self.socket = socket.socket(self.family, socket.SOCK_DGRAM)
-            self.socket.bind((source, 0))
+            self.socket.bind((source, source_port))
             self.socket.connect((host, port))
         else:
-            self.socket = socket.create_connection((host, port), timeout=20, source_address=(source, 0))
+            self.socket = socket.create_connection((host, port), timeout=20, source_address=(source, source_port))
             if transport == "tls":
                 self.socket = context.wrap_socket(self.socket, server_hostname=server_name)
         self.local = self.socket.getsockname()[:2]

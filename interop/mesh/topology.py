@@ -9,7 +9,7 @@ from collections import deque
 SIDE, DISK_NODES, DISK_LINKS = 1000.0, 50, 150
 # A city's network: routers, and links per router.
 CITY_NODES, CITY_LINKS = 279, 1.25
-NAMES = ("grid", "tree", "line", "disk", "city")
+NAMES = ("grid", "tree", "line", "ring", "disk", "city")
 
 
 class Graph:
@@ -83,6 +83,11 @@ def line(count):
     return Graph(range(count), [(i, i + 1) for i in range(count - 1)])
 
 
+def ring(count):
+    """A line whose ends are linked."""
+    return Graph(range(count), [(i, (i + 1) % count) for i in range(count)])
+
+
 def grid(side):
     """Each node is linked with those beside, above and below it."""
     right = [(side * y + x, side * y + x + 1) for y in range(side) for x in range(side - 1)]
@@ -139,6 +144,8 @@ def named(name, seed, nodes=None):
         return tree(rng, nodes or 50)
     if name == "line":
         return line(nodes or 50)
+    if name == "ring":
+        return ring(nodes or 50)
     if name == "disk":
         return disk(rng, nodes or DISK_NODES, 3 * (nodes or DISK_NODES))
     return city(rng, nodes or CITY_NODES)

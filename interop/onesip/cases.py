@@ -1,6 +1,7 @@
 """All routers of a mesh are one SIP server: `ringway serve --mesh` in network namespaces, as it is shipped, and phones
 on the LANs behind the routers."""
 
+import asyncio
 import contextlib
 import ctypes
 import itertools
@@ -9,25 +10,42 @@ import os
 import re
 import signal
 import socket
+import sys
 import threading
 import time
 import wave
+from pathlib import Path
+from xml.etree import ElementTree
+
+sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
 import audio
 import network
 import server
 import sip
+import topology
+from fleet import Fleet
+from story import Story
 
 CLONE_NEWNET = 0x40000000
 DOMAIN, PASSWORD = "mesh", "correct-horse"
 # Until the routers of a line know each other and keep each other's records.
 SETTLED = 40
+# The address of the server that is the same on each LAN.
+ANYCAST = "fd72:696e:6777:6179::1"
 # The router and a host of each LAN with IPv4.
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
-TONES = {"alice": 440, "bob": 700}
+TONES = {"alice": 440, "bob": 700, "carol": 900}
 RECORDED_BYTES = 3 * 16_000
+# What is the same at every router on its LAN, and where it serves the phonebook.
+ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
+# Until a network of short numbers is created, and the last router has been granted some.
+NUMBERED = 120
+# A list of the mesh is as good as new for so long.
+LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
+GATEWAY_PORT = 5080
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -50,16 +68,21 @@ def inside(space):
 class Router:
     """A server that is a router, with a LAN of its own and one host on it."""
 
-    def __init__(self, c, number, ipv4=False):
-        self.c, self.number, self.ipv4 = c, number, ipv4
+    def __init__(self, c, number, ipv4=False, config=None):
+        self.c, self.number, self.ipv4, self.config = c, number, ipv4, config
         self.space, self.lan = network.Space(c, f"r{number}"), network.Space(c, f"h{number}")
         self.folder = c.folder / f"router{number}"
         self.folder.mkdir()
         self.process, self.interfaces = None, []
-        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", "netns", self.lan.name)
+        self.plug()
+
+    def plug(self, *options):
+        """Connects the host."""
+        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", *options, "netns",
+                          self.lan.name)
         # Linux takes routes to networks from advertisements only where that is switched on (RFC 4191).
-        c.run("sysctl", [*self.lan.enter(), "sh", "-c",
-                         "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
+        self.c.run("sysctl", [*self.lan.enter(), "sh", "-c",
+                              "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
         self.lan.inside("link", "set", "phone0", "up")
         self.space.inside("link", "set", "lan0", "up")
 
@@ -74,6 +97,10 @@ class Router:
     def start(self):
         """Starts the server with what an operator would type."""
         named = [word for device in self.interfaces for word in ("--interface", device)]
+        if self.config is not None:
+            file = self.folder / "ringway.toml"
+            file.write_text(self.config)
+            named += ["--config", str(file)]
         self.process = self.space.start(
             f"serve{self.number}", [server.binary(), "serve", "--mesh", *named, "--lan", "lan0",
                                     *(["--lan-ipv4"] if self.ipv4 else []), "--http", "off"],
@@ -111,6 +138,15 @@ class Router:
         self.lan.inside("address", "replace", f"{HOST4}/24", "dev", "phone0")
         return HOST4
 
+    def take(self, other):
+        """Plugs the host of another router's LAN into this one's, instead of a host that is there."""
+        _, output = self.c.run("ip", ["ip", "-n", other.lan.name, "-j", "link", "show", "dev", "phone0"])
+        other.space.inside("link", "delete", "lan0")
+        # It may have none.
+        self.c.run("ip", ["ip", "-n", self.space.name, "link", "delete", "lan0"])
+        self.lan = other.lan
+        self.plug("address", json.loads(output)[0]["address"])
+
     def host(self):
         """The address in the mesh of the host on the LAN, once it has one by router advertisement."""
         prefix = self.address().removesuffix(":1")
@@ -144,11 +180,11 @@ class Phone:
         """Registers until that is acknowledged."""
         self.c.until(lambda: self.register() == 200, seconds, f"{self.user} is not registered")
 
-    def send(self, to, sender=None):
-        """Sends a MESSAGE to a user. Returns the status of the answer, or 0."""
+    def send(self, to, sender=None, method="MESSAGE", headers=()):
+        """Sends a request to a user. Returns the status of the answer, or 0."""
         uri = f"sip:{to}@{DOMAIN}"
         fields = {} if sender is None else {"sender": f"sip:{sender}@{DOMAIN}"}
-        answer = self.client.ask(self.client.proved(self, self.user, "MESSAGE", uri, **fields))
+        answer = self.client.ask(self.client.proved(self, self.user, method, uri, headers=headers, **fields))
         return answer.status if answer else 0
 
     def answer(self, seconds=10):
@@ -165,9 +201,11 @@ class Phone:
         return None
 
 
-def line(c, count, ipv4=()):
-    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4."""
-    routers = [Router(c, number, number in ipv4) for number in range(count)]
+def line(c, count, ipv4=(), configs=()):
+    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4.
+    `configs` has the configuration of some, by number."""
+    configs = dict(configs)
+    routers = [Router(c, number, number in ipv4, configs.get(number)) for number in range(count)]
     for one, other in itertools.pairwise(routers):
         one.connect(other)
     for router in routers:
@@ -180,13 +218,13 @@ def line(c, count, ipv4=()):
     return routers
 
 
-def delivered(c, sender, receiver, seconds=20):
-    """Sends a message from one phone to another until it arrives."""
+def delivered(c, sender, receiver, seconds=20, number=None):
+    """Sends a message from one phone to another, by its user or a number, until it arrives."""
     def once():
         heard = []
         listener = threading.Thread(target=lambda: heard.append(receiver.answer(5)))
         listener.start()
-        status = sender.send(receiver.user)
+        status = sender.send(number or receiver.user)
         listener.join()
         return status == 200 and heard[0] is not None
     c.until(once, seconds, f"no message of {sender.user} reaches {receiver.user}")
@@ -194,14 +232,18 @@ def delivered(c, sender, receiver, seconds=20):
 
 @network.case("onesip/four-routers", limit=120)
 def four_routers(c):
-    """Each user registers at its own router; a message goes from any to any over up to three links. Who does not exist
-    is not found, and who has not registered is not available."""
+    """Each user registers at its own router; a message goes from any to any over up to three links, and so does a
+    subscription to the state of a phone. Who does not exist is not found, and who has not registered is not
+    available."""
     routers = line(c, 4)
     alice, dave = Phone(routers[0], "alice"), Phone(routers[3], "dave")
     alice.registered()
     dave.registered()
     delivered(c, alice, dave)
     delivered(c, dave, alice)
+    contact = f"Contact: <sip:alice@[{alice.client.local[0]}]:{alice.client.local[1]}>"
+    for package in ("dialog", "presence"):
+        carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
     c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
 
@@ -220,6 +262,52 @@ def any_router(c):
     delivered(c, guest, caller)
     routers[0].process.signal(signal.SIGKILL)
     delivered(c, caller, guest, 40)
+
+
+@network.case("onesip/moves-in-registration", limit=120)
+def moves_in_registration(c):
+    """A phone is challenged by one router, plugged into the LAN of another, and answers there, at the same address of
+    the server: it is challenged anew, registers, and is called where it is. Plugged back, it is called there again."""
+    routers = line(c, 3, ipv4=(0, 1, 2))
+    caller = Phone(routers[1], "bob")
+    caller.registered()
+    uri, aor = f"sip:{DOMAIN}", f"sip:alice@{DOMAIN}"
+
+    def door(phone):
+        """The server at the address that is the same everywhere."""
+        with inside(phone.router.lan):
+            client = sip.Client(ANYCAST, 5060, source=phone.client.local[0])
+        c.after(client.close)
+        return client
+
+    def ask(phone, client, cseq, *proof):
+        host, port = phone.client.local
+        fields = [f"Contact: <sip:alice@[{host}]:{port}>", "Expires: 300", *proof]
+        return client.ask(client.request("REGISTER", uri, to=aor, sender=aor, cseq=cseq, call_id="moves",
+                                         headers=fields))
+
+    def proof(refused):
+        challenge = refused.get("www-authenticate")
+        return "Authorization: " + sip.credentials(challenge, "alice", PASSWORD, "REGISTER", uri)
+
+    first = Phone(routers[0], "alice")
+    refused = ask(first, door(first), 1)
+    c.expect(refused is not None and refused.status == 401, f"expected a challenge, got {refused and refused.start}")
+    routers[2].take(routers[0])
+    moved = Phone(routers[2], "alice")
+    there = door(moved)
+    again = c.until(lambda: ask(moved, there, 2, proof(refused)), 30, "no answer after the phone has moved")
+    c.expect(again.status == 401, f"the nonce of another router: expected 401, got {again.start}")
+    # Without it a phone would have to take its password for wrong (RFC 7616 section 3.3).
+    c.expect("stale=true" in again.get("www-authenticate"), f"not stale: {again.get('www-authenticate')}")
+    done = ask(moved, there, 3, proof(again))
+    c.expect(done is not None and done.status == 200, f"expected 200, got {done and done.start}")
+    delivered(c, caller, moved)
+    delivered(c, moved, caller)
+    routers[0].take(routers[2])
+    back = Phone(routers[0], "alice")
+    back.registered()
+    delivered(c, caller, back)
 
 
 @network.case("onesip/stranger", limit=120)
@@ -251,16 +339,111 @@ def stranger(c):
         c.expect(uri not in target.process.output(), f"{uri} was taken for a request of a router")
 
 
+class Gateway:
+    """A peer on the LAN of a router that carries calls into another network: it answers every request with 200."""
+
+    def __init__(self, router):
+        with inside(router.lan):
+            self.client = sip.Client(ROUTER4, 5060, source=router.host4(), source_port=GATEWAY_PORT)
+        self.c, self.router, self.open = router.c, router, True
+        router.c.after(self.close)
+
+    def close(self):
+        """Ends it: what comes then is refused by its host."""
+        if self.open:
+            self.client.close()
+        self.open = False
+
+    answer = Phone.answer
+
+
+def carried(c, sender, to, receiver, seconds=30, **request):
+    """Sends a request to a user or number until it arrives at a phone or gateway. Returns the URI with which it
+    arrives."""
+    def once():
+        heard, ended = [], threading.Event()
+
+        def listen():
+            while not ended.is_set() and not heard:
+                heard.extend(request for request in [receiver.answer(0.5)] if request is not None)
+        listener = threading.Thread(target=listen)
+        listener.start()
+        status = sender.send(to, **request)
+        ended.set()
+        listener.join()
+        return heard[0] if status == 200 and heard else None
+    return c.until(once, seconds, f"no request to {to} arrives where it should").start.split()[1]
+
+
+GATEWAY = """
+trusted = ["{host}"]
+[[route]]
+prefix = "0"
+next_hops = [{{ uri = "sip:{host}:{port}" }}]
+share = {{ cost = {cost} }}
+[[mesh.service]]
+number = "112"
+users = ["{operator}"]
+"""
+
+
+@network.case("onesip/gateways", limit=180)
+def gateways(c):
+    """Two routers have gateways for numbers that begin with 0, and an operator each for 112. Users of other routers
+    call by the cheaper gateway, by the other when that is gone, and the operator who is nearest, then the other; and
+    they are called by the gateways."""
+    def config(cost, operator):
+        return GATEWAY.format(host=HOST4, port=GATEWAY_PORT, cost=cost, operator=operator)
+    routers = line(c, 4, ipv4=(1, 3), configs={1: config(20, "bob"), 3: config(10, "dave")})
+    far, near = Gateway(routers[3]), Gateway(routers[1])
+    alice = Phone(routers[0], "alice")
+    alice.registered()
+    uri = carried(c, alice, "0301234", far)
+    c.expect(uri == f"sip:0301234@{DOMAIN}", uri)
+    # A stranger has to prove who calls, and a number of no gateway is none.
+    answer = alice.client.ask(alice.client.request("MESSAGE", f"sip:0301234@{DOMAIN}", sender="sip:eve@example.com"))
+    c.expect(answer is not None and answer.status == 407, f"expected 407, got {answer and answer.start}")
+    c.expect((got := alice.send("7301234")) == 404, f"a number of no gateway: expected 404, got {got}")
+    # In from the other network.
+    heard = []
+    listener = threading.Thread(target=lambda: heard.append(alice.answer(5)))
+    listener.start()
+    answer = near.client.ask(near.client.request("MESSAGE", f"sip:alice@{DOMAIN}", sender="sip:+4930@example.net"), 5)
+    listener.join()
+    c.expect(answer is not None and answer.status == 200 and heard[0] is not None, f"from outside: {answer}")
+    # The operators: the nearest first.
+    bob, dave = Phone(routers[1], "bob"), Phone(routers[3], "dave")
+    dave.registered()
+    carried(c, alice, "112", dave)
+    bob.registered()
+    c.sleep(3)  # it is known for two seconds who is registered
+    carried(c, alice, "112", bob)
+    c.expect(bob.register(0) == 200, "bob does not unregister")
+    carried(c, alice, "112", dave)
+    bob.registered()
+    # One gateway refuses, then its router dies.
+    far.close()
+    carried(c, alice, "0301234", near)
+    routers[3].process.signal(signal.SIGKILL)
+    carried(c, alice, "0305678", near)
+    carried(c, alice, "112", bob)
+
+
 class Baresip:
     """baresip on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear in a file."""
 
-    def __init__(self, router, user):
-        host, proxy = (router.host4(), ROUTER4) if router.ipv4 else (f"[{router.host()}]", f"[{router.address()}]")
-        family = [] if router.ipv4 else ["net_prefer_ipv6 yes", "net_af ipv6"]
+    def __init__(self, router, user, moves=False):
+        ipv4 = router.ipv4 and not moves
+        host, proxy = (router.host4(), ROUTER4) if ipv4 else (f"[{router.host()}]", f"[{router.address()}]")
+        if moves:
+            # At whatever address it has.
+            host, proxy = "[::]", f"[{ANYCAST}]"
+        family = [] if ipv4 else ["net_prefer_ipv6 yes", "net_af ipv6"]
         self.c, self.router, self.user = router.c, router, user
         self.folder = router.c.folder / f"baresip-{user}"
         self.folder.mkdir()
-        audio.write_tone(self.folder / "tone.wav", TONES[user])
+        # baresip hangs up when the file ends.
+        audio.write_tone(self.folder / "tone.wav", TONES[user], 200 if moves else 40)
         (self.folder / "contacts").touch()
         (self.folder / "config").write_text("\n".join([
             f"sip_listen {host}:5060", "net_interface phone0", *family,
@@ -303,8 +486,85 @@ class Baresip:
             return 0.0
 
 
+LINPHONE = """[sip]
+sip_port=5060
+sip_tcp_port=-1
+sip_tls_port=-1
+register_only_when_network_is_up=0
+use_ipv6={ipv6}
+[video]
+enabled=0
+[auth_info_0]
+username={user}
+passwd={password}
+realm={domain}
+domain={domain}
+[proxy_0]
+reg_proxy=<sip:{proxy};transport=udp>
+reg_identity=sip:{user}@{domain}
+reg_route=<sip:{proxy};transport=udp;lr>
+reg_expires=120
+reg_sendregister=1
+publish=0
+"""
+
+
+class Linphone:
+    """linphone's console program on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear
+    in a file."""
+
+    def __init__(self, router, user):
+        self.c, self.router, self.user = router.c, router, user
+        self.folder = router.c.folder / f"linphone-{user}"
+        for name in (".local/share/linphone", ".config/linphone"):
+            (self.folder / name).mkdir(parents=True)
+        if router.ipv4:
+            proxy = ROUTER4
+            router.host4()
+            # As a lease says. Linphone asks the kernel from which address it would reach the Internet.
+            router.lan.inside("route", "replace", "default", "via", ROUTER4)
+        else:
+            proxy = f"[{router.address()}]"
+            router.host()
+        audio.write_tone(self.folder / "tone.wav", TONES[user])
+        (self.folder / "rc").write_text(LINPHONE.format(user=user, password=PASSWORD, domain=DOMAIN, proxy=proxy,
+                                                        ipv6=0 if router.ipv4 else 1))
+        self.debug = self.folder / "debug.log"
+        self.process = router.lan.start(
+            f"linphone-{user}", ["linphonec", "-a", "-c", self.folder / "rc", "-d", "6", "-l", self.debug],
+            env={"HOME": str(self.folder), "XDG_DATA_HOME": "", "XDG_CONFIG_HOME": ""}, stdin=True)
+        for line in ("soundcard use files", f"play {self.folder}/tone.wav", f"record {self.folder}/heard.wav"):
+            self.process.write(line)
+
+    def registered(self):
+        """Waits until it is registered."""
+        self.c.until(
+            lambda: self.debug.exists() and "to [LinphoneRegistrationOk]" in self.debug.read_text(errors="replace"),
+            SETTLED, lambda: f"linphone of {self.user} does not register: {self.process.output()[-600:]}")
+
+    def call(self, user):
+        """Calls a user."""
+        self.process.write(f"call sip:{user}@{DOMAIN}")
+
+    def command(self, command):
+        """One command in baresip's words."""
+        self.process.write({"hangup": "terminate"}[command])
+
+    def recorded(self):
+        """What it has recorded so far."""
+        found = self.folder / "heard.wav"
+        return found.stat().st_size if found.exists() else 0
+
+    def heard(self, tone):
+        """Seconds of a tone in what it recorded."""
+        try:
+            return audio.seconds_of_tone(self.folder / "heard.wav", tone)
+        except (wave.Error, FileNotFoundError):  # its head is written when the call has ended
+            return 0.0
+
+
 def talk(c, caller, callee):
-    """Two baresips register, call, hear each other's tone, and hang up."""
+    """Two phones register, call, hear each other's tone, and hang up."""
     for phone in (caller, callee):
         phone.registered()
     caller.call(callee.user)
@@ -336,3 +596,261 @@ def baresip_both(c):
     """A phone that knows only IPv4 calls one that knows only IPv6."""
     routers = line(c, 4, ipv4=(0,))
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+class Book:
+    """The phonebook as a host on the LAN of a router reads it."""
+
+    def __init__(self, router, host):
+        self.c, self.router, self.host = router.c, router, host
+
+    def get(self, path, status=200, port=BOOK_PORT, seconds=10):
+        """A document by curl."""
+        argv = [*self.router.lan.enter(), "curl", "-s", "-m", str(seconds), "-w", "\\n%{http_code}",
+                f"http://{self.host}:{port}{path}"]
+        _, output = self.c.run("curl", argv)
+        body, _, code = output.rpartition("\n")
+        self.c.expect(code == str(status), f"{path} of {self.host}: {code} instead of {status}: {body[:200]}")
+        return body
+
+    def users(self, query=""):
+        """Users with their numbers."""
+        return {one["user"]: one.get("number") for one in json.loads(self.get(f"/phonebook.json{query}"))["entries"]}
+
+    def dialled(self, path, entry, field):
+        """What a phone of a vendor would dial for each entry."""
+        tree = ElementTree.fromstring(self.get(path))
+        return [one.findtext(field) for one in tree.iter(entry)]
+
+    def ldap(self, what="(uid=*)"):
+        """The same by LDAP: users with their numbers."""
+        argv = [*self.router.lan.enter(), "ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H",
+                f"ldap://{self.host}:{LDAP_PORT}", "-b", f"dc={DOMAIN}", what, "uid", "telephoneNumber"]
+        status, output = self.c.run("ldapsearch", argv)
+        self.c.expect(status == 0, f"ldapsearch: {status}: {output}")
+        entries = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+                   for block in output.split("\n\n") if block.startswith("dn:")]
+        return {one["uid"]: one.get("telephoneNumber") for one in entries}
+
+
+def numbered(c, routers, count):
+    """Waits until all users of all routers have numbers. Users with their numbers."""
+    def found():
+        listed = [one for router in routers for one in json.loads(router.command("user", "list", "--json"))]
+        numbers = {one["user"]: one.get("number") for one in listed}
+        return numbers if len(numbers) == count and all(numbers.values()) else None
+    return c.until(found, NUMBERED, "not everybody has a number")
+
+
+def expect_documents(c, book, numbers):
+    """Each format lists exactly these users, by their numbers."""
+    expected = sorted(numbers.values())
+    for path, entry, field in (
+        ("/phonebook/yealink.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/snom.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/cisco.xml", "DirectoryEntry", "Telephone"),
+        ("/phonebook/grandstream/phonebook.xml", "Contact", "Phone/phonenumber"),
+    ):
+        found = sorted(book.dialled(path, entry, field))
+        c.expect(found == expected, f"{path} of {book.host}: expected {expected}, got {found}")
+    c.expect(book.users() == numbers, f"JSON: expected {numbers}, got {book.users()}")
+    c.expect(book.ldap() == numbers, f"LDAP: expected {numbers}, got {book.ldap()}")
+
+
+@network.case("onesip/phonebook", limit=420)
+def phonebook(c):
+    """Users of both routers have numbers, all of them different, and are in the phonebook of both, in each format and
+    by each address of a router on its LAN; registered are two. With one router gone the other still knows them all, and
+    when it has returned the numbers are as they were."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice", "carol")
+    routers[1].add("bob", "dave")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    numbers = numbered(c, routers, 8)
+    c.expect(len(set(numbers.values())) == 8, f"a number is assigned twice: {numbers}")
+    alice, bob = (Phone(router, user) for router, user in zip(routers, ("alice", "bob"), strict=True))
+    alice.registered()
+    bob.registered()
+    delivered(c, alice, bob, 40, numbers["bob"])
+    delivered(c, bob, alice, 40, numbers["alice"])
+    present = {user: numbers[user] for user in ("alice", "bob")}
+    hosts = [f"[{ANYCAST}]", ROUTER4]
+    for router in routers:
+        router.host4()
+        books = [Book(router, host) for host in (*hosts, f"[{router.address()}]")]
+        c.until(lambda books=books: books[0].users("?all") == numbers and books[0].users() == present, LISTED,
+                lambda books=books: f"expected {numbers}, got {books[0].users('?all')}")
+        for book in books:
+            expect_documents(c, book, present)
+        for path in ("/metrics", "/status", "/users", "/"):
+            books[0].get(path, status=404)
+    # A new user has a number at once.
+    added = routers[1].command("user", "add", "erin", "--password-stdin", stdin=f"{PASSWORD}\n")
+    number = re.search(r"number: (\d+)", added)
+    c.expect(number is not None and number[1] not in numbers.values(), f"user add: {added}")
+    routers[1].command("user", "del", "erin")
+    c.expect("erin" not in routers[1].command("user", "list"), "erin is listed")
+    book = Book(routers[0], hosts[0])
+    routers[1].process.signal(signal.SIGKILL)
+    routers[1].process.wait(10)
+    c.sleep(LISTED)
+    c.expect(book.users("?all") == numbers, f"with one router gone: {book.users('?all')}")
+    c.expect("alice" in book.users(), "who is registered is not listed with one router gone")
+    routers[1].start()
+    routers[1].ready()
+    c.expect(numbered(c, routers, 8) == numbers, "numbers are others after a restart")
+
+
+def numbers_of(router):
+    """The users of a router with their numbers."""
+    return {one["user"]: one.get("number") for one in json.loads(router.command("user", "list", "--json"))}
+
+
+@network.case("onesip/phonebook-join", limit=420)
+def phonebook_join(c):
+    """Two routers that do not know each other have assigned the same numbers. When they are joined, the users of one
+    keep theirs and those of the other get others, and the phonebook of both has all."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    routers[0].space.inside("link", "set", "to1", "down")
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    routers[1].add("bob")
+    for router in routers:
+        c.until(lambda router=router: all(numbers_of(router).values()), NUMBERED, "not everybody has a number")
+    apart = [numbers_of(router) for router in routers]
+    c.expect(sorted(apart[0].values()) == sorted(apart[1].values()), f"expected the same numbers, got {apart}")
+    routers[0].space.inside("link", "set", "to1", "up")
+
+    def joined():
+        together = [numbers_of(router) for router in routers]
+        numbers = [number for one in together for number in one.values()]
+        return together if all(numbers) and len(set(numbers)) == 6 else None
+    together = c.until(joined, NUMBERED, "numbers are assigned twice")
+    c.expect(sum(one == before for one, before in zip(together, apart, strict=True)) == 1,
+             f"expected one router to keep its numbers: {apart}, then {together}")
+    for router in routers:
+        book = Book(router, f"[{router.address()}]")
+        router.host()
+        c.until(lambda book=book: book.users("?all") == together[0] | together[1], 2 * LISTED,
+                lambda book=book: f"expected {together}, got {book.users('?all')}")
+
+
+@network.case("onesip/phonebook-strangers", limit=240)
+def phonebook_strangers(c):
+    """The phonebook is for the hosts of the LAN alone. One of them that holds connections, or sends what never ends,
+    takes it from no other."""
+    routers = [Router(c, number, ipv4=True) for number in range(2)]
+    routers[0].connect(routers[1])
+    for router in routers:
+        router.start()
+    for router in routers:
+        router.ready()
+    routers[0].add("alice")
+    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
+    routers[0].host4()
+    book = Book(routers[0], f"[{routers[0].address()}]")
+    c.until(lambda: "alice" in book.users("?all"), LISTED, "no phonebook")
+    # From the other router, from a host of its LAN, and from the router itself: not by the LAN.
+    host = routers[1].host()
+    def connects(source, port):
+        bound = (source, 0) if source else None
+        try:
+            socket.create_connection((routers[0].address(), port), timeout=5, source_address=bound).close()
+        except OSError:
+            return False
+        return True
+    for space, source in ((routers[1].space, None), (routers[1].lan, host), (routers[0].space, None)):
+        with inside(space):
+            # SIP is for all of them, so they do reach the router.
+            c.until(lambda source=source: connects(source, 5060), 10, f"{space.name} does not reach the router")
+            for port in (BOOK_PORT, LDAP_PORT):
+                c.expect(not connects(source, port), f"port {port} is open for {space.name}")
+    hogs = []
+    with inside(routers[0].lan):
+        for port in (BOOK_PORT, LDAP_PORT):
+            for number in range(100):
+                hog = socket.create_connection((ROUTER4, port), timeout=5, source_address=(HOST4, 0))
+                hogs.append(hog)
+                with contextlib.suppress(OSError):
+                    hog.sendall(b"GET /phonebook HTTP/1.1\r\nX: " if number % 2 else b"\x30")
+    c.after(lambda: [hog.close() for hog in hogs])
+    started = time.monotonic()
+    c.expect("alice" in book.users("?all"), "a phone gets no answer beside a hog")
+    book.ldap()
+    c.expect(time.monotonic() - started < 5, "a phone waits for a hog")
+    with inside(routers[0].lan), socket.create_connection((routers[0].address(), BOOK_PORT), timeout=10) as endless:
+        endless.settimeout(10)
+        with contextlib.suppress(OSError):
+            for _ in range(1000):
+                endless.sendall(b"X" * 10_000)
+            c.expect(not endless.recv(4_096).startswith(b"HTTP/1.1 200"), "a request without an end is answered")
+    c.expect("alice" in book.users("?all"), "no phonebook after a request without an end")
+
+
+@network.case("onesip/linphone", limit=150, alone=True)
+def linphone(c):
+    """linphone calls baresip over four routers, with IPv6."""
+    routers = line(c, 4)
+    talk(c, Linphone(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+@network.case("onesip/linphone-ipv4", limit=150, alone=True)
+def linphone_ipv4(c):
+    """baresip calls linphone over four routers, where both know only IPv4 and have the same address."""
+    routers = line(c, 4, ipv4=(0, 3))
+    talk(c, Baresip(routers[0], "alice"), Linphone(routers[3], "bob"))
+
+
+@network.case("onesip/ring-of-six", limit=90)
+def ring_of_six(c):
+    """Users of six routers call each other, guests among them; a router dies, and the ring is cut in two and joined
+    again: each registration that was acknowledged is still found, each half goes on calling, and calls under way go on.
+    What `interop/onesip/run` does with up to sixty."""
+    async def tell(fleet):
+        story = Story(fleet, quiet=2.0, sweep=20, pace=2.0)
+        try:
+            await story.begin(2, 1)
+            await story.kill(story.dying)
+            await story.part()
+            await story.join()
+        finally:
+            story.close()
+        return story.events
+    with Fleet(topology.ring(6), "onesip-case") as fleet:
+        events = asyncio.run(tell(fleet))
+    faults = [fault for event in events for fault in event.failed()]
+    c.expect(not faults, "\n".join(faults))
+    c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
+
+
+@network.case("onesip/moves-in-call", limit=180)
+def moves_in_call(c):
+    """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
+    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again."""
+    routers = line(c, 3, ipv4=(0, 1, 2))
+    moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
+    for phone in (moving, staying):
+        phone.registered()
+    moving.call("alice")
+    phones = (moving, staying)
+    c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
+    routers[1].take(routers[2])
+    c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
+    before = [phone.recorded() for phone in phones]
+    c.until(lambda: all(phone.recorded() >= was + RECORDED_BYTES
+                        for phone, was in zip(phones, before, strict=True)), 15,
+            lambda: f"they do not hear each other again: {moving.process.output()[-800:]}")
+    moving.router = routers[1]
+    moving.command("hangup")
+    for phone, other in ((moving, staying), (staying, moving)):
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
+                f"{phone.user} does not hear {other.user}")

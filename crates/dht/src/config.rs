@@ -79,6 +79,8 @@ pub struct Config {
     pub records_of_name: usize,
     /// Records of this router.
     pub publications: usize,
+    /// Withdrawals of this router that are remembered while what they withdraw may last.
+    pub withdrawals: usize,
     /// Records of this router that are being written at a time. Others wait.
     pub writes: usize,
     /// Look-ups under way.
@@ -89,16 +91,20 @@ pub struct Config {
     pub scan_records: usize,
     /// Kinds of which this router lists the records that it owns to any other router.
     pub listable: Kinds,
-    /// Time after which a write or a look-up is given up.
+    /// Time after which a write is given up.
     pub patience: Duration,
+    /// Time after which a look-up is given up: as long as the mesh may take to mend the ring.
+    pub look_up_patience: Duration,
     /// Least time to wait for an answer.
     pub min_wait: Duration,
     /// Maximum time to wait for an answer.
     pub max_wait: Duration,
     /// Time after which a write that was given up is begun again.
     pub pause: Duration,
-    /// Interval between digests while nothing changes. It varies by a quarter of it.
+    /// Interval between the first digests after the routers beside this one have changed. It varies by a quarter of it.
     pub repair: Duration,
+    /// Interval between digests while nothing changes. It varies as well.
+    pub rest: Duration,
     /// Time without a change of the routers beside this one before which it neither denies a record nor believes that the
     /// network is small.
     pub settle: Duration,
@@ -140,16 +146,19 @@ impl Default for Config {
             records_of_signer: 10_240,
             records_of_name: 8,
             publications: 10_240,
+            withdrawals: 1_024,
             writes: 32,
             look_ups: 256,
             scans: 2,
             scan_records: 20_000,
             listable: Kinds::none(),
             patience: Duration::from_secs(5),
+            look_up_patience: Duration::from_secs(10),
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(1),
             pause: Duration::from_secs(2),
             repair: Duration::from_secs(20),
+            rest: Duration::from_secs(60),
             settle: Duration::from_secs(5),
             repair_burst: 8,
             repair_pace: Duration::from_millis(50),

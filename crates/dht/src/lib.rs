@@ -14,6 +14,7 @@
 //! | [`look_ups`] | questions under way |
 //! | [`positions`], `listing`, `scans` | all records of a kind |
 //! | [`repair`] | how keepers find out what one of them lacks |
+//! | `strays` | records at routers that are no keepers of them any more |
 //! | [`origins`], `shares` | what each other router may ask for, and what is spent for it |
 //! | `scale` | who is near enough to a key to be one of its keepers |
 //! | [`output`] | messages to send |
@@ -37,6 +38,7 @@ mod scale;
 mod scans;
 mod search;
 mod shares;
+mod strays;
 pub mod table;
 mod timing;
 pub mod wire;
@@ -47,3 +49,4 @@ pub use machine::{Counters, Dht, Event};
 pub use output::Message;
 pub use record::{Draft, Record, RecordError};
 pub use scans::{ScanEnd, ScanId};
+pub use shares::Sent;

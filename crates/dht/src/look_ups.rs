@@ -60,6 +60,7 @@ pub(crate) struct Found<'a> {
     pub(crate) index: u8,
     pub(crate) count: u8,
     pub(crate) settled: bool,
+    pub(crate) aside: bool,
     pub(crate) leaves: &'a Leaves,
     pub(crate) signer: NodeId,
     pub(crate) record: Record,
@@ -93,6 +94,8 @@ struct LookUp {
     due: Time,
     answerers: SmallVec<[Answerer; KEEPERS]>,
     found: Vec<(u8, NodeId, Record)>,
+    /// What routers have that are not keepers. It counts if nobody else answers.
+    aside: Vec<(u8, NodeId, Record)>,
 }
 
 /// Look-ups under way.
@@ -133,6 +136,7 @@ impl LookUps {
             due: desk.now,
             answerers: SmallVec::new(),
             found: Vec::new(),
+            aside: Vec::new(),
         };
         look_up.ask(desk);
         self.under_way.push(look_up);
@@ -154,17 +158,24 @@ impl LookUps {
     ) -> Option<(LookUpId, Answer)> {
         let at = self.of_request(request)?;
         let look_up = &mut self.under_way[at];
-        let Found { index, count, settled, leaves, signer, record } = found;
+        let Found { index, count, settled, aside, leaves, signer, record } = found;
         let max = u8::try_from(desk.config.records_of_name).unwrap_or(u8::MAX);
         if (record.kind(), record.name()) != (look_up.kind, &look_up.name) || index >= max {
             return None;
         }
         look_up.learn(desk, origin, leaves);
+        if aside {
+            if look_up.aside.len() < MAX_ANSWERERS {
+                note(&mut look_up.aside, index, signer, record);
+            }
+            look_up.go_on(desk);
+            return None;
+        }
         let answerer = look_up.answerer(origin, settled)?;
         answerer.count = count.min(max);
         answerer.received |= 1 << (index % 64);
         let is_whole = answerer.is_whole();
-        look_up.note(index, signer, record);
+        note(&mut look_up.found, index, signer, record);
         // What one keeper lacks, because it was lost on its way, another one has sent.
         let is_enough = is_whole || look_up.found.len() >= usize::from(count);
         if is_enough && (!look_up.thorough || look_up.has_quorum(desk)) {
@@ -187,6 +198,10 @@ impl LookUps {
     ) -> Option<(LookUpId, Answer)> {
         let at = self.of_request(request)?;
         let look_up = &mut self.under_way[at];
+        if !settled && !desk.measure.is_beside(origin, look_up.search.key()) {
+            // The question has gone astray. Those beside that router would lead to the keepers one by one.
+            return None;
+        }
         look_up.learn(desk, origin, leaves);
         let answerer = look_up.answerer(origin, settled)?;
         (answerer.count, answerer.received) = (0, 0);
@@ -242,7 +257,7 @@ impl LookUp {
 
     fn is_given_up(&self, desk: &Desk<'_>) -> bool {
         let waited = desk.now.since(self.begun);
-        waited >= desk.config.patience || self.search.attempts() >= MAX_ATTEMPTS
+        waited >= desk.config.look_up_patience || self.search.attempts() >= MAX_ATTEMPTS
     }
 
     /// Notes who has answered, and who is beside it.
@@ -281,19 +296,6 @@ impl LookUp {
         }
     }
 
-    /// Notes a record. Of two by one signer the later counts.
-    fn note(&mut self, index: u8, signer: NodeId, record: Record) {
-        match self.found.iter_mut().find(|(_, other, _)| *other == signer) {
-            Some((first, _, known)) => {
-                *first = index.min(*first);
-                if known.version() < record.version() {
-                    *known = record;
-                }
-            }
-            None => self.found.push((index, signer, record)),
-        }
-    }
-
     /// Ends a look-up that knows what it asked for.
     fn end(self) -> (LookUpId, Answer) {
         let id = LookUpId(self.request);
@@ -301,8 +303,11 @@ impl LookUp {
     }
 
     /// Ends a look-up that has waited for too long.
-    fn give_up(self) -> (LookUpId, Answer) {
+    fn give_up(mut self) -> (LookUpId, Answer) {
         let (id, thorough) = (LookUpId(self.request), self.thorough);
+        if self.found.is_empty() {
+            self.found = core::mem::take(&mut self.aside);
+        }
         let records = self.into_records();
         let answer = match (records.is_empty(), thorough) {
             (true, _) => Answer::Unknown,
@@ -318,5 +323,18 @@ impl LookUp {
     fn into_records(mut self) -> Vec<Record> {
         self.found.sort_by_key(|&(index, signer, _)| (index, signer));
         self.found.into_iter().map(|(.., record)| record).collect()
+    }
+}
+
+/// Notes a record. Of two by one signer the later counts.
+fn note(found: &mut Vec<(u8, NodeId, Record)>, index: u8, signer: NodeId, record: Record) {
+    match found.iter_mut().find(|(_, other, _)| *other == signer) {
+        Some((first, _, known)) => {
+            *first = index.min(*first);
+            if known.version() < record.version() {
+                *known = record;
+            }
+        }
+        None => found.push((index, signer, record)),
     }
 }

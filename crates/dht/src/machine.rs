@@ -12,22 +12,21 @@ use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
 use crate::config::{Config, MAX_OF_NAME, QUORUM};
-use crate::listing::list;
 use crate::look_ups::{Answer, Found, LookUpId, LookUps};
-use crate::neighbours::{Leaves, Neighbours};
+use crate::neighbours::Neighbours;
 use crate::origins::Origins;
 use crate::output::Message;
-use crate::positions::{Cursor, Stretch};
 use crate::publications::{Name, Publications, Written};
 use crate::record::{Draft, Record, RecordError, key};
 use crate::repair::{self, Repair};
 use crate::scale::Scale;
 use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
-use crate::shares::{Purse, SPARE, Shares, cost};
+use crate::shares::{Purse, SPARE, Sent, Shares, cost};
+use crate::strays::Strays;
 use crate::table::{self, Table};
 use crate::timing::RoundTrip;
-use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal};
+use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal, TYPES};
 
 /// The mean number of links of a way, unless the caller sets it.
 const MEAN_HOPS: u16 = 4;
@@ -69,6 +68,8 @@ pub struct Counters {
     pub events: u64,
     /// Records for other keepers that had to wait for the next digest.
     pub postponed: u64,
+    /// Hints that records are not at their keepers, for which too many checks were under way.
+    pub unchecked: u64,
 }
 
 /// A router's part of the DHT.
@@ -81,6 +82,7 @@ pub struct Dht<C: Crypto = Real> {
     look_ups: LookUps,
     scans: Scans,
     repair: Repair,
+    strays: Strays,
     origins: Origins,
     answers: Shares,
     passing_on: Shares,
@@ -132,6 +134,9 @@ macro_rules! bench {
     };
 }
 
+mod lists;
+mod strays;
+
 impl<C: Crypto> Dht<C> {
     /// The part of the router with this identity, which has started at `now`.
     pub fn new(config: Config, identity: impl Into<Arc<Identity>>, now: Time) -> Self {
@@ -146,6 +151,7 @@ impl<C: Crypto> Dht<C> {
             look_ups: LookUps::default(),
             scans: Scans::default(),
             repair: Repair::new(now),
+            strays: Strays::default(),
             origins: Origins::default(),
             answers: Shares::default(),
             passing_on: Shares::default(),
@@ -197,7 +203,8 @@ impl<C: Crypto> Dht<C> {
     /// Returns the counts of dropped messages.
     pub fn counters(&self) -> Counters {
         let unpaid = self.answers.refused + self.passing_on.refused + self.repairs.refused;
-        Counters { postponed: self.repair.postponed, unpaid, ..self.counters }
+        let unchecked = self.strays.dropped;
+        Counters { postponed: self.repair.postponed, unchecked, unpaid, ..self.counters }
     }
 
     /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
@@ -210,8 +217,19 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) {
         if self.neighbours.update(now, near, partner) {
-            self.repair.hurry(now, random);
+            self.changed(now, random);
         }
+    }
+
+    /// The routers beside this one have changed.
+    fn changed(&mut self, now: Time, random: &mut dyn Random) {
+        self.repair.hurry(now, &self.neighbours, random);
+        self.strays.changed(now, random);
+    }
+
+    /// Returns what was sent to other routers so far, by the type of messages ([`wire`](crate::wire)).
+    pub fn sent(&self) -> &[Sent; TYPES] {
+        &self.purse.sent
     }
 
     /// Takes the mean number of links of a way through the mesh, by which messages are paid; 4 until it is called.
@@ -266,7 +284,20 @@ impl<C: Crypto> Dht<C> {
                 return Some(id);
             }
         }
-        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), false)
+        self.begin_look_up(now, kind, name, false, random)
+    }
+
+    fn begin_look_up(
+        &mut self,
+        now: Time,
+        kind: u8,
+        name: &[u8],
+        thorough: bool,
+        random: &mut dyn Random,
+    ) -> Option<LookUpId> {
+        let id = self.look_ups.begin(&mut desk!(self, now, random), (kind, name), thorough);
+        self.pay(now);
+        id
     }
 
     /// Looks for all records of a kind and name, as a quorum of their keepers has them: the last version of each signer that
@@ -280,13 +311,15 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) -> Option<LookUpId> {
         self.table.expire(now);
-        self.look_ups.begin(&mut desk!(self, now, random), (kind, name), true)
+        self.begin_look_up(now, kind, name, true, random)
     }
 
     /// Looks for all records of a kind that routers list ([`Config::listable`]). They are [`Event::Listed`], and the end is
     /// [`Event::Scanned`]. Returns `None` if too many scans are under way.
     pub fn scan(&mut self, now: Time, kind: u8, random: &mut dyn Random) -> Option<ScanId> {
-        self.scans.begin(&mut desk!(self, now, random), kind)
+        let id = self.scans.begin(&mut desk!(self, now, random), kind);
+        self.pay(now);
+        id
     }
 
     /// Ends a scan without a notice.
@@ -324,6 +357,12 @@ impl<C: Crypto> Dht<C> {
         let answers = self.look_ups.timeout(&mut desk);
         let scanned = self.scans.timeout(&mut desk!(self, now, random));
         self.repair.timeout(&mut bench!(self, now), random);
+        let spoken = self.repair.spoken();
+        let is_silent = spoken.is_some_and(|spoken| self.neighbours.silent(now, spoken));
+        if self.neighbours.refresh(now) || is_silent {
+            self.changed(now, random);
+        }
+        self.seek_strays(now, random);
         written.into_iter().for_each(|written| self.written(written));
         answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
         scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
@@ -333,7 +372,8 @@ impl<C: Crypto> Dht<C> {
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
-        let own = sooner(own, self.scans.poll_timeout());
+        let own = sooner(own, sooner(self.scans.poll_timeout(), self.strays.poll_timeout()));
+        let own = sooner(own, self.neighbours.poll_timeout());
         sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
     }
 
@@ -351,7 +391,7 @@ impl<C: Crypto> Dht<C> {
 
     /// Removes and returns all messages to send, in their order.
     pub fn take_messages(&mut self) -> Vec<Message> {
-        self.purse.sent();
+        self.purse.clear();
         core::mem::take(&mut self.out)
     }
 
@@ -376,6 +416,11 @@ impl<C: Crypto> Dht<C> {
                     self.pass_on(now, origin, (request, rest), record);
                 }
             }
+            Packet::Copies { records } => {
+                for (rest, record) in records {
+                    self.keep(now, origin, NodeId::default(), (0, rest), &record);
+                }
+            }
             Packet::Store { request, publisher, rest, record } => {
                 self.keep(now, origin, publisher, (request, rest), &record);
             }
@@ -389,9 +434,22 @@ impl<C: Crypto> Dht<C> {
                 }
             }
             Packet::Get { request, kind, name } => self.get(now, origin, request, kind, name),
-            Packet::Found { request, index, count, settled, leaves, record, .. } => {
-                let number = (index, count, settled);
-                self.found(now, (origin, request), number, &leaves, record, random);
+            Packet::Found { request, index, count, settled, aside, leaves, record, .. } => {
+                let key = self.look_ups.key_of(request);
+                let Some(signer) = self.signer_near(now, origin, key, &record) else {
+                    return Ok(());
+                };
+                if key.is_some() {
+                    let leaves = &leaves;
+                    let found = Found { index, count, settled, aside, leaves, signer, record };
+                    let mut desk = desk!(self, now, random);
+                    let ended = self.look_ups.found(&mut desk, origin, request, found);
+                    self.ended(ended);
+                } else if signer == self.id() {
+                    // The answer to a write that was too late.
+                    let mut desk = desk!(self, now, random);
+                    self.publications.surpass::<C>(&mut desk, request, &record);
+                }
             }
             Packet::Absent { request, settled, leaves } => {
                 let key = self.look_ups.key_of(request);
@@ -411,7 +469,13 @@ impl<C: Crypto> Dht<C> {
                     let (leaves, exceptions) = (&leaves, &exceptions);
                     self.publications.renewed::<C>(&mut desk, origin, request, leaves, exceptions);
                 }
+                let key = self.strays.key_of(request);
+                if key.is_some_and(|key| self.may_keep(now, origin, key)) {
+                    self.checked(now, request, &exceptions, random);
+                }
             }
+            Packet::Check { request, copies } => self.check(now, origin, request, &copies),
+            Packet::Astray { copies } => self.astray(now, origin, copies, random),
             Packet::List { request, kind, anyhow, stretch } => {
                 self.list(now, origin, (request, kind, anyhow), stretch);
             }
@@ -438,9 +502,10 @@ impl<C: Crypto> Dht<C> {
             _ => false,
         };
         if changed {
-            self.repair.hurry(now, random);
+            self.changed(now, random);
         }
-        if let Packet::Digest { renewals, .. } = &packet {
+        if let Packet::Digest { life, renewals, .. } = &packet {
+            self.repair.meet(now, origin, *life);
             renewals.iter().for_each(|renewal| self.table.renew_copy(now, renewal));
         }
         let mut bench = bench!(self, now);
@@ -521,7 +586,14 @@ impl<C: Crypto> Dht<C> {
             self.counters.refused += 1;
             return None;
         }
+        let known = self.table.get(record.key(), signer);
+        let is_known = known.is_some_and(|entry| entry.record == *record);
+        // One that was recorded on its way and is sent again does not keep a record alive: publishers renew it otherwise.
+        let rest = if is_known && request != 0 { 0 } else { rest };
         let placed = self.table.keep(now, &self.config, record.clone(), signer, rest);
+        if !is_known && self.neighbours.owned().contains(record.key()) {
+            self.repair.changed(now, request == 0);
+        }
         if request == 0 {
             return Some(placed);
         }
@@ -533,12 +605,12 @@ impl<C: Crypto> Dht<C> {
             table::Outcome::Later => {
                 if let Some(entry) = self.table.get(record.key(), signer) {
                     let (rest, record) = (entry.rest(now), entry.record.clone());
-                    let settled = false;
                     let found = Packet::Found {
                         request,
                         index: 0,
                         count: 1,
-                        settled,
+                        settled: false,
+                        aside: false,
                         leaves,
                         rest,
                         record,
@@ -574,9 +646,8 @@ impl<C: Crypto> Dht<C> {
         let message = Message::to(origin, &Packet::Renewed { request, leaves, exceptions });
         if self.may_cost(now, origin, cost(message.octets.len() + passed_on, self.hops)) {
             self.out.push(message);
-            for copy in copies {
-                self.repair.renewed(now, &self.config, copy.key, origin);
-            }
+            let entries = copies.iter().filter_map(|copy| self.table.get(copy.key, origin));
+            entries.for_each(|entry| self.repair.renewed(now, &self.config, entry));
         }
     }
 
@@ -600,117 +671,49 @@ impl<C: Crypto> Dht<C> {
     /// Answers a question, if the share of who asks allows that.
     fn get(&mut self, now: Time, origin: NodeId, request: u32, kind: u8, name: &[u8]) {
         let key = key(kind, name);
-        let settled = self.is_settled(now, key);
+        let (settled, aside) = (self.is_settled(now, key), !self.neighbours.keeps(key));
+        let settled = settled && !aside;
         let leaves = self.neighbours.leaves();
         let found = self.table.of_name(key, kind, name);
         let count = found.len().min(MAX_OF_NAME) as u8;
         let mut answers: Vec<Message> = Vec::new();
         for (entry, index) in found.into_iter().zip(0..count) {
             let (leaves, rest, record) = (leaves.clone(), entry.rest(now), entry.record.clone());
-            let packet = Packet::Found { request, index, count, settled, leaves, rest, record };
+            let packet =
+                Packet::Found { request, index, count, settled, aside, leaves, rest, record };
             answers.push(Message::to(origin, &packet));
         }
         if count == 0 {
             let leaves = leaves.clone();
             answers.push(Message::to(origin, &Packet::Absent { request, settled, leaves }));
         }
-        let Config { answers: rate, origins, .. } = self.config;
         let all = answers.iter().map(|message| cost(message.octets.len(), self.hops)).sum();
-        let is_free = origin == self.id() || self.has_spare(now);
-        if is_free || self.answers.spend(now, rate, origins, origin, all) {
+        if self.may_answer(now, origin, all) {
             self.out.extend(answers);
         }
     }
 
-    /// Handles FOUND: the answer to a look-up, or to a write that was too late.
-    fn found(
-        &mut self,
-        now: Time,
-        (origin, request): (NodeId, u32),
-        (index, count, settled): (u8, u8, bool),
-        leaves: &Leaves,
-        record: Record,
-        random: &mut dyn Random,
-    ) {
-        let sought = self.look_ups.key_of(request);
-        if sought.is_some_and(|key| !self.may_keep(now, origin, key)) {
-            return;
-        }
-        let Some(signer) = self.signer(&record) else {
-            self.counters.forged += 1;
-            return;
-        };
-        if sought.is_some() {
-            let found = Found { index, count, settled, leaves, signer, record };
-            let ended = self.look_ups.found(&mut desk!(self, now, random), origin, request, found);
-            self.ended(ended);
-        } else if signer == self.id() {
-            let mut desk = desk!(self, now, random);
-            self.publications.surpass::<C>(&mut desk, request, &record);
-        }
-    }
-
-    /// Lists records that this router owns, as far as the share of who asks allows that.
-    fn list(
-        &mut self,
-        now: Time,
-        origin: NodeId,
-        (request, kind, anyhow): (u32, u8, bool),
-        stretch: Stretch,
-    ) {
-        let (key, owned) = (stretch.first.key(), self.neighbours.owned());
-        if !self.config.listable.contains(kind) {
-            self.counters.refused += 1;
-            return;
-        }
-        let settled = self.is_settled(now, key);
-        if !owned.contains(key) || !(settled || anyhow) {
-            return;
-        }
+    /// Returns whether the share of another router allows answers that cost so much.
+    fn may_answer(&mut self, now: Time, origin: NodeId, cost: u64) -> bool {
         let Config { answers, origins, .. } = self.config;
-        for packet in list(&self.table, owned, (request, kind, settled), stretch) {
-            let message = Message::to(origin, &packet);
-            let cost = cost(message.octets.len(), self.hops);
-            let is_free = origin == self.id() || self.has_spare(now);
-            if !is_free && !self.answers.spend(now, answers, origins, origin, cost) {
-                break;
-            }
-            self.out.push(message);
-        }
+        let is_free = origin == self.id() || self.has_spare(now);
+        is_free || self.answers.spend(now, answers, origins, origin, cost)
     }
 
-    /// Handles LISTED. It counts only of a router that may own the positions, and only as far as that may own them.
-    fn listed(
+    /// Returns the signer of a record that was found, unless a key is sought of which the sender cannot be a keeper.
+    fn signer_near(
         &mut self,
         now: Time,
         origin: NodeId,
-        listed: Listed,
-        records: Vec<Record>,
-        random: &mut dyn Random,
-    ) {
-        let Some(kind) = self.scans.kind_of(listed.request) else { return };
-        if !self.may_keep(now, origin, listed.stretch.first.key()) {
-            return;
+        key: Option<NodeId>,
+        record: &Record,
+    ) -> Option<NodeId> {
+        if key.is_some_and(|key| !self.may_keep(now, origin, key)) {
+            return None;
         }
-        let mut verified = Vec::with_capacity(records.len());
-        for record in records {
-            match self.signer(&record) {
-                Some(signer) if record.kind() == kind && !record.is_withdrawal() => {
-                    verified.push((Cursor::new(record.key(), signer), record));
-                }
-                Some(_) => {}
-                None => self.counters.forged += 1,
-            }
-        }
-        let mut desk = desk!(self, now, random);
-        let stretch = match origin == desk.identity.id() {
-            true => listed.stretch,
-            false => listed.stretch.until(origin, desk.measure.reach),
-        };
-        let found = self.scans.listed(&mut desk, Listed { stretch, records: verified, ..listed });
-        let scanned = self.scans.timeout(&mut desk);
-        found.into_iter().for_each(|(id, records)| self.notify(Event::Listed(id, records)));
-        scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
+        let signer = self.signer(record);
+        self.counters.forged += u64::from(signer.is_none());
+        signer
     }
 
     fn ended(&mut self, ended: Option<(LookUpId, Answer)>) {

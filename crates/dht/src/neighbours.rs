@@ -12,6 +12,13 @@ use crate::wire::Span;
 
 /// Time for which a router that has left is not counted, though the mesh may still know it.
 const LEFT: Duration = Duration::from_secs(30);
+/// Time for which a router that the mesh has lost is not believed to be beside this one because others state it: they may
+/// not have noticed yet.
+const LOST: Duration = Duration::from_secs(10);
+/// The same of a router that is silent, unless somebody states it who did not before.
+const SILENT: Duration = Duration::from_secs(120);
+/// Maximum number of routers that are doubted.
+const MAX_DOUBTED: usize = 16;
 /// Maximum number of routers whose leaves are known.
 const MAX_REPORTS: usize = 8;
 
@@ -62,14 +69,34 @@ pub fn behind(from: NodeId, to: NodeId) -> u64 {
 /// Returns the keepers of a key among `ids`: the owner, and those beside it. The owner is the first. Of more ids than a
 /// record has keepers, those beyond half of the ring are not behind the key: they are far before it.
 pub fn keepers(ids: &mut Vec<NodeId>, key: NodeId) -> SmallVec<[NodeId; KEEPERS]> {
+    keepers_within(ids, key, u64::MAX)
+}
+
+/// Does the same, knowing that a keeper is at most `reach` from the key. What is not before it within that is behind it.
+pub(crate) fn keepers_within(
+    ids: &mut Vec<NodeId>,
+    key: NodeId,
+    reach: u64,
+) -> SmallVec<[NodeId; KEEPERS]> {
     ids.sort_unstable_by_key(|&id| behind(id, key));
     ids.dedup();
-    let mut keepers: SmallVec<_> = ids.iter().take(1 + BESIDE).copied().collect();
+    let before = ids.iter().copied().take_while(|&id| behind(id, key) <= reach);
+    let mut keepers: SmallVec<_> = before.take(1 + BESIDE).collect();
     // The last of the list are the first behind the key.
-    let is_behind = |id: &NodeId| ids.len() <= KEEPERS || behind(key, *id) < u64::MAX / 2;
+    let half = u64::MAX / 2;
+    let is_behind = |id: &NodeId| ids.len() <= KEEPERS || behind(key, *id) < half;
     let rest = ids[keepers.len()..].iter().rev().take(BESIDE);
     keepers.extend(rest.copied().filter(is_behind));
     keepers
+}
+
+/// A router that is not believed to be there.
+#[derive(Clone, Copy, Debug)]
+struct Doubt {
+    id: NodeId,
+    until: Time,
+    /// It has not answered, so it ends when somebody states that router who did not before.
+    is_silent: bool,
 }
 
 /// What is known of the routers beside this one.
@@ -83,6 +110,8 @@ pub struct Neighbours {
     /// What others state of those beside them, the oldest first.
     reports: Vec<(NodeId, Leaves)>,
     left: Vec<(NodeId, Time)>,
+    /// Routers that the mesh has lost, or that are silent, and until when others are not believed that they are there.
+    doubted: Vec<Doubt>,
     leaves: Leaves,
     /// When the leaves last changed.
     changed: Time,
@@ -97,6 +126,7 @@ impl Neighbours {
             partner: None,
             reports: Vec::new(),
             left: Vec::new(),
+            doubted: Vec::new(),
             leaves: Leaves::default(),
             changed: now,
         }
@@ -115,19 +145,25 @@ impl Neighbours {
 
     /// Returns whether this router is a keeper of a key, as far as it knows: its owner, or one of those beside the owner.
     pub fn keeps(&self, key: NodeId) -> bool {
+        self.kept().is_none_or(|span| span.contains(key))
+    }
+
+    /// Returns the positions of which this router is a keeper, as far as it knows; `None` if these are all.
+    pub(crate) fn kept(&self) -> Option<Span> {
         let Leaves { before, behind: after } = &self.leaves;
         let (Some(&first), Some(&last)) = (before.get(BESIDE - 1), after.get(BESIDE - 1)) else {
-            return true;
+            return None;
         };
         if self.keepers() < KEEPERS {
             // So few that each keeps everything, also if one of them is on both sides.
-            return true;
+            return None;
         }
         // What the last of those behind this one owns ends where the next begins, which only it knows.
         let report = self.reports.iter().find(|(id, _)| *id == last);
         let end = report.and_then(|(_, leaves)| leaves.behind.first().copied()).unwrap_or(last);
         let is_all = end != last && behind(first, end) <= behind(first, last);
-        is_all || behind(first, key) < behind(first, end)
+        let span = Span { first, last: NodeId::new(end.raw().wrapping_sub(1)) };
+        (!is_all).then_some(span)
     }
 
     /// Returns how many keepers a record has in this network, as far as this router knows.
@@ -159,10 +195,34 @@ impl Neighbours {
         near: impl Iterator<Item = NodeId>,
         partner: Option<NodeId>,
     ) -> bool {
-        self.near.clear();
+        let before = core::mem::take(&mut self.near);
         self.near.extend(near);
         self.partner = partner;
-        self.left.retain(|&(_, at)| now.since(at) < LEFT);
+        self.doubted.retain(|doubt| !self.near.contains(&doubt.id));
+        // What somebody stated before it was away counts no more.
+        let (near, leaves) = (&self.near, &self.leaves);
+        let is_new = |id: &NodeId| {
+            (near.contains(id) || partner == Some(*id)) && leaves.iter().all(|leaf| leaf != *id)
+        };
+        self.reports.retain(|(id, _)| !is_new(id));
+        for id in before {
+            if !self.near.contains(&id) {
+                self.doubt(Doubt { id, until: now + LOST, is_silent: false });
+            }
+        }
+        self.refresh(now)
+    }
+
+    /// Returns when a router that is not believed to be there may be believed to be again.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let left = self.left.iter().map(|&(_, at)| at + LEFT);
+        left.chain(self.doubted.iter().map(|doubt| doubt.until)).min()
+    }
+
+    /// Forgets what was too long ago. Returns whether the leaves have changed.
+    pub fn refresh(&mut self, now: Time) -> bool {
+        self.left.retain(|&(_, at)| now < at + LEFT);
+        self.doubted.retain(|doubt| now < doubt.until);
         self.review(now)
     }
 
@@ -170,12 +230,36 @@ impl Neighbours {
     pub fn report(&mut self, now: Time, origin: NodeId, leaves: Leaves) -> bool {
         // Whoever speaks has not left.
         self.left.retain(|&(id, _)| id != origin);
+        let before = self.reports.iter().find(|(id, _)| *id == origin);
+        let is_new = |id| before.is_none_or(|(_, leaves)| leaves.iter().all(|leaf| leaf != id));
+        let is_stated = |id| leaves.iter().any(|leaf| leaf == id) && is_new(id);
+        self.doubted
+            .retain(|doubt| doubt.id != origin && !(doubt.is_silent && is_stated(doubt.id)));
         self.reports.retain(|(id, _)| *id != origin);
         if self.reports.len() == MAX_REPORTS {
             self.reports.remove(0);
         }
         self.reports.push((origin, leaves));
         self.review(now)
+    }
+
+    /// Leaves that have not spoken are not believed to be there because others state it. Returns whether the leaves have
+    /// changed.
+    pub fn silent(&mut self, now: Time, spoken: &[NodeId]) -> bool {
+        let is_known = |id: &NodeId| spoken.contains(id) || self.near.contains(id);
+        let mut silent: SmallVec<[NodeId; 2 * BESIDE]> = self.leaves.distinct();
+        silent.retain(|id| !is_known(id) && self.partner != Some(*id));
+        let until = now + SILENT;
+        silent.into_iter().for_each(|id| self.doubt(Doubt { id, until, is_silent: true }));
+        self.review(now)
+    }
+
+    fn doubt(&mut self, doubt: Doubt) {
+        self.doubted.retain(|other| other.id != doubt.id);
+        if self.doubted.len() == MAX_DOUBTED {
+            self.doubted.remove(0);
+        }
+        self.doubted.push(doubt);
     }
 
     /// A router has left. Returns whether the leaves have changed.
@@ -214,7 +298,8 @@ impl Neighbours {
         let mut side: Side = known.filter(counts).take(BESIDE).collect();
         let next_of = |of_whom: NodeId| {
             let report = self.reports.iter().find(|(id, _)| *id == of_whom);
-            report.and_then(|(_, leaves)| of(leaves).first().copied())
+            let next = report.and_then(|(_, leaves)| of(leaves).first().copied());
+            next.filter(|id| self.doubted.iter().all(|doubt| doubt.id != *id))
         };
         let is_between = |id: NodeId, one: NodeId, other: NodeId| {
             let ahead = behind(one, other) <= behind(other, one);
@@ -298,9 +383,60 @@ mod tests {
         let of_next = Leaves { before: ids(&[30, 20]), behind: ids(&[50, 60]) };
         assert!(neighbours.report(NOW, NodeId::new(40), of_next));
         assert_eq!(neighbours.leaves().before, ids(&[40, 30]));
+        // Unless it is silent; then not before it speaks, whatever that router states.
+        assert!(neighbours.silent(NOW, &ids(&[40, 60, 80])));
+        assert_eq!(neighbours.leaves().before, ids(&[40, 20]));
+        assert!(neighbours.report(NOW, NodeId::new(30), Leaves::default()));
+        assert_eq!(neighbours.leaves().before, ids(&[40, 30]));
+        // Nor one that the mesh has lost while others have not noticed.
+        let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[70, 80]) };
+        neighbours.report(NOW, NodeId::new(60), of_next);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        neighbours.update(NOW, near(&[20, 40, 60, 70]), None);
+        neighbours.update(NOW, near(&[20, 40, 60, 80]), None);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
         let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[90, 95]) };
         neighbours.report(NOW, NodeId::new(60), of_next);
         assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
+    }
+
+    #[test]
+    fn a_router_that_is_doubted_is_believed_again() {
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        let stated = |behind: &[u64]| Leaves { before: ids(&[50, 40]), behind: ids(behind) };
+        // The mesh loses 70, and 60 has not noticed.
+        neighbours.update(NOW, near(&[20, 40, 60, 70]), None);
+        neighbours.report(NOW, NodeId::new(60), stated(&[70, 80]));
+        neighbours.update(NOW, near(&[20, 40, 60, 80]), None);
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
+        let until = neighbours.poll_timeout().unwrap();
+        assert_eq!(until, NOW + LOST);
+        assert!(!neighbours.refresh(NOW + LOST / 2));
+        assert!(neighbours.refresh(until));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        // It is silent, whatever 60 repeats, until 60 has noticed both that it had gone and that it is back.
+        assert!(neighbours.silent(until, &ids(&[20, 40, 60])));
+        neighbours.report(until, NodeId::new(60), stated(&[70, 80]));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 80]));
+        assert_eq!(neighbours.poll_timeout(), Some(until + SILENT));
+        neighbours.report(until, NodeId::new(60), stated(&[80, 90]));
+        assert!(neighbours.report(until, NodeId::new(60), stated(&[70, 80])));
+        assert_eq!(neighbours.leaves().behind, ids(&[60, 70]));
+        assert_eq!(neighbours.poll_timeout(), None);
+    }
+
+    #[test]
+    fn what_somebody_stated_before_it_was_away_counts_no_more() {
+        let mut neighbours = Neighbours::new(NodeId::new(10), NOW);
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(90)));
+        let stated = Leaves { before: ids(&[80, 70]), behind: ids(&[10, 20]) };
+        assert!(neighbours.report(NOW, NodeId::new(90), stated.clone()));
+        assert_eq!(neighbours.leaves().before, ids(&[90, 80]));
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(40)));
+        neighbours.update(NOW, near(&[20, 30]), Some(NodeId::new(90)));
+        assert_eq!(neighbours.leaves().before, ids(&[90]));
+        assert!(neighbours.report(NOW, NodeId::new(90), stated));
+        assert_eq!(neighbours.leaves().before, ids(&[90, 80]));
     }
 
     #[test]
@@ -366,6 +502,8 @@ mod tests {
         assert_eq!(found[..], near(&[60, 50, 40, 10, 20]).collect::<Vec<_>>()[..]);
         let found = keepers(&mut all, NodeId::new(90));
         assert_eq!(found[..], near(&[60, 50, 40]).collect::<Vec<_>>()[..]);
+        let found = keepers_within(&mut all, NodeId::new(5), 99);
+        assert_eq!(found[..], near(&[10, 20]).collect::<Vec<_>>()[..], "the owner is not known");
         let mut three: Vec<NodeId> = near(&[10, 20, 30]).collect();
         assert_eq!(keepers(&mut three, NodeId::new(25)).len(), 3);
     }

@@ -1,6 +1,43 @@
-//! The positions of records in the order in which they are listed.
+//! Positions on the ring, and of records in the order in which they are listed.
 
 use ringway_mesh::NodeId;
+
+/// Positions on the ring from `first` to `last`, both included. If `first` is behind `last`, the range goes over the end
+/// of the line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The first position.
+    pub first: NodeId,
+    /// The last position.
+    pub last: NodeId,
+}
+
+impl Span {
+    /// Returns whether a position is within.
+    pub fn contains(&self, key: NodeId) -> bool {
+        let offset = |id: NodeId| id.raw().wrapping_sub(self.first.raw());
+        offset(key) <= offset(self.last)
+    }
+
+    /// Returns the number of positions, less one.
+    pub fn width(&self) -> u64 {
+        self.last.raw().wrapping_sub(self.first.raw())
+    }
+
+    /// Returns part `index` of `count` parts of about the same width; `None` if there are fewer positions.
+    pub fn part(&self, index: usize, count: usize) -> Option<Span> {
+        let step = self.width() / count as u64;
+        if step == 0 {
+            return None;
+        }
+        let first = self.first.raw().wrapping_add(step * index as u64);
+        let last = match index + 1 == count {
+            true => self.last.raw(),
+            false => first.wrapping_add(step - 1),
+        };
+        Some(Span { first: NodeId::new(first), last: NodeId::new(last) })
+    }
+}
 
 /// A position in the order of records: first by key, then by signer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,5 +129,21 @@ mod tests {
         assert!(Cursor::first(id(0)).before().is_none());
         assert_eq!(Cursor::last(id(4)).after(), Some(Cursor::first(id(5))));
         assert_eq!(Cursor::new(id(4), id(9)).signer(), id(9));
+    }
+
+    #[test]
+    fn a_range_over_the_end_of_the_line_has_parts() {
+        let span = Span { first: NodeId::new(u64::MAX - 15), last: NodeId::new(15) };
+        assert!(span.contains(NodeId::new(0)) && span.contains(span.first));
+        assert!(!span.contains(NodeId::new(16)));
+        let parts: Vec<Span> = (0..4).filter_map(|at| span.part(at, 4)).collect();
+        assert_eq!(parts.len(), 4);
+        assert_eq!((parts[0].first, parts[3].last), (span.first, span.last));
+        for pair in parts.windows(2) {
+            assert_eq!(pair[0].last.raw().wrapping_add(1), pair[1].first.raw());
+        }
+        let all = Span { first: NodeId::new(5), last: NodeId::new(4) };
+        assert!([0, 4, 5, u64::MAX].iter().all(|&at| all.contains(NodeId::new(at))));
+        assert_eq!(Span { first: NodeId::new(1), last: NodeId::new(8) }.part(0, 16), None);
     }
 }

@@ -41,6 +41,8 @@ const SPREAD: u8 = 4;
 const TURN: [usize; 3] = [0, 1, 1 + BESIDE];
 /// Time after which a renewal is repeated when a keeper did not have the record.
 const DOUBT: Duration = Duration::from_secs(10);
+/// Time within which a record is checked once only because other routers ask for that.
+const RECHECK: Duration = Duration::from_secs(10);
 
 /// Where a write stands.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,8 @@ struct Publication {
     renewals: u8,
     /// The last keeper that was asked did not have it.
     doubted: bool,
+    /// When another router last had this one check whether keepers have it.
+    checked: Time,
 }
 
 /// What has become of a record of this router.
@@ -123,10 +127,13 @@ impl Queues {
 #[derive(Clone, Debug)]
 pub struct Publications {
     names: BTreeMap<Name, Id>,
+    keys: BTreeSet<(NodeId, Id)>,
     records: BTreeMap<Id, Publication>,
     /// Those that are being written, by the number of the write.
     requests: BTreeMap<u32, Id>,
     due: BTreeSet<(Time, Id)>,
+    /// Withdrawals that are at rest: while they last, a keeper may have what they withdraw.
+    withdrawn: BTreeSet<Id>,
     renewals: Renewals,
     queues: Queues,
     /// What writes cost.
@@ -143,9 +150,11 @@ impl Publications {
     pub fn new(epoch: u32) -> Self {
         Publications {
             names: BTreeMap::new(),
+            keys: BTreeSet::new(),
             records: BTreeMap::new(),
             requests: BTreeMap::new(),
             due: BTreeSet::new(),
+            withdrawn: BTreeSet::new(),
             renewals: Renewals::default(),
             queues: Queues::default(),
             bucket: Bucket::default(),
@@ -156,14 +165,14 @@ impl Publications {
         }
     }
 
-    /// Returns the number of records.
+    /// Returns the number of records, without those that are withdrawn everywhere.
     pub fn len(&self) -> usize {
-        self.records.len()
+        self.records.len() - self.withdrawn.len()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.len() == 0
     }
 
     /// Returns the routers that keep a record, as far as they have answered.
@@ -187,7 +196,8 @@ impl Publications {
         draft.check()?;
         let name = (draft.kind, draft.name.into());
         let known = self.names.get(&name).copied();
-        if known.is_none() && self.records.len() >= desk.config.publications {
+        let is_new = known.is_none_or(|id| self.withdrawn.contains(&id));
+        if is_new && self.len() >= desk.config.publications {
             return Err(RecordError::Full(desk.config.publications));
         }
         let record = Record::sign::<C>(desk.identity, self.next_version(), draft)?;
@@ -208,9 +218,17 @@ impl Publications {
             self.last = self.last.wrapping_add(1);
         }
         let (id, state, kept_by) = (self.last, State::Waiting, SmallVec::new());
-        let (notified, renewals, doubted) = (false, 0, false);
-        let publication =
-            Publication { record, state, search, kept_by, notified, renewals, doubted };
+        let publication = Publication {
+            record,
+            state,
+            search,
+            kept_by,
+            notified: false,
+            renewals: 0,
+            doubted: false,
+            checked: Time::ZERO,
+        };
+        self.keys.insert((publication.search.key(), id));
         self.records.insert(id, publication);
         self.names.insert(name, id);
         id
@@ -238,7 +256,7 @@ impl Publications {
         let id = self.names.get(&(kind, name.into())).copied();
         let Some(publication) = id.and_then(|id| self.records.get(&id)) else { return false };
         if publication.record.is_withdrawal() {
-            return true;
+            return id.is_some_and(|id| !self.withdrawn.contains(&id));
         }
         let lifetime = publication.record.lifetime();
         self.publish::<C>(desk, &Draft { kind, name, value: &[], lifetime }).is_ok()
@@ -255,7 +273,9 @@ impl Publications {
     ) -> Option<Written> {
         let id = *self.requests.get(&request)?;
         let publication = self.visit(id)?;
-        publication.search.learn(desk, origin, leaves);
+        if outcome == Outcome::Kept || desk.measure.is_beside(origin, publication.search.key()) {
+            publication.search.learn(desk, origin, leaves);
+        }
         if outcome != Outcome::Kept {
             return None;
         }
@@ -268,9 +288,7 @@ impl Publications {
         if publication.kept_by.len() < desk.quorum {
             return None;
         }
-        let first = !core::mem::replace(&mut publication.notified, true);
-        let written =
-            first.then(|| Written::Stored(publication.name(), publication.record.version()));
+        let written = publication.notify();
         if publication.search.keepers().iter().all(|id| publication.kept_by.contains(id)) {
             self.end_write(desk, id);
             self.begin(desk);
@@ -328,6 +346,8 @@ impl Publications {
     fn go_on(&mut self, desk: &mut Desk<'_>, id: Id, request: u32, begun: Time) -> Option<Written> {
         let publication = self.records.get_mut(&id)?;
         let is_safe = publication.kept_by.len() >= desk.quorum;
+        // The network may have become so small since the last answer that there are no more keepers.
+        let written = if is_safe { publication.notify() } else { None };
         // Readers ask the owner first.
         let owner = publication.search.keepers().first().copied();
         let is_current = owner.is_some_and(|owner| publication.kept_by.contains(&owner));
@@ -349,13 +369,18 @@ impl Publications {
             self.set_state(id, State::Paused { until: desk.now + desk.config.pause });
             return Some(written);
         }
-        None
+        written
     }
 
     /// Begins the renewal of a record, and of others that the same keeper is to renew soon.
     fn renew<C: Crypto>(&mut self, desk: &mut Desk<'_>, id: Id, keeper: Option<NodeId>) {
         let Some(publication) = self.records.get(&id) else { return };
         let (lifetime, key) = (publication.record.lifetime(), publication.search.key());
+        if publication.record.is_withdrawal() {
+            // Whatever it withdraws has expired.
+            self.forget(id);
+            return;
+        }
         if lifetime < MIN_RENEWABLE {
             self.write_again::<C>(desk, id);
             return;
@@ -503,15 +528,60 @@ impl Publications {
         let Some(publication) = self.records.get_mut(&id) else { return };
         publication.search.rest(&publication.kept_by);
         if publication.record.is_withdrawal() {
-            // Withdrawn everywhere, it is forgotten.
-            let name = publication.name();
-            self.set_state(id, State::Waiting);
-            self.names.remove(&name);
-            self.records.remove(&id);
+            let again = desk.now + Duration::from_secs(publication.record.lifetime().into());
+            self.set_state(id, State::Stored { again, keeper: None });
+            if self.withdrawn.len() < desk.config.withdrawals {
+                self.withdrawn.insert(id);
+            } else {
+                self.forget(id);
+            }
             return;
         }
         let share = (desk.random.next_u64() % 256) as u32;
         self.rest(desk, id, share);
+    }
+
+    fn forget(&mut self, id: Id) {
+        self.set_state(id, State::Waiting);
+        if let Some(publication) = self.records.remove(&id) {
+            self.names.remove(&publication.name());
+            self.keys.remove(&(publication.search.key(), id));
+        }
+    }
+
+    /// Returns those of copies that are of records which keepers should have, and that were not checked lately.
+    pub(crate) fn take_due_checks(&mut self, now: Time, mut copies: Vec<Copy>) -> Vec<Copy> {
+        copies.retain(|&copy| {
+            let publication = self.of_copy(copy).and_then(|id| self.records.get_mut(&id));
+            let due = |publication: &&mut Publication| now.since(publication.checked) >= RECHECK;
+            let publication = publication.filter(due);
+            publication.map(|publication| publication.checked = now).is_some()
+        });
+        copies
+    }
+
+    /// Has a record written once more, in the same version: its keepers are others now, and do not have it.
+    pub(crate) fn write_astray(&mut self, desk: &mut Desk<'_>, copies: &[Copy]) {
+        for &copy in copies {
+            let Some(id) = self.of_copy(copy) else { continue };
+            self.set_state(id, State::Waiting);
+            self.queues.again.push_back(id);
+            if let Some(publication) = self.visit(id) {
+                publication.kept_by.clear();
+            }
+        }
+        self.begin(desk);
+    }
+
+    /// Returns which record that is at rest a copy is of.
+    fn of_copy(&self, copy: Copy) -> Option<Id> {
+        let of_key = self.keys.range((copy.key, 0)..=(copy.key, Id::MAX));
+        of_key.map(|&(_, id)| id).find(|id| {
+            let publication = self.records.get(id);
+            publication.is_some_and(|known| {
+                known.copy() == copy && matches!(known.state, State::Stored { .. })
+            })
+        })
     }
 
     /// Has a record renewed when a third of its lifetime has passed, or up to a fifth of that earlier, so that records which
@@ -553,6 +623,7 @@ impl Publications {
     fn set_state(&mut self, id: Id, state: State) {
         let Some(publication) = self.records.get_mut(&id) else { return };
         let before = core::mem::replace(&mut publication.state, state);
+        self.withdrawn.remove(&id);
         if let Some(due) = before.due() {
             self.due.remove(&(due, id));
         }
@@ -586,6 +657,12 @@ impl Publications {
 impl Publication {
     fn name(&self) -> Name {
         (self.record.kind(), self.record.name().into())
+    }
+
+    /// Returns the notice that the record is stored, once.
+    fn notify(&mut self) -> Option<Written> {
+        let first = !core::mem::replace(&mut self.notified, true);
+        first.then(|| Written::Stored(self.name(), self.record.version()))
     }
 
     fn copy(&self) -> Copy {

@@ -16,15 +16,23 @@ use crate::config::{BESIDE, Config};
 use crate::neighbours::Neighbours;
 use crate::output::Message;
 use crate::shares::{Purse, SPARE_FOR_REPAIR, Shares, cost};
-use crate::table::Table;
-use crate::wire::{MAX_MARKS, MAX_RENEWALS, Marks, PARTS, Packet, Renewal, Span};
+use crate::table::{Entry, Table};
+use crate::wire::{MAX_COPIED, MAX_MARKS, MAX_RENEWALS, Marks, PARTS, Packet, Renewal, Span};
 
 /// Digests that are sent after a change before the usual interval, unless all agree before.
-const REPEATS: u8 = 8;
+const REPEATS: u8 = 10;
+/// The time to the first of them: changes seldom come alone.
+const FIRST: Duration = Duration::from_secs(1);
 /// The time from the first to the second of them. It doubles, up to [`MAX_HURRY`].
 const HURRY: Duration = Duration::from_millis(400);
-const MAX_HURRY: Duration = Duration::from_millis(3_200);
+const MAX_HURRY: Duration = Duration::from_millis(1_600);
 
+/// Digests to all after a change, before the longer interval.
+const CALM: u8 = 1;
+/// The time to the next digest after a record has changed.
+const SOON: Duration = Duration::from_secs(15);
+/// The same after another router has sent one that this one lacked.
+const AFTER_REPAIR: Duration = Duration::from_secs(1);
 /// The time to the next digest when one has no room for all renewals.
 const MORE_RENEWALS: Duration = Duration::from_secs(1);
 
@@ -51,13 +59,17 @@ impl Desk<'_> {
 
     /// Sends what another router has caused, if its share allows that. What it does not, the next digest finds.
     fn answer(&mut self, to: NodeId, packet: &Packet<'_>) -> bool {
-        let message = Message::to(to, packet);
+        self.spend(to, Message::to(to, packet))
+    }
+
+    /// Sends a message that another router has caused, if its share allows that.
+    pub(crate) fn spend(&mut self, cause: NodeId, message: Message) -> bool {
         let cost = cost(message.octets.len(), self.hops);
         let Config { budget, repairs, origins, .. } = *self.config;
         let way = (self.hops, self.neighbours.owned());
         self.purse.pay(self.now, budget, way, self.out);
         let is_spare = self.purse.has_eighths(self.now, budget, SPARE_FOR_REPAIR);
-        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, to, cost);
+        let is_paid = is_spare || self.shares.spend(self.now, repairs, origins, cause, cost);
         if is_paid {
             self.out.push(message);
         }
@@ -72,8 +84,20 @@ pub struct Repair {
     /// When digests were last sent.
     sent: Time,
     repeats: u8,
-    /// Routers that have the same records in this router's range.
+    /// Those beside this router do not know yet who else is.
+    untold: bool,
+    /// Digests to all since the last change.
+    calm: u8,
+    /// This router's range when it was last compared.
+    span: Option<Span>,
+    /// Drawn when this router has started.
+    life: u16,
+    /// The same of those beside this one, as they state it.
+    lives: SmallVec<[(NodeId, u16); 2 * BESIDE]>,
+    /// Routers that have the same records in it.
     agreed: SmallVec<[NodeId; 2 * BESIDE]>,
+    /// Those of them that know that all have.
+    settled: SmallVec<[NodeId; 2 * BESIDE]>,
     /// Ranges of others in which this router has what all of their keepers have, by owner.
     synced: SmallVec<[(NodeId, Span); 2 * BESIDE]>,
     /// Records that were renewed here, of which those beside this router are notified with the next digest.
@@ -91,7 +115,13 @@ impl Repair {
             due: now,
             sent: now,
             repeats: REPEATS,
+            untold: true,
+            calm: 0,
+            span: None,
+            life: (now.as_millis() & 0xffff) as u16,
+            lives: SmallVec::new(),
             agreed: SmallVec::new(),
+            settled: SmallVec::new(),
             synced: SmallVec::new(),
             renewed: BTreeSet::new(),
             queue: VecDeque::new(),
@@ -100,11 +130,21 @@ impl Repair {
         }
     }
 
-    /// The routers beside this one have changed.
-    pub(crate) fn hurry(&mut self, now: Time, random: &mut dyn Random) {
-        self.agreed.clear();
+    /// The routers beside this one have changed. If its range is the same, those that were beside it before have the same
+    /// as before.
+    pub(crate) fn hurry(&mut self, now: Time, neighbours: &Neighbours, random: &mut dyn Random) {
+        let span = Some(neighbours.owned());
+        let is_beside = |id: &mut NodeId| neighbours.leaves().iter().any(|leaf| leaf == *id);
+        if self.span == span {
+            self.agreed.retain(is_beside);
+            self.settled.retain(is_beside);
+        } else {
+            self.agreed.clear();
+            self.settled.clear();
+        }
+        (self.span, self.untold, self.calm) = (span, true, 0);
         self.repeats = REPEATS;
-        self.due = now + vary(HURRY / 2, random);
+        self.due = now + vary(FIRST, random);
     }
 
     /// Returns whether this router would have a record at a position if anybody had one: all other keepers have agreed.
@@ -125,6 +165,11 @@ impl Repair {
         self.synced.iter().any(of_key)
     }
 
+    /// Returns those who have agreed, when this router has waited for the others for long enough.
+    pub(crate) fn spoken(&self) -> Option<&[NodeId]> {
+        (self.repeats == 0).then_some(&self.agreed)
+    }
+
     /// Returns whether all beside this router have agreed.
     fn is_complete(&self, neighbours: &Neighbours) -> bool {
         neighbours.leaves().iter().all(|leaf| self.agreed.contains(&leaf))
@@ -139,45 +184,97 @@ impl Repair {
     /// Does what is due.
     pub(crate) fn timeout(&mut self, desk: &mut Desk<'_>, random: &mut dyn Random) {
         if self.due <= desk.now {
-            let mut leaves = desk.neighbours.leaves().distinct();
-            let settled = self.is_complete(desk.neighbours);
-            let hurry = self.repeats > 0 && !settled;
-            let mut interval = desk.config.repair;
-            if hurry {
-                interval = (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY);
-                leaves.retain(|leaf| !self.agreed.contains(leaf));
-            }
-            self.repeats = if hurry { self.repeats - 1 } else { 0 };
-            (self.due, self.sent) = (desk.now + vary(interval, random), desk.now);
-            let renewals = if hurry { Vec::new() } else { self.take_renewed(desk) };
-            if !hurry && !self.renewed.is_empty() {
-                self.due = desk.now + MORE_RENEWALS;
-            }
-            let digest = digest(desk, desk.neighbours.owned(), 1, (!settled, settled), renewals);
-            leaves.into_iter().for_each(|leaf| desk.send(leaf, &digest));
+            self.send_digests(desk, random);
         }
         if self.next <= desk.now && !self.queue.is_empty() {
             self.next = desk.now + desk.config.repair_pace;
             for _ in 0..desk.config.repair_burst {
-                let Some(task) = self.queue.pop_front() else { break };
-                let (to, key, signer) = task;
-                if let Some(entry) = desk.table.get(key, signer) {
-                    let (rest, record) = (entry.rest(desk.now), entry.record.clone());
-                    let packet =
-                        Packet::Store { request: 0, publisher: NodeId::default(), rest, record };
-                    if !desk.answer(to, &packet) {
-                        // It waits until others have had their turn.
-                        self.queue.push_back(task);
-                    }
-                }
+                self.send_copies(desk);
             }
         }
     }
 
+    /// Sends records that a router lacks, as many as one message has room for.
+    fn send_copies(&mut self, desk: &mut Desk<'_>) {
+        let Some(&(to, ..)) = self.queue.front() else { return };
+        let (mut tasks, mut records) = (SmallVec::<[Task; 6]>::new(), Vec::new());
+        let mut room = MAX_COPIED;
+        while let Some(&task) = self.queue.front()
+            && task.0 == to
+        {
+            if let Some(entry) = desk.table.get(task.1, task.2) {
+                let Some(less) = room.checked_sub(6 + entry.record.octets().len()) else { break };
+                room = less;
+                records.push((entry.rest(desk.now), entry.record.clone()));
+                tasks.push(task);
+            }
+            self.queue.pop_front();
+        }
+        if !records.is_empty() && !desk.answer(to, &Packet::Copies { records }) {
+            // They wait until others have had their turn.
+            self.queue.extend(tasks);
+        }
+    }
+
+    /// Sends DIGESTs: until all beside this router have agreed to those that have not, then to those that do not know that,
+    /// and now and then to all.
+    fn send_digests(&mut self, desk: &mut Desk<'_>, random: &mut dyn Random) {
+        let mut leaves = desk.neighbours.leaves().distinct();
+        let settled = self.is_complete(desk.neighbours);
+        let hurry = self.repeats > 0;
+        let mut interval = if self.calm < CALM { desk.config.repair } else { desk.config.rest };
+        let to_all = core::mem::take(&mut self.untold) || !hurry;
+        if hurry && !settled {
+            interval = (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY);
+            leaves.retain(|leaf| to_all || !self.agreed.contains(leaf));
+            self.repeats -= 1;
+        } else if hurry {
+            leaves.retain(|leaf| to_all || !self.settled.contains(leaf));
+            self.repeats = 0;
+        } else {
+            self.calm = self.calm.saturating_add(1);
+        }
+        if settled {
+            self.settled = leaves.iter().chain(&self.settled).copied().collect();
+            self.settled.sort_unstable();
+            self.settled.dedup();
+        } else {
+            self.settled.retain(|leaf| !leaves.contains(leaf));
+        }
+        (self.due, self.sent) = (desk.now + vary(interval, random), desk.now);
+        let renewals = if hurry { Vec::new() } else { self.take_renewed(desk) };
+        if !self.renewed.is_empty() {
+            self.due = self.due.min(desk.now + if hurry { SOON } else { MORE_RENEWALS });
+        }
+        let mut digest =
+            digest(desk, self.life, desk.neighbours.owned(), 1, (false, settled), renewals);
+        for leaf in leaves {
+            if let Packet::Digest { confirm, .. } = &mut digest {
+                *confirm = !self.agreed.contains(&leaf);
+            }
+            desk.send(leaf, &digest);
+        }
+    }
+
+    /// Notes that a record of this router's range has changed, which its publisher or, in a repair, another router has sent.
+    /// What others have missed of it, they learn soon.
+    pub(crate) fn changed(&mut self, now: Time, in_repair: bool) {
+        if in_repair {
+            // Who has agreed before has not agreed to this.
+            self.settled.clear();
+            self.calm = 0;
+        }
+        self.due = self.due.min(now + if in_repair { AFTER_REPAIR } else { SOON });
+    }
+
     /// Notes that a record which is kept here was renewed.
-    pub(crate) fn renewed(&mut self, now: Time, config: &Config, key: NodeId, signer: NodeId) {
+    pub(crate) fn renewed(&mut self, now: Time, config: &Config, entry: &Entry) {
+        let slot = (entry.record.key(), entry.signer);
+        // Others keep it for two thirds of its lifetime at least.
+        let soon = Duration::from_secs(entry.record.lifetime().into()) / 8;
+        self.due = self.due.min(now + soon);
         if self.renewed.len() < config.renewals {
-            self.renewed.insert((key, signer));
+            self.renewed.insert(slot);
         } else {
             // Others have it until it expires there; then a digest finds that they lack it.
             self.postponed += 1;
@@ -223,9 +320,28 @@ impl Repair {
         if self.agreed.contains(&origin) && owned.contains(span.first) && owned.contains(span.last)
         {
             self.agreed.retain(|id| *id != origin);
-            self.repeats = REPEATS;
+            self.settled.clear();
+            (self.repeats, self.calm) = (REPEATS, 0);
             self.due = self.due.min(desk.now + HURRY);
         }
+    }
+
+    /// A router beside this one states in which of its lives it is. One that has restarted before anybody has noticed has
+    /// nothing of what it has agreed to.
+    pub(crate) fn meet(&mut self, now: Time, origin: NodeId, life: u16) {
+        let known = self.lives.iter().position(|(id, _)| *id == origin);
+        if known.is_some_and(|at| self.lives[at].1 != life) {
+            self.agreed.retain(|id| *id != origin);
+            self.settled.clear();
+            (self.repeats, self.calm) = (REPEATS, 0);
+            self.due = self.due.min(now + HURRY);
+        }
+        match known {
+            Some(at) => _ = self.lives.remove(at),
+            None if self.lives.len() == 4 * BESIDE => _ = self.lives.remove(0),
+            None => {}
+        }
+        self.lives.push((origin, life));
     }
 
     /// Handles a DIGEST of a router beside this one.
@@ -250,7 +366,7 @@ impl Repair {
             let packet = match own_count.max(if parts.len() == 1 { count } else { 0 }) <= MAX_MARKS
             {
                 true => entries(desk, part),
-                false => digest(desk, part, PARTS, (false, false), Vec::new()),
+                false => digest(desk, self.life, part, PARTS, (false, false), Vec::new()),
             };
             desk.answer(origin, &packet);
         }
@@ -317,13 +433,14 @@ impl Repair {
 }
 
 /// Returns a time between three and five quarters of `time`.
-fn vary(time: Duration, random: &mut dyn Random) -> Duration {
+pub(crate) fn vary(time: Duration, random: &mut dyn Random) -> Duration {
     time * 3 / 4 + time / 2 * ((random.next_u64() % 1_024) as u32) / 1_024
 }
 
 /// Returns a DIGEST of a range in `count` parts, in fewer if there are fewer positions.
 fn digest(
     desk: &Desk<'_>,
+    life: u16,
     span: Span,
     count: usize,
     (confirm, settled): (bool, bool),
@@ -336,7 +453,7 @@ fn digest(
     let total = desk.table.digest(desk.now, span).1;
     let leaves = desk.neighbours.leaves().clone();
     let count = total.min(usize::from(u16::MAX)) as u16;
-    Packet::Digest { confirm, settled, leaves, span, count, renewals, parts }
+    Packet::Digest { confirm, settled, life, leaves, span, count, renewals, parts }
 }
 
 /// Returns ENTRIES of a range.

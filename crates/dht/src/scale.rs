@@ -32,6 +32,8 @@ pub(crate) struct Scale {
 pub(crate) struct Measure {
     pub(crate) spacing: u64,
     pub(crate) reach: u64,
+    /// How far a router may be from a key for those beside it to lead to its keepers in a few steps.
+    vicinity: u64,
 }
 
 impl Scale {
@@ -57,15 +59,26 @@ impl Scale {
         let mut counted: Vec<u64> = latest.take(count - 1).chain([own]).collect();
         counted.sort_unstable();
         let spacing = counted[count / 2].max(own);
-        Measure { spacing, reach: spacing.saturating_mul(factor) }
+        let (reach, vicinity) =
+            (spacing.saturating_mul(factor), spacing.saturating_mul(factor / 3));
+        Measure { spacing, reach, vicinity }
     }
 }
 
 impl Measure {
+    /// Returns whether a router is so near to a key that those beside it lead to its keepers.
+    pub(crate) fn is_beside(&self, id: NodeId, key: NodeId) -> bool {
+        distance(id, key) <= self.vicinity
+    }
+
     /// Returns whether a router is near enough to a key to be one of its keepers.
     pub(crate) fn is_near(&self, id: NodeId, key: NodeId) -> bool {
-        behind(id, key).min(behind(key, id)) <= self.reach
+        distance(id, key) <= self.reach
     }
+}
+
+fn distance(id: NodeId, key: NodeId) -> u64 {
+    behind(id, key).min(behind(key, id))
 }
 
 #[cfg(test)]

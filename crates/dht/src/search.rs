@@ -5,7 +5,7 @@ use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
 use crate::config::{BESIDE, Config, KEEPERS};
-use crate::neighbours::{Leaves, behind, keepers};
+use crate::neighbours::{Leaves, behind, keepers, keepers_within};
 use crate::output::Message;
 use crate::scale::{Measure, Scale};
 use crate::shares::{Purse, SPARE};
@@ -65,11 +65,20 @@ pub(crate) struct Search {
     attempts: u8,
     /// Whether somebody has answered.
     answered: bool,
+    /// How far from the key a keeper may be.
+    reach: u64,
 }
 
 impl Search {
     pub(crate) fn new(key: NodeId) -> Self {
-        Search { key, known: Vec::new(), asked: Vec::new(), attempts: 0, answered: false }
+        Search {
+            key,
+            known: Vec::new(),
+            asked: Vec::new(),
+            attempts: 0,
+            answered: false,
+            reach: u64::MAX,
+        }
     }
 
     pub(crate) fn key(&self) -> NodeId {
@@ -83,6 +92,7 @@ impl Search {
 
     /// Notes who has answered, and who is beside it. The first answer is a sample of the spacing.
     pub(crate) fn learn(&mut self, desk: &mut Desk<'_>, origin: NodeId, leaves: &Leaves) {
+        self.reach = desk.measure.reach;
         if !core::mem::replace(&mut self.answered, true) && origin != desk.identity.id() {
             desk.scale.note(desk.now, leaves.spacing());
         }
@@ -107,7 +117,7 @@ impl Search {
 
     /// Returns the keepers among those who are known, the owner first.
     pub(crate) fn keepers(&mut self) -> SmallVec<[NodeId; KEEPERS]> {
-        keepers(&mut self.known, self.key)
+        keepers_within(&mut self.known, self.key, self.reach)
     }
 
     /// Returns the known keepers that were not asked, and counts them as asked.

@@ -14,7 +14,7 @@ use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Rate;
 use crate::output::Message;
-use crate::wire::Span;
+use crate::wire::{Span, TYPES, type_of};
 
 /// Octets of the headers of a PAYLOAD.
 const HEADERS: u64 = 180;
@@ -66,6 +66,17 @@ pub(crate) struct Purse {
     bucket: Bucket,
     /// Messages of those that wait to be sent that are paid.
     paid: usize,
+    /// What was sent, by the type of the message.
+    pub(crate) sent: [Sent; TYPES],
+}
+
+/// Messages of one type that were sent to other routers.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sent {
+    /// Their number.
+    pub messages: u64,
+    /// Their octets, without the headers of the mesh.
+    pub octets: u64,
 }
 
 impl Purse {
@@ -77,8 +88,14 @@ impl Purse {
         (hops, owned): (u16, Span),
         out: &[Message],
     ) {
-        let unpaid = out.iter().skip(self.paid).filter(|message| !owned.contains(message.to));
-        let all = unpaid.map(|message| cost(message.octets.len(), hops)).sum();
+        let mut all = 0;
+        let unpaid = out.iter().skip(self.paid);
+        for message in unpaid.filter(|message| !owned.contains(message.to)) {
+            all += cost(message.octets.len(), hops);
+            let kind = type_of(&message.octets);
+            self.sent[kind].messages += 1;
+            self.sent[kind].octets += message.octets.len() as u64;
+        }
         self.bucket.take(now, rate, all);
         // Beyond that the mesh refuses.
         self.bucket.full_at = self.bucket.full_at.min(now + rate.time(rate.burst.into(), 1));
@@ -86,7 +103,7 @@ impl Purse {
     }
 
     /// Notes that the messages have gone.
-    pub(crate) fn sent(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.paid = 0;
     }
 

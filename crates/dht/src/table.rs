@@ -33,6 +33,8 @@ pub struct Entry {
     pub stamp: u32,
     /// Its position in the order in which signers came to this table.
     order: u64,
+    /// Its keepers are known to have it, since this router is none of them.
+    checked: bool,
 }
 
 impl Entry {
@@ -44,6 +46,11 @@ impl Entry {
     /// Returns the name that its publisher and keepers have for it.
     pub(crate) fn copy(&self) -> Copy {
         Copy { key: self.record.key(), mark: (self.mark >> 32) as u32 }
+    }
+
+    /// Returns its position in the table.
+    pub(crate) fn slot(&self) -> Slot {
+        (self.record.key(), self.signer)
     }
 
     fn is_passed_on(&self, now: Time) -> bool {
@@ -76,7 +83,7 @@ pub struct Counters {
 }
 
 /// The position of an entry: key and signer.
-type Slot = (NodeId, NodeId);
+pub(crate) type Slot = (NodeId, NodeId);
 
 /// The records that a router keeps.
 #[derive(Clone, Debug, Default)]
@@ -146,16 +153,16 @@ impl Table {
         let slot = (key, signer);
         let expires = now + Duration::from_secs(rest.min(record.lifetime()).into());
         let mark = record.mark();
-        let (order, stamp) = match self.entries.get(&slot) {
+        let (order, stamp, checked) = match self.entries.get(&slot) {
             Some(kept) if kept.record.version() > record.version() => return Outcome::Later,
             Some(kept) if kept.record.version() == record.version() => {
                 // Two records of one version: everybody keeps the same one.
                 if kept.mark > mark || (kept.mark == mark && kept.expires >= expires) {
                     return Outcome::Kept;
                 }
-                (kept.order, kept.stamp)
+                (kept.order, kept.stamp, kept.checked && kept.mark == mark)
             }
-            Some(kept) => (kept.order, 0),
+            Some(kept) => (kept.order, 0, false),
             None => {
                 if self.of_key(key).count() >= config.records_of_name {
                     self.counters.name_full += 1;
@@ -165,11 +172,11 @@ impl Table {
                     return Outcome::Full;
                 }
                 self.arrivals += 1;
-                (self.arrivals, 0)
+                (self.arrivals, 0, false)
             }
         };
         self.remove(slot);
-        self.insert(slot, Entry { record, signer, expires, mark, stamp, order });
+        self.insert(slot, Entry { record, signer, expires, mark, stamp, order, checked });
         Outcome::Kept
     }
 
@@ -220,6 +227,44 @@ impl Table {
     /// Returns the records in a range of which others are notified.
     pub fn passed_on(&self, now: Time, span: Span) -> impl Iterator<Item = &Entry> {
         self.in_span(span).filter(move |entry| entry.is_passed_on(now))
+    }
+
+    /// Returns whether a copy is kept, whoever has signed it.
+    pub(crate) fn has(&self, copy: Copy) -> bool {
+        self.of_key(copy.key).any(|entry| entry.copy() == copy)
+    }
+
+    /// Returns the records in a range of which it is not known that their keepers have them, the first of them behind
+    /// `after`.
+    pub(crate) fn unchecked(
+        &self,
+        now: Time,
+        span: Span,
+        after: Option<Cursor>,
+    ) -> impl Iterator<Item = &Entry> {
+        let rest = Span { first: after.map_or(span.first, Cursor::key), ..span };
+        self.passed_on(now, rest).filter(move |entry| {
+            let at = Cursor::new(entry.record.key(), entry.signer);
+            !entry.checked && after.is_none_or(|after| at.key() != after.key() || at > after)
+        })
+    }
+
+    /// Notes whether the keepers of a record are known to have it.
+    pub(crate) fn set_checked(&mut self, slot: Slot, copy: Copy) {
+        if let Some(entry) = self.entries.get_mut(&slot) {
+            entry.checked = entry.copy() == copy;
+        }
+    }
+
+    /// Notes that this router is a keeper of all records in a range: what others have is not known any more.
+    pub(crate) fn uncheck(&mut self, span: Span) {
+        let slots: Vec<Slot> =
+            self.in_span(span).filter(|entry| entry.checked).map(Entry::slot).collect();
+        for slot in slots {
+            if let Some(entry) = self.entries.get_mut(&slot) {
+                entry.checked = false;
+            }
+        }
     }
 
     /// Returns the records of a kind at these positions, in their order, without withdrawals.

@@ -16,6 +16,8 @@ pub(crate) struct OwnAccount {
     pub stored: bool,
     /// The home that claims the same name, if there is one.
     pub rival: Option<NodeId>,
+    /// Whether it has a marked name besides, as the other was first.
+    pub is_marked: bool,
     /// When others that claim the name are looked for again; the key in `audits`.
     pub audit: Time,
 }

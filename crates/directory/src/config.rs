@@ -1,15 +1,26 @@
 //! Every limit and interval by name.
 
+use ringway_dht::Kinds;
 use ringway_sansio::time::Duration;
 
 /// Kind of the records of accounts.
 pub const KIND_ACCOUNT: u8 = 1;
 /// Kind of the records of locations.
 pub const KIND_LOCATION: u8 = 2;
+/// Kind of the records of rules that routers share.
+pub const KIND_RULES: u8 = 3;
+/// Kind of the records of numbers.
+pub const KIND_NUMBER: u8 = 4;
 /// Maximum length in octets of a user's name with its domain. A name with a mark must fit a name of the DHT.
 pub const MAX_NAME: usize = 200;
 /// Maximum length in octets of a short number.
 pub const MAX_NUMBER: usize = 15;
+/// Maximum number of users that one router names for a number.
+pub const MAX_ANSWERERS: usize = 4;
+/// Maximum number of users that a number stands for.
+pub const MAX_ALIASES: usize = 16;
+/// Maximum length in octets of a part of a shared rule.
+pub const MAX_PATTERN: usize = 64;
 /// Maximum length in octets of a name for display.
 pub const MAX_DISPLAY: usize = 64;
 
@@ -46,6 +57,8 @@ pub struct Config {
     pub private_burst: u32,
     /// Routers whose rates are known.
     pub origins: usize,
+    /// Time in which it is found out which of the routers with users who answer for a number is nearest.
+    pub nearest: Duration,
     /// Time after which a private message without an answer is sent again.
     pub repeat: Duration,
     /// Time after which a question is given up.
@@ -57,8 +70,13 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Config {
-            // Two for each question, and some for audits.
-            dht: ringway_dht::Config { look_ups: 2_560, ..ringway_dht::Config::default() },
+            dht: ringway_dht::Config {
+                // Two for each question, and some for audits.
+                look_ups: 2_560,
+                // For the phonebook: who there is, and who is registered.
+                listable: Kinds::none().with(KIND_ACCOUNT).with(KIND_LOCATION),
+                ..ringway_dht::Config::default()
+            },
             account_lifetime: 86_400,
             location_lifetime: 600,
             account_age: Duration::from_secs(300),
@@ -73,6 +91,7 @@ impl Default for Config {
             private_rate: 32,
             private_burst: 128,
             origins: 1_024,
+            nearest: Duration::from_millis(500),
             repeat: Duration::from_millis(500),
             patience: Duration::from_secs(6),
             audit: Duration::from_secs(600),

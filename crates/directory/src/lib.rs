@@ -10,7 +10,9 @@
 //! | [`private`] | messages between two routers that nobody else may read |
 //! | [`accounts`] | the users of this router, and those that are registered here |
 //! | [`questions`] | where users are, as far as it is being asked |
+//! | [`numbers`] | the users that numbers stand for |
 //! | [`verifications`] | credentials that their home is asked about |
+//! | [`listing`] | lists of all accounts, or all locations, of the network |
 //! | [`machine`] | all of it joined |
 //! | [`service`] | commands of a SIP server, and reports to it |
 
@@ -19,7 +21,9 @@
 pub mod accounts;
 pub mod config;
 mod grants;
+pub mod listing;
 pub mod machine;
+pub mod numbers;
 pub mod private;
 pub mod questions;
 pub mod resolve;
@@ -28,9 +32,11 @@ pub mod statement;
 pub mod verifications;
 
 pub use config::Config;
+pub use listing::{ListEnd, Listed, Stated, Subject};
 pub use machine::{Counters, Directory, Event};
+pub use numbers::Alias;
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};
 pub use resolve::{Home, Located};
 pub use service::{Command, Report, Service};
-pub use statement::{Account, Grant, Location};
+pub use statement::{Account, Grant, Location, Number, SharedRule};

@@ -1,20 +1,25 @@
 //! The directory of a router: its users and registrations, questions about others, and the DHT below.
 
+mod own;
+mod questions;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use ringway_dht::{Answer, Dht, Draft, LookUpId, Message, Record, RecordError};
+use ringway_dht::{Dht, LookUpId, Message, Record, RecordError, ScanEnd};
 use ringway_mesh::crypto::{Crypto, Real};
 use ringway_mesh::{Identity, NodeId, Prefix};
 use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
-use crate::accounts::{Accounts, OwnAccount, Registered};
+use crate::accounts::Accounts;
 use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
-use crate::private::{CredentialsCheck, Private, PrivateMessage, Verdict};
+use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
+use crate::numbers::Numbers;
+use crate::private::{CredentialsCheck, MAX_SERVICE, Private, PrivateMessage, Verdict};
 use crate::questions::{LookUps, QuestionId, Questions, Whereabouts};
-use crate::statement::{Account, Grant, Location, is_name, marked};
-use crate::verifications::{JudgementId, Outcome, Verifications};
+use crate::statement::{Grant, SharedRule};
+use crate::verifications::{JudgementId, Verifications};
 
 /// Maximum number of events that wait for the caller.
 const MAX_EVENTS: usize = 4_096;
@@ -32,6 +37,8 @@ pub enum Event {
     },
     /// A question has been answered.
     Located(QuestionId, Box<str>, Whereabouts),
+    /// What all routers share of their rules has been found out, or could not be.
+    Rules(Option<Vec<(NodeId, Vec<SharedRule>)>>),
     /// Credentials have been checked; `None` if their home has not answered.
     Verified(QuestionId, Option<Verdict>),
     /// The home of a user has permitted this router to have it: to be kept for [`Directory::set_grant`] after a restart.
@@ -52,6 +59,19 @@ pub enum Event {
         /// What is to be checked.
         check: CredentialsCheck,
     },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// At most [`MAX_SERVICE`] octets.
+        octets: Box<[u8]>,
+    },
+    /// A list that was asked for has these.
+    Listed(Listed),
+    /// A list has ended.
+    ListEnded(Subject, ListEnd),
     /// Another home claims the name of a user of this router: something for the operator.
     Contested {
         /// The name.
@@ -105,8 +125,12 @@ pub struct Directory<C: Crypto = Real> {
     accounts: Accounts,
     questions: Questions,
     verifications: Verifications,
+    numbers: Numbers,
+    /// The look-up of rules that is under way.
+    rules: Option<LookUpId>,
     /// Look-ups for others that claim a name of this router.
     audits: BTreeMap<LookUpId, Box<str>>,
+    lists: Lists,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
     events: VecDeque<Event>,
@@ -146,7 +170,10 @@ impl<C: Crypto> Directory<C> {
             accounts: Accounts::default(),
             questions: Questions::default(),
             verifications: Verifications::default(),
+            numbers: Numbers::default(),
+            rules: None,
             audits: BTreeMap::new(),
+            lists: Lists::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
             events: VecDeque::new(),
@@ -190,127 +217,6 @@ impl<C: Crypto> Directory<C> {
         self.dht.update_neighbours(now, near, partner, random);
     }
 
-    /// Adds a user of this router, or changes what is stated of it.
-    ///
-    /// # Errors
-    /// A name that is too long, or too many records.
-    pub fn set_account(
-        &mut self,
-        now: Time,
-        name: &str,
-        account: &Account,
-        random: &mut dyn Random,
-    ) -> Result<(), Refused> {
-        if !is_name(name) {
-            return Err(Refused::Name);
-        }
-        self.publish_account(now, name, account, random)?;
-        // What others claim is looked for soon after the start, not for all users at once.
-        let spread = random.next_u64() % 1_024;
-        let audit = now + self.config.audit / 10 + self.config.audit / 1_024 * spread as u32;
-        let before = self.accounts.own.get(name);
-        let (stored, rival) = before.map_or((false, None), |own| (own.stored, own.rival));
-        let own = OwnAccount { account: account.clone(), stored, rival, audit };
-        if let Some(before) = self.accounts.own.insert(name.into(), own) {
-            self.accounts.audits.remove(&(before.audit, name.into()));
-        }
-        self.accounts.audits.insert((audit, name.into()));
-        self.accounts.grants.remove(name);
-        Ok(())
-    }
-
-    /// Removes a user of this router. Returns whether there was one.
-    pub fn remove_account(&mut self, now: Time, name: &str, random: &mut dyn Random) -> bool {
-        let Some(own) = self.accounts.own.remove(name) else { return false };
-        self.accounts.audits.remove(&(own.audit, name.into()));
-        self.dht.withdraw(now, KIND_ACCOUNT, name.as_bytes(), random);
-        if own.rival.is_some() {
-            let marked = marked(name, self.id());
-            self.dht.withdraw(now, KIND_ACCOUNT, marked.as_bytes(), random);
-        }
-        self.unregister(now, name, random);
-        true
-    }
-
-    /// Takes a permission that was given before a restart. What does not hold any more is ignored.
-    pub fn set_grant(&mut self, now: Time, name: &str, grant: Grant) {
-        let (own, bits) = (self.id(), self.config.dht.extension_bits);
-        if !grant.has_ended(now) && grant.verify::<C>(name, own, bits).is_some() {
-            self.accounts.grants.insert(&self.config, name, grant);
-        }
-    }
-
-    /// Has it known that a user is registered at this router: [`Event::Registered`] follows when that is safe, unless it is
-    /// already, in which case `true` is returned.
-    ///
-    /// # Errors
-    /// The user is of another home, which has not permitted it, or the DHT has no room.
-    pub fn register(
-        &mut self,
-        now: Time,
-        name: &str,
-        preference: u16,
-        random: &mut dyn Random,
-    ) -> Result<bool, Refused> {
-        let grant = match self.accounts.is_own(name) {
-            true => None,
-            false => Some(*self.accounts.grants.get(name).ok_or(Refused::NoGrant)?),
-        };
-        if let Some(known) = self.accounts.registered.get(name)
-            && (known.preference, known.grant) == (preference, grant)
-        {
-            return Ok(known.stored && self.has_account(name));
-        }
-        self.publish_location(now, name, &Location { preference, grant }, random)?;
-        // What is stored already stays so while a later version is written.
-        let stored = self.accounts.registered.get(name).is_some_and(|known| known.stored);
-        let registered = Registered { preference, grant, stored };
-        self.accounts.registered.insert(name.into(), registered);
-        Ok(stored && self.has_account(name))
-    }
-
-    /// Returns whether others find the account of a user: that of another home has been found.
-    fn has_account(&self, name: &str) -> bool {
-        self.accounts.own.get(name).is_none_or(|own| own.stored)
-    }
-
-    /// Has it known that a user is not registered here any more.
-    pub fn unregister(&mut self, now: Time, name: &str, random: &mut dyn Random) {
-        if self.accounts.registered.remove(name).is_some() {
-            self.dht.withdraw(now, KIND_LOCATION, name.as_bytes(), random);
-            let marked = marked(name, self.id());
-            self.dht.withdraw(now, KIND_LOCATION, marked.as_bytes(), random);
-        }
-    }
-
-    /// Asks where a user is: [`Event::Located`] follows. Returns `None` if too much is asked, or the name is too long.
-    pub fn locate(&mut self, now: Time, name: &str, random: &mut dyn Random) -> Option<QuestionId> {
-        if !is_name(name) {
-            return None;
-        }
-        let mut asker = Asker { dht: &mut self.dht, now, random };
-        let id = self.questions.ask(now, &self.config, name, &mut asker);
-        self.settle(now, random);
-        id
-    }
-
-    /// Has credentials checked by the home of their user: [`Event::Verified`] follows. Returns `None` if too much is asked.
-    pub fn verify(
-        &mut self,
-        now: Time,
-        check: CredentialsCheck,
-        random: &mut dyn Random,
-    ) -> Option<QuestionId> {
-        if !check.fits() || self.verifications.len() >= self.config.verifications {
-            return None;
-        }
-        let mut asker = Asker { dht: &mut self.dht, now, random };
-        let question = self.questions.ask(now, &self.config, &check.name, &mut asker)?;
-        self.verifications.begin(now, question, check);
-        self.settle(now, random);
-        Some(question)
-    }
-
     /// Answers an [`Event::Judge`].
     pub fn judge(&mut self, now: Time, id: JudgementId, verdict: Verdict) {
         let Some((router, request, name)) = self.verifications.take(id) else { return };
@@ -329,9 +235,26 @@ impl<C: Crypto> Directory<C> {
         self.private.push(PrivateMessage { to: router.prefix(), octets });
     }
 
-    /// Notifies those beside this router that it leaves.
-    pub fn leave(&mut self) {
-        self.dht.leave();
+    /// Sends another router a message of another service, of at most [`MAX_SERVICE`] octets; a longer one is dropped. It may
+    /// be lost.
+    pub fn send(&mut self, to: NodeId, service: u8, octets: &[u8]) {
+        if octets.len() <= MAX_SERVICE {
+            let (router, octets) = (self.id(), octets.into());
+            let octets = Private::Service { router, service, octets }.to_octets();
+            self.private.push(PrivateMessage { to: to.prefix(), octets });
+        }
+    }
+
+    /// Lists what all routers state: [`Event::Listed`] follows, several times, and [`Event::ListEnded`]. Returns whether the
+    /// list is begun: not if one is under way. What it costs is in the documentation of [`Dht::scan`].
+    pub fn list(&mut self, now: Time, subject: Subject, random: &mut dyn Random) -> bool {
+        if self.lists.has(subject) {
+            return false;
+        }
+        let id = self.dht.scan(now, subject.kind(), random);
+        id.into_iter().for_each(|id| self.lists.begin(id, subject));
+        self.settle(now, random);
+        id.is_some()
     }
 
     /// Handles the octets of a PAYLOAD for the DHT from the router `origin`, which may be this one.
@@ -341,12 +264,18 @@ impl<C: Crypto> Directory<C> {
     }
 
     /// Handles a private message from the router with the prefix `from`.
-    pub fn handle_private(&mut self, now: Time, from: Prefix, octets: &[u8]) {
+    pub fn handle_private(
+        &mut self,
+        now: Time,
+        from: Prefix,
+        octets: &[u8],
+        random: &mut dyn Random,
+    ) {
         if !self.allows(now, from) {
             self.counters.policed += 1;
             return;
         }
-        if self.receive_private(now, from, octets).is_err() {
+        if self.receive_private(now, from, octets, random).is_err() {
             self.counters.malformed += 1;
         }
     }
@@ -357,6 +286,9 @@ impl<C: Crypto> Directory<C> {
         let own = self.id();
         let ended = self.verifications.timeout(now, &self.config, own, &mut self.private);
         ended.into_iter().for_each(|outcome| self.verified(outcome));
+        for resolved in self.numbers.timeout(now) {
+            self.resolved(now, resolved, random);
+        }
         self.audit(now, random);
         self.settle(now, random);
     }
@@ -365,7 +297,7 @@ impl<C: Crypto> Directory<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let audit = self.accounts.audits.first().map(|&(at, _)| at);
         let own = sooner(self.verifications.poll_timeout(&self.config), audit);
-        sooner(self.dht.poll_timeout(), own)
+        sooner(self.dht.poll_timeout(), sooner(own, self.numbers.poll_timeout()))
     }
 
     /// Removes and returns all messages for the mesh, in their order.
@@ -383,38 +315,6 @@ impl<C: Crypto> Directory<C> {
         self.events.pop_front()
     }
 
-    fn publish_account(
-        &mut self,
-        now: Time,
-        name: &str,
-        account: &Account,
-        random: &mut dyn Random,
-    ) -> Result<(), Refused> {
-        let value = account.to_octets();
-        let lifetime = self.config.account_lifetime;
-        let draft = Draft { kind: KIND_ACCOUNT, name: name.as_bytes(), value: &value, lifetime };
-        self.dht.publish(now, &draft, random).map(drop).map_err(Refused::Record)
-    }
-
-    fn publish_location(
-        &mut self,
-        now: Time,
-        name: &str,
-        location: &Location,
-        random: &mut dyn Random,
-    ) -> Result<(), Refused> {
-        let is_marked = self.accounts.own.get(name).is_some_and(|own| own.rival.is_some());
-        let marked = is_marked.then(|| marked(name, self.id()));
-        let value = location.to_octets();
-        let lifetime = self.config.location_lifetime;
-        for name in core::iter::once(name).chain(marked.as_deref()) {
-            let draft =
-                Draft { kind: KIND_LOCATION, name: name.as_bytes(), value: &value, lifetime };
-            self.dht.publish(now, &draft, random).map_err(Refused::Record)?;
-        }
-        Ok(())
-    }
-
     /// Carries events of the DHT to where they belong.
     fn settle(&mut self, now: Time, random: &mut dyn Random) {
         while let Some(event) = self.dht.poll_event() {
@@ -424,94 +324,31 @@ impl<C: Crypto> Directory<C> {
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
                 ringway_dht::Event::NotStored((KIND_ACCOUNT, name)) => self.lacks_account(&name),
                 ringway_dht::Event::Answer(id, answer) => self.answered(now, id, answer, random),
+                ringway_dht::Event::Listed(id, records) => {
+                    let subject = self.lists.subject(id);
+                    let found = subject.map(|subject| listed(subject, &records));
+                    found.into_iter().for_each(|found| self.notify(Event::Listed(found)));
+                }
+                ringway_dht::Event::Scanned(id, end) => {
+                    let end = match end {
+                        ScanEnd::Whole => ListEnd::Whole,
+                        ScanEnd::Partial | ScanEnd::Full => ListEnd::Partial,
+                    };
+                    let subject = self.lists.end(id);
+                    subject.into_iter().for_each(|of| self.notify(Event::ListEnded(of, end)));
+                }
                 _ => {}
             }
         }
     }
 
-    fn stored(&mut self, name: &[u8], stored: bool) {
-        let Ok(name) = core::str::from_utf8(name) else { return };
-        if let Some(registered) = self.accounts.registered.get_mut(name) {
-            // A renewal that fails leaves what is stored until its lifetime ends; the next one follows at once.
-            registered.stored |= stored;
-            if !stored || self.has_account(name) {
-                self.notify(Event::Registered { name: name.into(), stored });
-            }
-        }
-    }
-
-    fn stored_account(&mut self, name: &[u8]) {
-        let Ok(name) = core::str::from_utf8(name) else { return };
-        let Some(own) = self.accounts.own.get_mut(name) else { return };
-        let is_new = !core::mem::replace(&mut own.stored, true);
-        if is_new && self.accounts.registered.get(name).is_some_and(|known| known.stored) {
-            self.notify(Event::Registered { name: name.into(), stored: true });
-        }
-    }
-
-    /// The account of a user could not be stored yet: nobody would find a user who is registered.
-    fn lacks_account(&mut self, name: &[u8]) {
-        let Ok(name) = core::str::from_utf8(name) else { return };
-        let is_registered = self.accounts.registered.get(name).is_some_and(|known| known.stored);
-        if is_registered && !self.has_account(name) {
-            self.notify(Event::Registered { name: name.into(), stored: false });
-        }
-    }
-
-    fn answered(&mut self, now: Time, id: LookUpId, answer: Answer, random: &mut dyn Random) {
-        if let Some(name) = self.audits.remove(&id) {
-            if let Answer::Found(records) | Answer::Partial(records) = answer {
-                self.compare(now, &name, &records, random);
-            }
-            return;
-        }
-        let asker = &mut Asker { dht: &mut self.dht, now, random };
-        let ended = self.questions.answered::<C>(now, &self.config, id, answer, &signer, asker);
-        let Some((name, waiting, whereabouts)) = ended else { return };
-        for id in waiting {
-            if self.verifications.is_of(id) {
-                self.found_home(now, id, &name, &whereabouts, random);
-            } else {
-                self.notify(Event::Located(id, name.clone(), whereabouts.clone()));
-            }
-        }
-    }
-
-    /// The home of a user whose credentials are to be verified is known.
-    fn found_home(
+    fn receive_private(
         &mut self,
         now: Time,
-        id: QuestionId,
-        name: &str,
-        whereabouts: &Whereabouts,
+        from: Prefix,
+        octets: &[u8],
         random: &mut dyn Random,
-    ) {
-        let own = self.id();
-        let home = match whereabouts {
-            Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
-            // It is enough to know the home, whose word counts, however few routers know where the user is.
-            Whereabouts::Unavailable => match self.questions.home(name) {
-                Some(home) => Some(home.router),
-                None => {
-                    let outcome = self.verifications.end(id, None);
-                    return outcome.into_iter().for_each(|outcome| self.verified(outcome));
-                }
-            },
-        };
-        match home.filter(|&home| home != own) {
-            Some(home) => {
-                let request = random.next_u64() as u32;
-                let desk = (now, &self.config);
-                self.private.extend(self.verifications.ask(desk, own, id, home, request));
-            }
-            None => {
-                let outcome = self.verifications.end(id, Some(Verdict::NoSuchUser));
-                outcome.into_iter().for_each(|outcome| self.verified(outcome));
-            }
-        }
-    }
-
-    fn receive_private(&mut self, now: Time, from: Prefix, octets: &[u8]) -> Result<(), Malformed> {
+    ) -> Result<(), Malformed> {
         match Private::parse(octets)? {
             Private::Check { request, router, check } => {
                 if !from.contains(router) {
@@ -524,6 +361,18 @@ impl<C: Crypto> Directory<C> {
                     None => self.counters.judgements += 1,
                 }
             }
+            Private::Probe { request } => {
+                let octets = Private::Probed { request }.to_octets();
+                self.private.push(PrivateMessage { to: from, octets });
+            }
+            Private::Probed { request } => {
+                let step = self.numbers.probed(now, from, request);
+                self.take_step(now, step, random);
+            }
+            Private::Service { router, service, octets } => match from.contains(router) {
+                true => self.notify(Event::Message { service, router, octets }),
+                false => self.counters.malformed += 1,
+            },
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };
@@ -539,63 +388,6 @@ impl<C: Crypto> Directory<C> {
             }
         }
         Ok(())
-    }
-
-    fn verified(&mut self, outcome: Outcome) {
-        if let Some(grant) = outcome.grant {
-            let name = outcome.name;
-            let evicted = self.accounts.grants.insert(&self.config, &name, grant);
-            self.notify(Event::Granted { name, grant, evicted });
-        }
-        self.notify(Event::Verified(outcome.id, outcome.verdict));
-    }
-
-    /// Looks for others that claim the names of users of this router.
-    fn audit(&mut self, now: Time, random: &mut dyn Random) {
-        let Some((at, name)) = self.accounts.audits.first().cloned() else { return };
-        if at > now {
-            return;
-        }
-        self.accounts.audits.remove(&(at, name.clone()));
-        let next = now + self.config.audit;
-        self.accounts.audits.insert((next, name.clone()));
-        if let Some(own) = self.accounts.own.get_mut(&name) {
-            own.audit = next;
-        }
-        if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random) {
-            self.audits.insert(id, name);
-        }
-    }
-
-    /// Compares the account of a user of this router with others that claim the name.
-    fn compare(&mut self, now: Time, name: &str, records: &[Record], random: &mut dyn Random) {
-        let id = self.id();
-        let Some(own) = self.accounts.own.get(name) else { return };
-        let claims = records.iter().filter_map(|record| {
-            let account = Account::parse(record.value()).ok()?;
-            Some((account.created, signer(record)))
-        });
-        let Some(first) = claims.filter(|&(_, router)| router != id).min() else { return };
-        if own.rival == Some(first.1) {
-            return;
-        }
-        let account = own.account.clone();
-        let is_second = first < (account.created, id);
-        self.counters.contested += u64::from(own.rival.is_none());
-        if let Some(own) = self.accounts.own.get_mut(name) {
-            own.rival = Some(first.1);
-        }
-        let mark = is_second.then(|| marked(name, id));
-        if let Some(mark) = &mark {
-            // The DHT refuses it only when it has no room, and then there is no marked name.
-            _ = self.publish_account(now, mark, &account, random);
-            if let Some(known) = self.accounts.registered.get(name) {
-                let location = Location { preference: known.preference, grant: known.grant };
-                _ = self.publish_location(now, name, &location, random);
-            }
-        }
-        let marked = mark.map(Into::into);
-        self.notify(Event::Contested { name: name.into(), by: first.1, marked });
     }
 
     /// Returns whether a router may send one more private message now.
@@ -631,6 +423,7 @@ impl<C: Crypto> Directory<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::statement::Account;
     use ringway_mesh::identity::Search;
     use ringway_sansio::SplitMix;
 

@@ -8,6 +8,9 @@
 //! |---|---|
 //! | CHECK, 1 | request (4), id of the sender (8), length of the name (1), name, length of the method (1), method, credentials |
 //! | JUDGED, 2 | request (4), verdict (1), a grant if the verdict is 0 |
+//! | PROBE, 3 | request (4) |
+//! | PROBED, 4 | request (4) |
+//! | SERVICE, 5 | id of the sender (8), service (1), a message of that service |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
@@ -21,6 +24,10 @@ pub const MAX_CREDENTIALS: usize = 700;
 pub const MAX_METHOD: usize = 32;
 /// Maximum length in octets of a private message: it passes every link in one packet.
 pub const MAX_PRIVATE: usize = 1_100;
+/// Maximum length in octets of a message of another service.
+pub const MAX_SERVICE: usize = 1_000;
+/// The service of short numbers.
+pub const SERVICE_NUMBERS: u8 = 1;
 
 const VERSION: u8 = 1;
 
@@ -72,6 +79,12 @@ pub(crate) enum Private {
     Check { request: u32, router: NodeId, check: CredentialsCheck },
     /// What the home thinks of them.
     Judged { request: u32, verdict: Verdict, grant: Option<Grant> },
+    /// Asks for PROBED, which shows how far a router is.
+    Probe { request: u32 },
+    /// The answer to it.
+    Probed { request: u32 },
+    /// A message of another service, which the directory only carries.
+    Service { router: NodeId, service: u8, octets: Box<[u8]> },
 }
 
 impl Private {
@@ -108,7 +121,23 @@ impl Private {
                 reader.end()?;
                 Ok(Private::Judged { request, verdict, grant })
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 2")),
+            kind @ (3 | 4) => {
+                let request = reader.u32()?;
+                reader.end()?;
+                match kind {
+                    3 => Ok(Private::Probe { request }),
+                    _ => Ok(Private::Probed { request }),
+                }
+            }
+            5 => {
+                let (router, service) = (NodeId::new(reader.u64()?), reader.u8()?);
+                let octets: Box<[u8]> = reader.rest().into();
+                if octets.len() > MAX_SERVICE {
+                    return Err(reader.fault("expected a shorter message of a service"));
+                }
+                Ok(Private::Service { router, service, octets })
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 5")),
         }
     }
 
@@ -125,6 +154,11 @@ impl Private {
                 }
                 out.extend(&check.credentials);
             }
+            Private::Probe { request } | Private::Probed { request } => {
+                let kind = if matches!(self, Private::Probe { .. }) { 3 } else { 4 };
+                out.push(VERSION << 4 | kind);
+                out.extend(request.to_be_bytes());
+            }
             Private::Judged { request, verdict, grant } => {
                 out.push(VERSION << 4 | 2);
                 out.extend(request.to_be_bytes());
@@ -132,6 +166,12 @@ impl Private {
                 if let Some(grant) = grant {
                     grant.write(&mut out);
                 }
+            }
+            Private::Service { router, service, octets } => {
+                out.push(VERSION << 4 | 5);
+                out.extend(router.to_bytes());
+                out.push(*service);
+                out.extend(octets);
             }
         }
         out
@@ -163,6 +203,19 @@ mod tests {
         let octets = message.to_octets();
         assert!(octets.len() <= MAX_PRIVATE);
         assert_eq!(Private::parse(&octets), Ok(message));
+    }
+
+    #[test]
+    fn a_message_of_a_service_is_carried_up_to_its_limit() {
+        let message = |length| Private::Service {
+            router: NodeId::new(2),
+            service: SERVICE_NUMBERS,
+            octets: vec![7; length].into(),
+        };
+        let octets = message(MAX_SERVICE).to_octets();
+        assert!(octets.len() <= MAX_PRIVATE);
+        assert_eq!(Private::parse(&octets), Ok(message(MAX_SERVICE)));
+        assert!(Private::parse(&message(MAX_SERVICE + 1).to_octets()).is_err());
     }
 
     proptest! {

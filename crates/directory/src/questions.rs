@@ -8,8 +8,9 @@ use ringway_mesh::crypto::Crypto;
 use ringway_sansio::Time;
 use smallvec::SmallVec;
 
-use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
+use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION, KIND_NUMBER};
 use crate::resolve::{self, Home, Located};
+use crate::statement::{Number, is_number};
 
 /// The number of a question.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,10 +43,24 @@ struct Question {
     waiting: SmallVec<[QuestionId; 2]>,
     account: Option<LookUpId>,
     location: Option<LookUpId>,
+    /// That of claims, if the name is a number.
+    number: Option<LookUpId>,
+    /// What routers claim of the number; `None` if too few have answered.
+    claims: Option<Vec<(NodeId, Number)>>,
     /// Whether all locations were asked for, because none of the first ones was permitted.
     is_thorough: bool,
     /// The records of locations; `None` if too few have answered.
     records: Option<Vec<Record>>,
+}
+
+/// A question that has been answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Answered {
+    pub name: Box<str>,
+    pub waiting: SmallVec<[QuestionId; 2]>,
+    pub whereabouts: Whereabouts,
+    /// What routers claim of the name, if it is a number and no user.
+    pub claims: Vec<(NodeId, Number)>,
 }
 
 /// Questions under way, and the accounts that are remembered.
@@ -108,10 +123,16 @@ impl Questions {
             }
             _ => look_ups.look_up_all(KIND_ACCOUNT, name),
         };
+        let number = match is_number(name) {
+            true => look_ups.look_up_all(KIND_NUMBER, name),
+            false => None,
+        };
         let question = Question {
             waiting: SmallVec::from_slice(&[id]),
             account,
             location: Some(location),
+            number,
+            claims: None,
             is_thorough: false,
             records: None,
         };
@@ -128,27 +149,27 @@ impl Questions {
         answer: Answer,
         signer: &dyn Fn(&Record) -> NodeId,
         look_ups: &mut dyn LookUps,
-    ) -> Option<(Box<str>, SmallVec<[QuestionId; 2]>, Whereabouts)> {
-        let is_of =
-            |question: &Question| question.account == Some(id) || question.location == Some(id);
+    ) -> Option<Answered> {
+        let is_of = |question: &Question| {
+            [question.account, question.location, question.number].contains(&Some(id))
+        };
         let name = self.under_way.iter().find(|(_, question)| is_of(question))?.0.clone();
         let question = self.under_way.get_mut(&name)?;
-        let records = match answer {
-            Answer::Found(records) | Answer::Partial(records) => Some(records),
-            Answer::Absent => Some(Vec::new()),
-            Answer::Unknown => None,
-        };
+        let records = records_of(answer);
         if question.account == Some(id) {
             question.account = None;
             if let Some(records) = records {
                 self.remember(now, config, &name, &records, signer);
             }
+        } else if question.number == Some(id) {
+            question.number = None;
+            question.claims = records.map(|records| claims(&records, signer));
         } else {
             question.location = None;
             question.records = records;
         }
         let question = self.under_way.get_mut(&name)?;
-        if question.account.is_some() || question.location.is_some() {
+        if [question.account, question.location, question.number] != [None; 3] {
             return None;
         }
         let known = self.accounts.get(&name);
@@ -165,13 +186,23 @@ impl Questions {
                         return None;
                     }
                 }
-                Whereabouts::Found(Located { home: Some(home), routers })
+                let aliases = Vec::new();
+                Whereabouts::Found(Located { home: Some(home), routers, aliases })
             }
-            (Some(_), None) if known.is_some() => Whereabouts::Found(Located::default()),
+            // A number that is claimed is one, even where too few routers have answered to tell that no user is named so.
+            (_, None) if question.claims.as_ref().is_some_and(|claims| !claims.is_empty()) => {
+                Whereabouts::Found(Located::default())
+            }
+            (Some(_), None) if known.is_some() => match is_number(&name) {
+                true if question.claims.is_none() => Whereabouts::Unavailable,
+                _ => Whereabouts::Found(Located::default()),
+            },
             _ => Whereabouts::Unavailable,
         };
-        let question = self.under_way.remove(&name)?;
-        Some((name, question.waiting, whereabouts))
+        let Question { waiting, claims, .. } = self.under_way.remove(&name)?;
+        let is_nobody = whereabouts == Whereabouts::Found(Located::default());
+        let claims = claims.filter(|_| is_nobody).unwrap_or_default();
+        Some(Answered { name, waiting, whereabouts, claims })
     }
 
     /// Remembers whose a name is. A home that was seen to have it keeps it for a while without being seen.
@@ -208,5 +239,23 @@ impl Questions {
         ages.sort_unstable();
         let Some(&limit) = ages.get(ages.len() / 8) else { return };
         self.accounts.retain(|_, known| (known.home.is_some(), known.used) > limit);
+    }
+}
+
+/// Returns what routers claim of a number; `records` have been verified.
+fn claims(records: &[Record], signer: &dyn Fn(&Record) -> NodeId) -> Vec<(NodeId, Number)> {
+    let claims = records.iter().filter_map(|record| {
+        let number = Number::parse(record.value()).ok()?;
+        Some((signer(record), number))
+    });
+    claims.collect()
+}
+
+/// Returns the records of an answer; `None` if too few routers have answered.
+pub(crate) fn records_of(answer: Answer) -> Option<Vec<Record>> {
+    match answer {
+        Answer::Found(records) | Answer::Partial(records) => Some(records),
+        Answer::Absent => Some(Vec::new()),
+        Answer::Unknown => None,
     }
 }

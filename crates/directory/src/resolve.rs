@@ -6,6 +6,7 @@ use ringway_mesh::crypto::Crypto;
 use ringway_sansio::Time;
 use smallvec::SmallVec;
 
+use crate::numbers::Alias;
 use crate::statement::{Account, Location};
 
 /// The home of a user.
@@ -24,6 +25,8 @@ pub struct Located {
     pub home: Option<Home>,
     /// The routers at which the user is registered, with the preference of each in thousandths.
     pub routers: SmallVec<[(NodeId, u16); 2]>,
+    /// The users that the name stands for, if it is a number and not a user itself.
+    pub aliases: Vec<Alias>,
 }
 
 impl Located {
@@ -47,20 +50,23 @@ pub fn home(
         let account = Account::parse(record.value()).ok()?;
         Some(Home { router: signer(record), account })
     });
+    first(claims, known)
+}
+
+/// Returns the one of several claims that has the name, as [`home`] does.
+pub fn first(claims: impl Iterator<Item = Home>, known: Option<NodeId>) -> Option<Home> {
     claims.min_by_key(|home| (known != Some(home.router), home.account.created, home.router))
 }
 
-/// Returns the routers that may have the user registered, of all that state it; `records` have been verified. The home may,
-/// and who has a grant of the home.
-pub fn routers<C: Crypto>(
+/// Returns whether a router may have a user of this home, as it states: the home may, and who has a grant of the home.
+pub fn may_have<C: Crypto>(
     now: Time,
     name: &str,
     home: &Home,
-    records: &[Record],
+    (router, location): (NodeId, &Location),
     bits: u8,
-    signer: impl Fn(&Record) -> NodeId,
-) -> SmallVec<[(NodeId, u16); 2]> {
-    let may = |router: NodeId, location: &Location| match &location.grant {
+) -> bool {
+    match &location.grant {
         _ if router == home.router => true,
         None => false,
         Some(grant) => {
@@ -69,10 +75,22 @@ pub fn routers<C: Crypto>(
                 && !grant.has_ended(now)
                 && grant.verify::<C>(name, router, bits) == Some(home.router)
         }
-    };
+    }
+}
+
+/// Returns the routers that [may have](may_have) the user registered, of all that state it; `records` have been verified.
+pub fn routers<C: Crypto>(
+    now: Time,
+    name: &str,
+    home: &Home,
+    records: &[Record],
+    bits: u8,
+    signer: impl Fn(&Record) -> NodeId,
+) -> SmallVec<[(NodeId, u16); 2]> {
     let stated = records.iter().filter_map(|record| {
         let (router, location) = (signer(record), Location::parse(record.value()).ok()?);
-        may(router, &location).then_some((router, location.preference))
+        let may = may_have::<C>(now, name, home, (router, &location), bits);
+        may.then_some((router, location.preference))
     });
     stated.collect()
 }

@@ -5,10 +5,11 @@ use ringway_mesh::NodeId;
 use ringway_mesh::crypto::Crypto;
 use ringway_sansio::{Random, Time};
 
+use crate::listing::{ListEnd, Listed, Subject};
 use crate::machine::{Directory, Event};
 use crate::private::{CredentialsCheck, Verdict};
 use crate::questions::{QuestionId, Whereabouts};
-use crate::statement::{Account, Grant};
+use crate::statement::{Account, Grant, SharedRule};
 use crate::verifications::JudgementId;
 
 /// What a server wants of the directory.
@@ -50,12 +51,45 @@ pub enum Command {
         /// The server's number for it.
         tag: u64,
     },
+    /// Which users of this router answer for a service number, instead of what was said before.
+    SetService {
+        /// The number with the domain.
+        name: Box<str>,
+        /// The users with their domain; none if nobody does.
+        users: Vec<Box<str>>,
+    },
+    /// What this router shares with the users of all routers, instead of what was said before.
+    ShareRules {
+        /// The domain.
+        domain: Box<str>,
+        /// The rules.
+        rules: Vec<SharedRule>,
+    },
+    /// What do routers share? [`Report::Rules`] follows.
+    AskRules {
+        /// The domain.
+        domain: Box<str>,
+    },
     /// A permission that was reported before a restart.
     SetGrant {
         /// The user with its domain.
         name: Box<str>,
         /// The permission.
         grant: Grant,
+    },
+    /// A message of another service for a router, which may be lost.
+    Send {
+        /// The router.
+        to: NodeId,
+        /// The service.
+        service: u8,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// What do all routers state? [`Report::Listed`] follows, several times, and [`Report::ListEnded`].
+    List {
+        /// Of what.
+        subject: Subject,
     },
     /// The answer to [`Report::Judge`].
     Judge {
@@ -83,6 +117,16 @@ pub enum Report {
         /// What is known.
         whereabouts: Whereabouts,
     },
+    /// What routers share; `None` if too few have answered.
+    Rules {
+        /// The rules of each.
+        rules: Option<Vec<(NodeId, Vec<SharedRule>)>>,
+    },
+    /// Something that was to be stated found no room, or only a part of it did.
+    NotStated {
+        /// What, for the operator.
+        what: String,
+    },
     /// What the home of a user thinks of credentials; `None` if it has not answered.
     Verified {
         /// The number of the command.
@@ -107,6 +151,24 @@ pub enum Report {
         router: NodeId,
         /// What to check.
         check: CredentialsCheck,
+    },
+    /// Another router has sent a message of another service.
+    Message {
+        /// The service.
+        service: u8,
+        /// The router.
+        router: NodeId,
+        /// The message.
+        octets: Box<[u8]>,
+    },
+    /// A part of a list.
+    Listed(Listed),
+    /// A list has ended; `None` if it was not begun.
+    ListEnded {
+        /// Of what.
+        subject: Subject,
+        /// How.
+        end: Option<ListEnd>,
     },
     /// Another home claims the name of a user of this router.
     Contested {
@@ -159,8 +221,33 @@ impl Service {
                 Some(id) => self.tags.push((id, tag)),
                 None => return Some(Report::Verified { tag, verdict: None }),
             },
+            Command::SetService { name, users } => {
+                if directory.set_service(now, &name, &users, random).is_err() {
+                    let what = format!("the users who answer for {name}");
+                    return Some(Report::NotStated { what });
+                }
+            }
+            Command::ShareRules { domain, rules } => {
+                let shared = directory.share_rules(now, &domain, &rules, random);
+                let left = rules.len() - shared.unwrap_or(0);
+                if left > 0 {
+                    let what = format!("{left} of {} rules that are shared", rules.len());
+                    return Some(Report::NotStated { what });
+                }
+            }
+            Command::AskRules { domain } => {
+                if !directory.ask_rules(now, &domain, random) {
+                    return Some(Report::Rules { rules: None });
+                }
+            }
             Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
             Command::Judge { id, verdict } => directory.judge(now, id, verdict),
+            Command::Send { to, service, octets } => directory.send(to, service, &octets),
+            Command::List { subject } => {
+                if !directory.list(now, subject, random) {
+                    return Some(Report::ListEnded { subject, end: None });
+                }
+            }
         }
         None
     }
@@ -175,8 +262,14 @@ impl Service {
                     let Some(at) = self.tags.iter().position(|(of, _)| *of == id) else { continue };
                     Report::Verified { tag: self.tags.swap_remove(at).1, verdict }
                 }
+                Event::Rules(rules) => Report::Rules { rules },
                 Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
                 Event::Judge { id, router, check } => Report::Judge { id, router, check },
+                Event::Message { service, router, octets } => {
+                    Report::Message { service, router, octets }
+                }
+                Event::Listed(listed) => Report::Listed(listed),
+                Event::ListEnded(subject, end) => Report::ListEnded { subject, end: Some(end) },
                 Event::Contested { name, by, marked } => Report::Contested { name, by, marked },
             });
         }

@@ -27,7 +27,7 @@ use ringway_mesh::wire::SIGNATURE;
 use ringway_mesh::{Identity, NodeId, Proof};
 use ringway_sansio::{Malformed, Reader, Time};
 
-use crate::config::{MAX_DISPLAY, MAX_NAME, MAX_NUMBER};
+use crate::config::{MAX_ANSWERERS, MAX_DISPLAY, MAX_NAME, MAX_NUMBER, MAX_PATTERN};
 
 /// The version of both.
 const VERSION: u8 = 1;
@@ -227,6 +227,130 @@ impl Location {
     }
 }
 
+/// What a router states of a number: which of its users it stands for. The record is named `204@mesh`.
+///
+/// | part | octets |
+/// |---|---|
+/// | version, 1 | 1 |
+/// | flags: 1, the users answer for it together with those of other routers | 1 |
+/// | users: each the length of the name with its domain, the name | 1 + n |
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Number {
+    /// Whether the users of other routers answer for it too, as for an emergency number. Otherwise it is the number of one
+    /// user, whose account states it.
+    pub is_service: bool,
+    /// The users with their domain, at most [`MAX_ANSWERERS`].
+    pub users: Vec<Box<str>>,
+}
+
+impl Number {
+    /// Returns the octets of the statement.
+    pub fn to_octets(&self) -> Vec<u8> {
+        let mut out = vec![VERSION, u8::from(self.is_service)];
+        for user in self.users.iter().take(MAX_ANSWERERS).filter(|user| is_name(user)) {
+            out.push(user.len() as u8);
+            out.extend(user.as_bytes());
+        }
+        out
+    }
+
+    /// Parses a statement.
+    ///
+    /// # Errors
+    /// Octets that are no statement, or too many users.
+    pub fn parse(octets: &[u8]) -> Result<Number, Malformed> {
+        let mut reader = Reader::new("expected a whole number", octets);
+        read_version(&mut reader)?;
+        let flags = reader.u8()?;
+        if flags > 1 {
+            return Err(reader.fault("expected flags of 0 or 1"));
+        }
+        let mut users = Vec::new();
+        while !reader.is_at_end() {
+            let user = read_text(&mut reader, MAX_NAME)?;
+            if user.is_empty() || users.len() >= MAX_ANSWERERS {
+                return Err(reader.fault("expected at most 4 names of users"));
+            }
+            users.push(user);
+        }
+        Ok(Number { is_service: flags == 1, users })
+    }
+}
+
+/// Returns whether a name is a number: digits, and its domain.
+pub fn is_number(name: &str) -> bool {
+    let user = name.split_once('@').map_or(name, |(user, _)| user);
+    (1..=MAX_NUMBER).contains(&user.len()) && user.bytes().all(|octet| octet.is_ascii_digit())
+}
+
+/// Returns the name of a number in the domain of a user; `None` if it is none.
+pub fn number_name(user: &str, number: &str) -> Option<String> {
+    let (_, domain) = user.split_once('@')?;
+    let name = format!("{number}@{domain}");
+    is_number(&name).then_some(name)
+}
+
+/// A way into other networks that a router shares with the users of all others.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct SharedRule {
+    /// The domain that is called: empty for the own one, `*` for any other, `.example.org` for what is below a domain.
+    pub domain: Box<str>,
+    /// What the user part begins with, or its pattern; empty for any.
+    pub user: Box<str>,
+    /// Whether `user` is a pattern.
+    pub is_pattern: bool,
+    /// The routers with the lowest cost are tried first.
+    pub cost: u16,
+    /// The share of the load among routers of one cost.
+    pub capacity: u16,
+}
+
+/// Returns the octets of a statement about rules, and how many of them have found room. The record has the name of the
+/// domain.
+///
+/// | part | octets |
+/// |---|---|
+/// | version, 1 | 1 |
+/// | rules: each flags (1, the user part is a pattern), cost, capacity, length of the domain, the domain, length of the user part, the user part | 1 + 2 + 2 + 1 + n + 1 + n |
+pub fn write_rules(rules: &[SharedRule]) -> (Vec<u8>, usize) {
+    let mut out = vec![VERSION];
+    for (count, rule) in rules.iter().enumerate() {
+        let (domain, user) = (clip(&rule.domain, MAX_PATTERN), clip(&rule.user, MAX_PATTERN));
+        if out.len() + 7 + domain.len() + user.len() > ringway_dht::config::MAX_VALUE {
+            return (out, count);
+        }
+        out.push(u8::from(rule.is_pattern));
+        out.extend(rule.cost.to_be_bytes());
+        out.extend(rule.capacity.to_be_bytes());
+        for text in [domain, user] {
+            out.push(text.len() as u8);
+            out.extend(text.as_bytes());
+        }
+    }
+    (out, rules.len())
+}
+
+/// Parses a statement about rules.
+///
+/// # Errors
+/// Octets that are no statement.
+pub fn parse_rules(octets: &[u8]) -> Result<Vec<SharedRule>, Malformed> {
+    let mut reader = Reader::new("expected whole rules", octets);
+    read_version(&mut reader)?;
+    let mut rules = Vec::new();
+    while !reader.is_at_end() {
+        let flags = reader.u8()?;
+        if flags > 1 {
+            return Err(reader.fault("expected flags of 0 or 1"));
+        }
+        let (cost, capacity) = (reader.u16()?, reader.u16()?);
+        let domain = read_text(&mut reader, MAX_PATTERN)?;
+        let user = read_text(&mut reader, MAX_PATTERN)?;
+        rules.push(SharedRule { domain, user, is_pattern: flags == 1, cost, capacity });
+    }
+    Ok(rules)
+}
+
 /// Returns whether a text can be the name of a user with its domain: 1 to [`MAX_NAME`] octets.
 pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME
@@ -308,6 +432,31 @@ mod tests {
         assert_eq!(unmarked("alice@mesh", home), None);
     }
 
+    #[test]
+    fn numbers_are_digits_in_a_domain() {
+        for (name, expected) in [
+            ("112@mesh", true),
+            ("112", true),
+            ("@mesh", false),
+            ("1a@mesh", false),
+            ("+49@mesh", false),
+            ("1234567890123456@mesh", false),
+        ] {
+            assert_eq!(is_number(name), expected, "{name}");
+        }
+        assert_eq!(number_name("alice@mesh", "204").as_deref(), Some("204@mesh"));
+        assert_eq!(number_name("alice@mesh", ""), None);
+    }
+
+    #[test]
+    fn rules_that_find_no_room_are_left_out() {
+        let rule = SharedRule { user: "0".repeat(64).into(), ..SharedRule::default() };
+        let (octets, count) = write_rules(&vec![rule.clone(); 10]);
+        assert_eq!(count, 7);
+        assert!(octets.len() <= ringway_dht::config::MAX_VALUE);
+        assert_eq!(parse_rules(&octets), Ok(vec![rule; 7]));
+    }
+
     proptest! {
         #[test]
         fn octets_are_a_statement_or_a_fault(octets in proptest::collection::vec(any::<u8>(), 0..200)) {
@@ -316,6 +465,12 @@ mod tests {
             }
             if let Ok(location) = Location::parse(&octets) {
                 prop_assert_eq!(Location::parse(&location.to_octets()), Ok(location));
+            }
+            if let Ok(number) = Number::parse(&octets) {
+                prop_assert_eq!(number.to_octets(), &octets[..]);
+            }
+            if let Ok(rules) = parse_rules(&octets) {
+                prop_assert_eq!(write_rules(&rules), (octets, rules.len()));
             }
         }
     }

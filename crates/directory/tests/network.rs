@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 mod net;
+mod numbers;
 
 use net::Net;
-use ringway_directory::{Account, Event, Verdict};
+use ringway_directory::{Account, Event, Subject, Verdict};
 use ringway_sansio::time::Duration;
 
 const ALICE: &str = "alice@mesh";
@@ -140,9 +141,6 @@ fn halves_unite_their_registrations() {
 fn a_name_added_twice_is_kept_by_the_first() {
     let mut net = Net::new(12, 7);
     let routers = net.up();
-    // Accounts are written again soon, to the keepers of the whole network.
-    net.config.account_lifetime = 1_800;
-    net.restart();
     let (left, right) = routers.split_at(6);
     net.divide(left);
     net.run(30_000);
@@ -152,7 +150,12 @@ fn a_name_added_twice_is_kept_by_the_first() {
     assert!(net.register(left[0], ALICE, "secret"));
     assert!(net.register(right[0], ALICE, "other"));
     net.unite();
-    net.run(1_400_000);
+    net.run(60_000);
+    // Whoever has not called either before reaches the first.
+    assert_eq!(net.routers(left[4], ALICE), [left[0]]);
+    assert_eq!(net.routers(right[4], ALICE), [left[0]]);
+    // Homes look for others that claim their names every ten minutes.
+    net.run(600_000);
     let contested = |net: &Net, home| {
         net.nodes[&home].events.iter().find_map(|event| match event {
             Event::Contested { by, marked, .. } => Some((*by, marked.clone())),
@@ -162,10 +165,15 @@ fn a_name_added_twice_is_kept_by_the_first() {
     assert_eq!(contested(&net, left[0]), Some((right[0], None)));
     let second = contested(&net, right[0]);
     let Some((_, Some(marked))) = second else { panic!("{second:?}") };
-    // Whoever has not called either before reaches the first.
-    assert_eq!(net.routers(left[4], ALICE), [left[0]]);
-    assert_eq!(net.routers(right[4], ALICE), [left[0]]);
     assert_eq!(net.routers(left[4], &marked), [right[0]]);
+    // What its home states later is stated of the marked name too.
+    let account = Account { created: 1, number: "204".into(), ..Account::default() };
+    net.change(right[0], |directory, now, random| {
+        directory.set_account(now, ALICE, &account, random).unwrap();
+    });
+    net.run(310_000);
+    let home = net.locate(left[4], &marked).unwrap().home;
+    assert_eq!(home.map(|home| (home.router, home.account.number)), Some((right[0], "204".into())));
 }
 
 /// An acknowledged registration survives the crash of any two routers, with every fifth message lost.
@@ -225,6 +233,74 @@ fn a_verification_without_a_home_ends() {
     let begun = net.now;
     assert_eq!(net.verify(visited, ALICE, "secret"), None);
     assert!(net.now - begun < Duration::from_secs(8));
+}
+
+/// Any router lists who there is, and who is registered where; what was withdrawn is not listed.
+#[test]
+fn accounts_and_locations_of_the_whole_network_are_listed() {
+    let mut net = Net::new(12, 20);
+    let routers = net.up();
+    for (number, &router) in routers.iter().enumerate() {
+        net.add(router, &format!("user{number}@mesh"), "secret");
+    }
+    assert!(net.register(routers[2], "user2@mesh", "secret"));
+    assert!(net.register(routers[7], "user2@mesh", "secret"));
+    assert!(net.register(routers[4], "user4@mesh", "secret"));
+    net.change(routers[4], |directory, now, random| {
+        directory.unregister(now, "user4@mesh", random);
+    });
+    net.change(routers[5], |directory, now, random| {
+        directory.remove_account(now, "user5@mesh", random);
+    });
+    net.run(25_000);
+    let expected: Vec<(String, _)> =
+        routers.iter().enumerate().map(|(n, &r)| (format!("user{n}@mesh"), r)).collect();
+    for by in [routers[0], routers[11]] {
+        let mut accounts = net.list(by, Subject::Accounts);
+        accounts.sort_by_key(|(_, router)| *router);
+        let expected = expected.iter().filter(|(name, _)| name != "user5@mesh");
+        assert!(accounts.iter().eq(expected), "{accounts:?}");
+        let mut locations = net.list(by, Subject::Locations);
+        locations.sort();
+        let user = || "user2@mesh".to_string();
+        assert_eq!(locations, [(user(), routers[2]), (user(), routers[7])]);
+    }
+}
+
+/// A message of another service comes from the router that it names, and from no other; one router cannot send more than
+/// its rate.
+#[test]
+fn messages_of_other_services_are_carried_and_policed() {
+    let mut net = Net::new(4, 21);
+    let routers = net.up();
+    let (from, to, other) = (routers[0], routers[1], routers[2]);
+    let received = |net: &Net| {
+        let events = net.nodes[&to].events.iter();
+        let message = |event: &Event| match event {
+            Event::Message { service: 9, router, octets } => Some((*router, octets.to_vec())),
+            _ => None,
+        };
+        events.filter_map(message).collect::<Vec<_>>()
+    };
+    net.change(from, |directory, _, _| directory.send(to, 9, b"hello"));
+    net.change(from, |directory, _, _| directory.send(to, 9, &[0; 1_001]));
+    net.run(100);
+    assert_eq!(received(&net), [(from, b"hello".to_vec())]);
+    // As another router: the address decides.
+    let (_, octets) = net.private.last().unwrap().clone();
+    net.send_private(other, to.prefix(), octets.clone());
+    net.run(100);
+    assert_eq!(received(&net).len(), 1);
+    assert_eq!(net.nodes[&to].directory.counters().malformed, 1);
+    for _ in 0..1_000 {
+        net.send_private(from, to.prefix(), octets.clone());
+    }
+    net.send_private(other, to.prefix(), [0x13].into());
+    net.run(100);
+    let counters = net.nodes[&to].directory.counters();
+    assert!((100..150).contains(&received(&net).len()), "{}", received(&net).len());
+    assert!(counters.policed > 850);
+    assert_eq!(counters.malformed, 2);
 }
 
 /// A home that is known is asked, though too few routers are left to tell where the user is registered.

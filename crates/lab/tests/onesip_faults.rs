@@ -2,7 +2,7 @@
 //! nothing goes round, and everybody reaches everybody. A seed that fails is run alone with
 //! `SIP_FAULTS=SEED cargo test -p ringway-lab --test onesip_faults`.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "onesip_checks/mod.rs"]
 mod checks;

@@ -1,11 +1,12 @@
 //! The broker of all workers of a server, which call from their threads and never wait.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringway_directory::{Report, service::Command};
 use ringway_mesh::NodeId;
 use ringway_proxy::location::CommitTag;
+use ringway_proxy::routes::RouteTable;
 use ringway_proxy::{AskId, Question, Reply};
 use ringway_sansio::Time;
 
@@ -56,6 +57,11 @@ impl<W: World> Exchange<W> {
         self.lock().set_id(id);
     }
 
+    /// Returns the id of this router, once it is known.
+    pub fn id(&self) -> Option<NodeId> {
+        self.lock().id()
+    }
+
     /// Returns the address of this router in the mesh, once it is known.
     pub fn address(&self) -> Option<Ipv6Addr> {
         self.lock().id().map(|id| id.prefix().router())
@@ -86,6 +92,16 @@ impl<W: World> Exchange<W> {
         visit: &mut dyn FnMut(Ipv6Addr, u16),
     ) -> Option<bool> {
         self.lock().visit(name, now, visit)
+    }
+
+    /// Visits the users that a name stands for, as [`Broker::aliases`] does.
+    pub fn aliases(&self, name: &str, now: Time, visit: &mut dyn FnMut(&str, u16)) {
+        self.lock().aliases(name, now, visit);
+    }
+
+    /// Returns the rules that other routers share; `None` if they must be asked for.
+    pub fn shared_rules(&self, now: Time) -> Option<Arc<RouteTable>> {
+        self.lock().shared_rules(now)
     }
 
     /// Returns whether a router may send as a user; `None` if that must be asked for.

@@ -8,6 +8,7 @@
 //! | [`location`] | the location service of workers: this server's, and what is known of others |
 //! | [`journal`] | registrations are acknowledged when other routers keep them too |
 //! | [`judge`] | credentials that other routers ask this one about |
+//! | [`rules`] | routing rules that routers share |
 //! | `shares` | what one source may ask at a time |
 //!
 //! Nothing here opens a socket or reads a clock. `ringway serve --mesh` carries commands and answers by channels, and the
@@ -20,6 +21,7 @@ pub mod exchange;
 pub mod journal;
 pub mod judge;
 pub mod location;
+pub mod rules;
 mod shares;
 
 pub use broker::{Broker, Counts, Event};

@@ -7,6 +7,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
+use ringway_proxy::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Ha1};
 
@@ -74,6 +75,18 @@ impl<W: World> LocationStore for MeshLocation<W> {
             visit(format!("<sip:[{router}]:{SIP_PORT};lr>").as_bytes(), preference);
         });
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
+    }
+
+    fn aliases(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) {
+        if let Some(name) = self.exchange.name_of(aor) {
+            self.exchange.aliases(name, now, &mut |user, q| {
+                visit(format!("sip:{user}").as_bytes(), q);
+            });
+        }
+    }
+
+    fn shared_rules(&self, now: Time) -> Option<Arc<RouteTable>> {
+        self.exchange.shared_rules(now)
     }
 
     fn speaks_for(&self, server: IpAddr, aor: &[u8], now: Time) -> Option<bool> {

@@ -42,7 +42,7 @@ pub trait Users: Send + Sync {
 pub enum Verdict {
     /// They prove that the sender is this user.
     Proved(Vec<u8>),
-    /// They are right, but their nonce is used up: the next challenge has `stale=true`.
+    /// They are right, but their nonce is used up, or it may be one of another server: the next challenge has `stale=true`.
     Stale,
     /// They are right and have been used before: by a retransmission, or a replay.
     Repeated,
@@ -184,10 +184,15 @@ impl Authenticator {
         let Some(algorithm) = credentials.algorithm.filter(|a| self.algorithms.contains(a)) else {
             return Verdict::Missing;
         };
-        if nonce == NonceVerdict::Forged {
-            return Verdict::Missing;
-        }
         let user = credentials.user();
+        if nonce == NonceVerdict::Forged {
+            // It may be one of another server, at which the client was before: without `stale=true` the client would have to
+            // take its password for wrong (RFC 7616 section 3.3). So for all users, as it shows nothing about any of them.
+            return match self.users.may_be_elsewhere(&user, realm) {
+                true => Verdict::Stale,
+                false => Verdict::Missing,
+            };
+        }
         let ha1 = self.users.ha1(&user, realm, algorithm);
         if ha1.is_none() && self.users.may_be_elsewhere(&user, realm) {
             return self.check_elsewhere(

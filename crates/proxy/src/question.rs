@@ -13,6 +13,8 @@ pub enum Question {
         /// The address-of-record.
         aor: Box<[u8]>,
     },
+    /// The routing rules that other servers share.
+    Rules,
     /// Whether the credentials of a user of another server are right.
     Credentials(Box<CredentialsQuestion>),
 }
@@ -66,7 +68,7 @@ pub struct CredentialsAnswer {
 /// The reply of the world to a [`Question`]. A reply to another question counts as [`Reply::Unavailable`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// The store knows now at which servers the user is registered.
+    /// The store knows now at which servers the user is registered, or which rules other servers share.
     Located,
     /// The verdict about the credentials.
     Credentials(CredentialsVerdict),

@@ -72,6 +72,17 @@ pub struct Rule {
     pub reject: Option<u16>,
     /// Whether anyone may use it. Otherwise only authenticated users and trusted peers may.
     pub open: bool,
+    /// How the users of other routers of the mesh may use it; `None` if they may not.
+    pub shared: Option<Share>,
+}
+
+/// The terms on which a rule serves other routers of the mesh.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The routers with the lowest cost are tried first.
+    pub cost: u16,
+    /// The share of the load among routers of one cost; 0 gets almost none.
+    pub capacity: u16,
 }
 
 /// The rules, in order.
@@ -213,6 +224,7 @@ mod tests {
             next_hops: vec![],
             reject,
             open: false,
+            shared: None,
         };
         let table = RouteTable {
             rules: vec![

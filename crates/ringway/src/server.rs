@@ -110,7 +110,7 @@ impl MeshArgs {
             tun,
             network_key,
             state: mesh_state,
-            port: None,
+            ..MeshSettings::default()
         })
     }
 }
@@ -259,9 +259,10 @@ fn user(command: User) -> Result<(), CommandError> {
                 .list()?;
             match server.json {
                 true => out::json(&users),
-                false => {
-                    users.iter().try_for_each(|u| out::line(&format!("{}@{}", u.user, u.realm)))
-                }
+                false => users.iter().try_for_each(|u| {
+                    let number = u.number.iter().map(|number| format!("  {number}"));
+                    out::line(&format!("{}@{}{}", u.user, u.realm, number.collect::<String>()))
+                }),
             }
         }
     }
@@ -283,6 +284,11 @@ fn set(user_args: UserArgs, new: bool) -> Result<(), CommandError> {
     }
     let what = if new { "added" } else { "has a new password" };
     out::line(&format!("{}@{} {what}", made.user, made.realm))?;
+    if let Some(number) = &made.number {
+        out::line(&format!("number: {number}"))?;
+    } else if made.awaits_number {
+        out::note("a short number follows within minutes: ringway user list");
+    }
     match &made.password {
         Some(password) => out::line(&format!("password: {password}")),
         None => Ok(()),

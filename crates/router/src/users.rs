@@ -42,6 +42,11 @@ pub enum Notice {
     },
     /// The directory reports.
     Users(Report),
+    /// The routers beside this one on the ring have changed.
+    Neighbours {
+        /// All of them, in no order.
+        routers: Vec<NodeId>,
+    },
 }
 
 /// A server that runs beside the router.
@@ -136,7 +141,8 @@ impl Users {
             // An error is one of an earlier message.
             let Ok((length, from)) = socket.try_recv_from(&mut self.buffer[..]) else { return };
             let Some(prefix) = router_of(from) else { continue };
-            self.directory.handle_private(now, prefix, &self.buffer[..length]);
+            let octets = &self.buffer[..length];
+            self.directory.handle_private(now, prefix, octets, &mut self.random);
         }
     }
 
@@ -207,6 +213,9 @@ impl Users {
         let known = (overlay.contacts().changes(), overlay.partner());
         if self.seen.replace(known) != Some(known) {
             let near = overlay.contacts().near();
+            self.notify(Notice::Neighbours {
+                routers: near.iter().copied().chain(known.1).collect(),
+            });
             self.directory.update_neighbours(now, near.into_iter(), known.1, &mut self.random);
         }
     }

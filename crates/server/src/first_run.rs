@@ -12,12 +12,16 @@ use crate::setup::Sources;
 use crate::store::{Hashes, Store, UserStore};
 use ringway_proxy::config::Config;
 use ringway_sansio::Transport;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+/// Short numbers, by users with their domain.
+pub type Numbers = HashMap<Box<str>, Box<str>>;
 
 /// Names of the users that are created on a server that is alone.
 pub const NAMES: [&str; 2] = ["101", "102"];
@@ -89,12 +93,19 @@ impl FirstUsers {
     }
 
     /// Prints the settings of the phones. `flags` are the arguments by which `ringway user` finds
-    /// this server. A file of passwords goes into the directory of `beside`.
+    /// this server. A file of passwords goes into the directory of `beside`. `numbers` are the
+    /// short numbers of users with their domain, if users have some.
     ///
     /// # Errors
     /// Fails when the text cannot be written.
-    pub fn print(&self, config: &Config, flags: &str, beside: &Path) -> io::Result<()> {
-        let mut text = self.text(config, flags);
+    pub fn print(
+        &self,
+        config: &Config,
+        flags: &str,
+        beside: &Path,
+        numbers: Option<&Numbers>,
+    ) -> io::Result<()> {
+        let mut text = self.text(config, flags, numbers);
         let mut out = io::stdout().lock();
         if matches!(self, FirstUsers::Created(_)) && !out.is_terminal() {
             let path = beside.with_file_name(PASSWORD_FILE);
@@ -111,39 +122,62 @@ impl FirstUsers {
     }
 
     /// Returns the text to print; empty if there is none.
-    pub fn text(&self, config: &Config, flags: &str) -> String {
+    pub fn text(&self, config: &Config, flags: &str, numbers: Option<&Numbers>) -> String {
         let mut out = String::new();
         // Writing to a string does not fail.
-        let _ = self.write(config, flags, &mut out);
+        let _ = self.write(config, flags, numbers, &mut out);
         out
     }
 
-    fn write(&self, config: &Config, flags: &str, out: &mut String) -> std::fmt::Result {
+    fn write(
+        &self,
+        config: &Config,
+        flags: &str,
+        numbers: Option<&Numbers>,
+        out: &mut String,
+    ) -> std::fmt::Result {
+        let realm = config.domains.first().map_or("", |d| &d.name);
+        let number = |user: &str| numbers?.get(&*format!("{user}@{realm}"));
         match self {
             FirstUsers::AuthOff => Ok(()),
             FirstUsers::Created(users) => {
                 let (server, transport) = server(config);
                 writeln!(out, "\nType this into two phones:")?;
-                for (number, (user, password)) in users.iter().enumerate() {
-                    writeln!(out, "\n  phone {}", number + 1)?;
+                for (index, (user, password)) in users.iter().enumerate() {
+                    writeln!(out, "\n  phone {}", index + 1)?;
                     writeln!(out, "    server     {server}")?;
                     writeln!(out, "    user       {user}")?;
                     writeln!(out, "    password   {password}")?;
                     writeln!(out, "    transport  {transport}")?;
+                    if let Some(number) = number(user) {
+                        writeln!(out, "    number     {number}")?;
+                    }
                 }
                 let (one, two) = self.created();
                 writeln!(
                     out,
                     "\nThen dial {two} on phone 1. The passwords are kept nowhere \
                      else; a new one: ringway user passwd {one}{flags}\n"
-                )
+                )?;
+                if numbers.is_some() && number(one).is_none() {
+                    writeln!(
+                        out,
+                        "Each gets a short number within minutes: ringway user list{flags}\n"
+                    )?;
+                }
+                Ok(())
             }
             FirstUsers::Existing(users) if users.is_empty() => {
                 writeln!(out, "There are no users. To make one: ringway user add NAME{flags}")
             }
             FirstUsers::Existing(users) => {
                 let (server, transport) = server(config);
-                let mut names = users.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
+                let with_number = |user: &String| match number(user) {
+                    Some(number) => format!("{user} (number {number})"),
+                    None => user.clone(),
+                };
+                let names = users.iter().take(5).map(with_number);
+                let mut names = names.collect::<Vec<_>>().join(", ");
                 if users.len() > 5 {
                     write!(names, " and {} more", users.len() - 5)?;
                 }

@@ -5,7 +5,9 @@
 
 use crate::calls::Call;
 use crate::config::{Host, StoreKind};
-use crate::observe::http::{NewUser, Page, PageRequest, Registration, UserName};
+use crate::observe::http::{
+    ListedUser, Made, NewUser, Page, PageRequest, Registration, UserName, listed,
+};
 use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
@@ -29,6 +31,12 @@ pub struct UserChange {
     /// The password, if it was generated and must be shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
+    /// The short number, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<Box<str>>,
+    /// Whether there is none yet, and there will be one.
+    #[serde(skip)]
+    pub awaits_number: bool,
 }
 
 /// Manages the users of a running server or of a store file.
@@ -131,10 +139,12 @@ impl UserManager {
         };
         let password = password.or_else(|| drawn.clone()).unwrap_or_default();
         check_password(&password).map_err(|e| e.to_string())?;
+        let mut made = Made::default();
         match &self.backend {
             Backend::Server(control) => {
                 let body = NewUser { user: user.clone(), realm: realm.clone(), password, new };
-                request(control, "PUT", &body)?;
+                let text = request(control, "PUT", &body)?;
+                made = parse(&text)?;
             }
             Backend::File(store) => {
                 let exists = store.has_user(&user, &realm)?;
@@ -145,7 +155,8 @@ impl UserManager {
                 store.set_user(&user, &realm, Hashes::new(&user, &realm, &password))?;
             }
         }
-        Ok(UserChange { user, realm, password: drawn })
+        let Made { number, awaits_number, .. } = made;
+        Ok(UserChange { user, realm, password: drawn, number, awaits_number })
     }
 
     /// Removes a user and its registrations.
@@ -176,17 +187,12 @@ impl UserManager {
     ///
     /// # Errors
     /// Describes the problem in one line.
-    pub fn list(&self) -> Result<Vec<UserName>, String> {
+    pub fn list(&self) -> Result<Vec<ListedUser>, String> {
         match &self.backend {
             Backend::Server(control) => {
-                let text = response_text(control, control.request("GET", "/users", ""))?;
-                serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))
+                parse(&response_text(control, control.request("GET", "/users", ""))?)
             }
-            Backend::File(store) => Ok(store
-                .list_users()?
-                .into_iter()
-                .map(|(user, realm)| UserName { user, realm })
-                .collect()),
+            Backend::File(store) => listed(store),
         }
     }
 }
@@ -365,6 +371,10 @@ fn running_server(kind: &StoreKind) -> Result<Option<(Control, Status)>, String>
     let text = response_text(&control, result)?;
     let status = serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
     Ok(Some((control, status)))
+}
+
+fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|e| format!("unexpected answer: {e}"))
 }
 
 fn request(control: &Control, method: &str, body: &impl Serialize) -> Result<String, String> {

@@ -11,6 +11,8 @@ use crate::mesh::exchange::ingress;
 use crate::mesh::thread::UsersSlot;
 use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
+use crate::phonebook::Places;
+use crate::phonebook::place::{self, Place};
 use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, check_creatable};
@@ -30,6 +32,8 @@ pub(crate) struct Resources {
     pub(crate) tls: Tls,
     /// Listener of the management pages.
     pub(crate) pages: Option<TcpListener>,
+    /// Where the phonebook is served.
+    pub(crate) phonebook: Places,
     pub(crate) listen: Vec<Listen>,
     /// One endpoint for each worker.
     pub(crate) endpoints: Vec<Endpoint<Post>>,
@@ -57,7 +61,7 @@ impl Resources {
         // First: sockets may need its address.
         let (mesh, slot) = start_mesh(settings, clock).map_err(one)?.unzip();
         let sockets = Sockets::open(settings, &tls, clock, mesh.as_ref()).map_err(one)?;
-        let Sockets { pages, listen, endpoints, net, connections, locator } = sockets;
+        let Sockets { pages, phonebook, listen, endpoints, net, connections, locator } = sockets;
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
         let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
@@ -76,6 +80,7 @@ impl Resources {
             clock,
             tls,
             pages,
+            phonebook,
             listen,
             endpoints,
             net,
@@ -159,16 +164,21 @@ fn check_addresses(settings: &Settings, note: &mut dyn FnMut(Result<(), String>)
             }
         }
     }
-    if let Some(addr) = settings.http.0
-        && let Err(e) = TcpListener::bind((addr.ip(), 0))
-    {
-        note(Err(format!("http://{addr}: {}", error_text(&e))));
+    let books = place::places(settings).into_iter().flatten().filter_map(|place| match place {
+        Place::At(addr) => Some(addr),
+        Place::Lan { .. } => None,
+    });
+    for addr in settings.http.0.into_iter().chain(books) {
+        if let Err(e) = TcpListener::bind((addr.ip(), 0)) {
+            note(Err(format!("tcp://{addr}: {}", error_text(&e))));
+        }
     }
 }
 
 /// The listening sockets, and server location, which depends on them.
 struct Sockets {
     pages: Option<TcpListener>,
+    phonebook: Places,
     listen: Vec<Listen>,
     endpoints: Vec<Endpoint<Post>>,
     net: ringway_net::Control<Post>,
@@ -183,7 +193,8 @@ impl Sockets {
         clock: Clock,
         mesh: Option<&MeshThread>,
     ) -> Result<Self, String> {
-        let pages = settings.http.0.map(bind_pages).transpose()?;
+        let pages = settings.http.0.map(|addr| bind_tcp("http", addr)).transpose()?;
+        let phonebook = open_places(settings)?;
         let workers = setup::workers(settings);
         let listen = setup::listen(settings);
         let limits = setup::net_limits(settings, &listen, host::raise_open_files());
@@ -206,12 +217,26 @@ impl Sockets {
             None => return Err("workers: expected at least 1, got 0".to_owned()),
         };
         let locator = Locator::start(net.clone(), clock)?;
-        Ok(Sockets { pages, listen, endpoints, net, connections, locator })
+        Ok(Sockets { pages, phonebook, listen, endpoints, net, connections, locator })
     }
 }
 
-fn bind_pages(addr: SocketAddr) -> Result<TcpListener, String> {
-    TcpListener::bind(addr).map_err(|e| format!("http://{addr}: {}", error_text(&e)))
+fn bind_tcp(scheme: &str, addr: SocketAddr) -> Result<TcpListener, String> {
+    TcpListener::bind(addr).map_err(|e| format!("{scheme}://{addr}: {}", error_text(&e)))
+}
+
+/// Opens the sockets of the phonebook that are at an address. The interface of a LAN may come up later.
+fn open_places(settings: &Settings) -> Result<Places, String> {
+    let [http, ldap] = place::places(settings);
+    let open = |scheme: &str, place: Option<Place>| -> Result<_, String> {
+        let Some(place) = place else { return Ok(None) };
+        let listener = match &place {
+            Place::At(addr) => Some(bind_tcp(scheme, *addr)?),
+            Place::Lan { .. } => None,
+        };
+        Ok(Some((place, listener)))
+    };
+    Ok([open("http", http)?, open("ldap", ldap)?])
 }
 
 /// Formats an I/O error in the words that the SIP listeners use.

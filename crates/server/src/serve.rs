@@ -15,18 +15,20 @@ use crate::host;
 use crate::locate::Locator;
 use crate::log::Log;
 use crate::media::Media;
-use crate::mesh::exchange::announce;
+use crate::mesh::exchange::{announce, shared_by};
 use crate::mesh::{Exchange, MeshThread};
 use crate::notify;
+use crate::numbers::{self, ShortNumbers};
 use crate::observe::control::{self, ControlDirectory, ControlSocket};
 use crate::observe::{Board, Monitor, Phase, http};
+use crate::phonebook;
 use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
 use crate::store::Store;
 use crate::worker::{Worker, WorkerParts};
 use ringway_net::{Clock, Endpoint};
-use ringway_onesip::{MeshLocation, MeshUsers};
+use ringway_onesip::{MeshLocation, MeshUsers, World};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
 use ringway_proxy::location::LocationStore;
@@ -146,7 +148,8 @@ struct Management {
 impl Server {
     fn start(sources: &Sources, settings: Settings, log: Log) -> Result<Self, Failure> {
         let resources = Resources::new(&settings).map_err(Failure)?;
-        let Resources { kind, clock, tls, pages, listen, endpoints, net, .. } = resources;
+        let Resources { kind, clock, tls, pages, phonebook, listen, endpoints, net, .. } =
+            resources;
         let Resources { connections, locator, mut store, directory, mesh, .. } = resources;
         setup::warn_of_open_rules(&settings);
         let workers = net.mailboxes().len();
@@ -163,9 +166,15 @@ impl Server {
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
         connect_store(&store, &net, &workers_ended, exchange.as_ref());
+        if let Some(mesh) = &mesh {
+            start_numbers(&settings, mesh, &store, clock)?;
+        }
         if let Some(exchange) = &exchange {
             exchange.world().set_mailboxes(net.mailboxes().to_vec());
             announce_users(&store, exchange, clock.now());
+            for command in shared_by(exchange.domain(), &settings, None) {
+                exchange.world().send_at_start(command);
+            }
             let keeper = store.clone();
             exchange
                 .world()
@@ -179,6 +188,10 @@ impl Server {
         calls.set_ends_seen(config.record_route);
         let mut monitor = new_monitor(&board, &net, &locator, &store, calls, &log, facts);
         monitor.media = media.as_ref().map(Media::relay);
+        let domain = config.domains.first().map_or("", |domain| &domain.name).to_owned();
+        let of_mesh = mesh.as_ref().map(|mesh| (mesh.exchange().clone(), mesh.lists().clone()));
+        let of = phonebook::Sources { domain, store: store.clone(), mesh: of_mesh, clock };
+        phonebook::start(phonebook, of, monitor.phonebook.clone())?;
         let monitor = Arc::new(monitor);
         let mut server = Server {
             sources: sources.clone(),
@@ -294,7 +307,8 @@ impl Server {
             );
         }
         let beside = control::directory_of(&self.kind)?;
-        self.first_run.print(&self.config, &flags(&self.sources), &beside)?;
+        let numbers = self.store.numbers().map(|numbers| numbers.all());
+        self.first_run.print(&self.config, &flags(&self.sources), &beside, numbers.as_ref())?;
         self.start_management()
     }
 
@@ -359,6 +373,9 @@ impl Server {
             }
         }
         self.workers_ended.store(true, Relaxed);
+        if let Some(numbers) = self.store.numbers() {
+            numbers.stop();
+        }
         // What is registered here is withdrawn before the links are closed.
         if let Some(mesh) = &mut self.mesh {
             mesh.stop();
@@ -425,6 +442,12 @@ impl Server {
         let listening = self.monitor.facts.load().listen.clone();
         self.monitor.facts.store(Arc::new(setup::facts(&config, listening, &self.kind)));
         self.post(|| Post::Configured(config.clone()));
+        if let Some(exchange) = self.mesh.as_ref().map(MeshThread::exchange) {
+            let changes = shared_by(exchange.domain(), &settings, Some(&self.settings));
+            if !changes.into_iter().all(|change| exchange.world().send(change)) {
+                error!("the mesh does not take what is shared; reload once more");
+            }
+        }
         self.config = config;
         // These settings cannot change while the process runs.
         self.settings = Settings {
@@ -433,6 +456,7 @@ impl Server {
             workers: self.settings.workers,
             http: self.settings.http,
             media: self.settings.media.clone(),
+            phonebook: self.settings.phonebook,
             ..settings
         };
         Ok(())
@@ -471,6 +495,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.http != new.http, "http"),
         (old.log.format != new.log.format, "log.format"),
         (old.media != new.media, "media"),
+        (old.phonebook != new.phonebook, "phonebook"),
         (old.sctp != new.sctp, "sctp.profile"),
         (connections, "a limit of connections"),
         (old.tls.default.is_some() != new.tls.default.is_some(), "whether there is a certificate"),
@@ -529,6 +554,30 @@ fn resources_of(
         }
         None => (local, users),
     }
+}
+
+/// Starts what gives the users of a mesh short numbers, unless they are to have none.
+fn start_numbers(
+    settings: &Settings,
+    mesh: &MeshThread,
+    store: &Arc<Store>,
+    clock: Clock,
+) -> io::Result<()> {
+    let is_off = settings.mesh.as_ref().is_some_and(|mesh| mesh.numbers == Some(false));
+    let Some(id) = mesh.exchange().id().filter(|_| !is_off) else { return Ok(()) };
+    mesh.lists().set_homes(mesh.numbers().clone());
+    let numbers = ShortNumbers::start(numbers::Parts {
+        config: numbers::Config::default(),
+        id,
+        domain: mesh.exchange().domain().into(),
+        store: store.clone(),
+        commands: mesh.commands().clone(),
+        lists: mesh.lists().clone(),
+        inbox: mesh.numbers().clone(),
+        clock,
+    })?;
+    store.set_numbers(numbers);
+    Ok(())
 }
 
 /// Has the mesh know the users of this server, and who is registered already.

@@ -12,6 +12,7 @@ use crate::mesh::MeshSettings;
 use crate::mesh::settings::{ANYCAST, DOMAIN, SERVER_NAME};
 use crate::observe::Facts;
 use crate::observe::http::connections;
+use crate::phonebook::{self, place};
 use crate::validity;
 use ringway_media as media;
 use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
@@ -299,7 +300,9 @@ const MIN_CONNECTIONS: usize = 4;
 pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
     let for_media = if settings.relays_media() { media_files(settings, files) } else { 0 };
-    let available = connections_within(files - for_media, listen, workers(settings));
+    let doors = place::places(settings).iter().flatten().count();
+    let others = for_media + (doors * phonebook::DOOR_FILES) as u64;
+    let available = connections_within(files.saturating_sub(others), listen, workers(settings));
     ringway_net::Limits {
         connections: l.connections.min(available),
         connections_per_source: l.connections_per_source,

@@ -1,11 +1,12 @@
 //! Users of a mesh: each router publishes its own in the DHT, and they call each other. Arguments: the number of routers,
-//! the users of each, the seconds to simulate after 60 s, the median session of a router in seconds (0: none goes), and the
-//! number of shards (1,000, 10, 300, 0 and 1). Links of a small world have 1 ms; each user calls another once an hour in the
+//! the users of each, the seconds to simulate after 60 s, the median session of a router in seconds (0: none goes), the number
+//! of shards, and how many users a second are looked up and not called (1,000, 10, 300, 0, 1 and 0). Links of a small world have 1 ms; each user calls another once an hour in the
 //! mean. A call is a look-up, an INVITE to the router that was found, and a 180 back, both as packets of hosts. It prints
 //! what became of the calls to users whose router has run for a minute, the time from INVITE to 180, and what routers send. At
 //! last one router lists all users.
 
-use ringway_dht::{Answer, Draft, Event, Kinds, LookUpId, ScanEnd};
+use ringway_dht::wire::TYPES;
+use ringway_dht::{Answer, Draft, Event, Kinds, LookUpId, ScanEnd, Sent};
 use ringway_mesh::config::Config;
 use ringway_sansio::{Duration, Random, SplitMix, Time};
 use ringway_sim::graph::data::{DataNode, Delivery};
@@ -43,11 +44,15 @@ enum End {
     Absent,
     Unknown,
     Silent,
+    /// It was only a look-up, which has found the user.
+    Found,
 }
 
 struct Call {
     begun: Time,
     look_up: Option<LookUpId>,
+    /// Nothing but the look-up.
+    only: bool,
     found: Option<Time>,
 }
 
@@ -59,6 +64,8 @@ struct Exchange {
     calls: BTreeMap<u32, Call>,
     next: u32,
     ended: Vec<(End, Option<Duration>)>,
+    /// What its part of the DHT had sent when the calls began.
+    base: [Sent; TYPES],
     listed: usize,
     scanned: Option<(ScanEnd, Time)>,
 }
@@ -69,10 +76,10 @@ fn name(router: u32, user: u32) -> Vec<u8> {
 
 impl Exchange {
     /// Begins a call to a user of another router.
-    fn call(&mut self, now: Time, router: u32, user: u32) {
+    fn call(&mut self, now: Time, router: u32, user: u32, only: bool) {
         self.next = (self.next + 1) % (1 << CALL_BITS);
         let look_up = self.node.look_up(now, USER, &name(router, user));
-        self.calls.insert(self.next, Call { begun: now, look_up, found: None });
+        self.calls.insert(self.next, Call { begun: now, look_up, only, found: None });
         self.settle(now);
     }
 
@@ -103,6 +110,7 @@ impl Exchange {
             return;
         };
         let end = match answer {
+            Answer::Found(_) if call.only => End::Found,
             Answer::Found(records) | Answer::Partial(records) => {
                 let value = records[0].value().first_chunk().copied().unwrap_or_default();
                 call.found = Some(now);
@@ -193,8 +201,11 @@ impl World {
         Ok(())
     }
 
-    /// Begins a call between users of two routers that have run for a while.
-    fn begin_call(&mut self) -> Result<(), Box<dyn Error>> {
+    /// Begins a call between users of two routers that have run for a while, or only its look-up.
+    fn begin_call(&mut self, only: bool) -> Result<(), Box<dyn Error>> {
+        if self.users == 0 {
+            return Ok(());
+        }
         let now = self.graph.now();
         for _ in 0..100 {
             let count = u64::from(self.graph.len());
@@ -205,7 +216,7 @@ impl World {
                 exchange.is_some_and(|exchange| now.since(exchange.started) >= PROBATION)
             };
             if from != to && runs(from) && runs(to) {
-                self.graph.with_node(from, |exchange, now| exchange.call(now, to, user))?;
+                self.graph.with_node(from, |exchange, now| exchange.call(now, to, user, only))?;
                 return Ok(());
             }
         }
@@ -230,7 +241,17 @@ fn make(identities: &Arc<Identities>, users: u32, number: u32, life: u32, now: T
         let _ = node.publish(now, &draft);
     }
     let (calls, ended) = (BTreeMap::new(), Vec::new());
-    Exchange { node, number, started: now, calls, next: 0, ended, listed: 0, scanned: None }
+    Exchange {
+        node,
+        number,
+        started: now,
+        calls,
+        next: 0,
+        ended,
+        base: [Sent::default(); TYPES],
+        listed: 0,
+        scanned: None,
+    }
 }
 
 fn percentile(sorted: &[Duration], percent: f64) -> f64 {
@@ -244,6 +265,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut number = |otherwise: u32| words.next().map_or(Ok(otherwise), |word| word.parse());
     let (routers, users, seconds) = (number(1_000)?, number(10)?, u64::from(number(300)?));
     let (session, shards) = (u64::from(number(0)?), number(1)?);
+    let only = u64::from(number(0)?);
     let wall = Instant::now();
     let mut world = World::new((routers, users), seconds, session, shards)?;
     let mut out = std::io::stdout();
@@ -259,16 +281,25 @@ fn main() -> Result<(), Box<dyn Error>> {
         wall.elapsed().as_secs_f64()
     )?;
     let before = world.graph.totals();
-    let each = Duration::from_secs(3_600) / u32::try_from(users)?;
+    let each = Duration::from_secs(3_600) / u32::try_from(users)?.max(1);
+    for at in 0..routers {
+        world.graph.with_node(at, |node, _| node.base = *node.node.dht().sent())?;
+    }
     let (mut begun, mut next) = (0u64, world.graph.now());
     let (mut times, mut look_ups, mut failed) = (Vec::new(), Vec::new(), [0u32; 3]);
+    let mut found = 0u64;
     let end = Time::from_secs(60 + seconds);
     for second in 61..=60 + seconds + 33 {
         while next < end && next < Time::from_secs(second) {
             world.run_until(next)?;
-            world.begin_call()?;
+            world.begin_call(false)?;
             begun += 1;
             next += each;
+        }
+        if second <= 60 + seconds {
+            for _ in 0..only {
+                world.begin_call(true)?;
+            }
         }
         world.run_until(Time::from_secs(second))?;
         for at in 0..routers {
@@ -280,6 +311,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     End::Absent => failed[0] += 1,
                     End::Unknown => failed[1] += 1,
                     End::Silent => failed[2] += 1,
+                    End::Found => found += 1,
                 }
             }
         }
@@ -291,7 +323,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let refused: u64 = world.graph.nodes().map(|node| node.node.refused()).sum();
     writeln!(
         out,
-        "{begun} calls: {} ringing, {} absent, {} unknown, {} silent",
+        "{begun} calls and {} look-ups: {} ringing, {found} found, {} absent, {} unknown, {} silent",
+        only * seconds,
         times.len(),
         failed[0],
         failed[1],
@@ -311,7 +344,32 @@ fn main() -> Result<(), Box<dyn Error>> {
         octets / (seconds + 33) / u64::from(routers),
         wall.elapsed().as_secs_f64()
     )?;
+    traffic(&world, &mut out)?;
     list(&mut world, &mut out)
+}
+
+/// Prints what parts of the DHT have sent since the calls began, by the type of messages, without the headers of the mesh.
+fn traffic(world: &World, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    const NAMES: [&str; TYPES] = [
+        "COPIES", "PUT", "STORE", "STORED", "GET", "FOUND", "ABSENT", "DIGEST", "AGREE", "ENTRIES",
+        "WANT", "LEAVE", "RENEW", "RENEWED", "LIST", "LISTED", "CHECK", "ASTRAY",
+    ];
+    let now = world.graph.now();
+    let lived = |node: &Exchange| now.since(node.started.max(Time::from_secs(60))).as_secs_f64();
+    let seconds: f64 = world.graph.nodes().map(lived).sum();
+    for (at, name) in NAMES.into_iter().enumerate() {
+        let (mut messages, mut octets) = (0, 0);
+        for node in world.graph.nodes() {
+            messages += node.node.dht().sent()[at].messages - node.base[at].messages;
+            octets += node.node.dht().sent()[at].octets - node.base[at].octets;
+        }
+        if messages > 0 {
+            let (messages, octets) = (messages as f64 / seconds, octets as f64 / seconds);
+            write!(out, "{name} {messages:.2} ({octets:.0} octets), ")?;
+        }
+    }
+    writeln!(out, "a second from each router, over all its hops together")?;
+    Ok(())
 }
 
 /// Has one router list all users.

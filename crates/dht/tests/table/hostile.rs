@@ -2,7 +2,7 @@
 
 use super::net::Net;
 use super::{await_stored, name};
-use ringway_dht::neighbours::{Leaves, keepers};
+use ringway_dht::neighbours::{Leaves, behind, keepers};
 use ringway_dht::record::key;
 use ringway_dht::wire::{Outcome, Packet};
 use ringway_dht::{Answer, Draft, Record};
@@ -28,7 +28,12 @@ fn network(seed: u64) -> (Net, NodeId) {
     let keeps =
         |net: &Net, id: &NodeId, name: &[u8]| net.nodes[id].dht.neighbours().keeps(key(1, name));
     let is_aside = |id: &NodeId| !keeps(&net, id, b"alice") && !keeps(&net, id, b"carol");
-    let victim = net.up().into_iter().find(is_aside);
+    // Where the gaps are large more is near enough, and an eighth of the ring may be.
+    let is_usual = |id: &NodeId| {
+        let leaves = net.nodes[id].dht.neighbours().leaves();
+        behind(leaves.before[1], leaves.behind[1]) <= u64::MAX / 300 * 4
+    };
+    let victim = net.up().into_iter().find(|id| is_aside(id) && is_usual(id));
     let victim = victim.unwrap();
     for number in 0..40 {
         net.publish(victim, &name(number), b"here", 600);
@@ -47,10 +52,10 @@ fn answer_for_others(net: &mut Net, victim: NodeId, liars: &[Identity], with_rec
                 let draft = Draft { kind, name, value: b"mine", lifetime: 600 };
                 let version = Sequence { epoch: 9, count: 9 };
                 let signed = |by| Record::sign::<StandIn>(by, version, &draft).unwrap();
-                let (index, count, rest) = (0, 1, 600);
+                let (index, count, rest, aside) = (0, 1, 600, false);
                 let found = |record| {
                     let leaves = leaves.clone();
-                    Packet::Found { request, index, count, settled, leaves, rest, record }
+                    Packet::Found { request, index, count, settled, aside, leaves, rest, record }
                 };
                 liars.iter().map(|by| found(signed(by)).to_octets()).collect()
             }

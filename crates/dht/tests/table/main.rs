@@ -6,7 +6,9 @@ mod hostile;
 mod many;
 mod net;
 mod renewal;
+mod repair;
 mod scan;
+mod strays;
 mod thorough;
 
 use net::{NOTICED, Net};
@@ -215,8 +217,24 @@ fn halves_of_a_divided_network_go_on_and_are_united() {
 }
 
 #[test]
+fn a_record_is_acknowledged_though_the_network_becomes_too_small_for_a_quorum() {
+    for seed in 0..20 {
+        let mut net = Net::new(9, 3_100 + seed);
+        let pair = [net.up()[2], net.up()[3 + seed as usize % 6]];
+        net.divide_by(|id| (!pair.contains(&id)).into());
+        // Nobody knows yet that the other seven are gone for good.
+        net.run(100);
+        let by = pair[seed as usize % 2];
+        net.publish(by, b"alice", b"here", 600);
+        let begun = net.now;
+        await_stored(&mut net, by, b"alice");
+        assert!(net.now - begun < Duration::from_secs(15));
+    }
+}
+
+#[test]
 fn a_withdrawn_record_does_not_come_back() {
-    for seed in 0..15 {
+    for seed in 0..30 {
         let mut net = Net::new(20, 3_000 + seed);
         net.loss = 20;
         let by = net.some();
@@ -308,6 +326,7 @@ fn strangers_can_neither_write_for_others_nor_list_what_is_kept() {
     use ringway_dht::wire::{Packet, Span};
     let all = Span { first: NodeId::new(5), last: NodeId::new(4) };
     let (request, rest) = (1, 600);
+    let copied = forged.clone();
     let own = Packet::Put { request, rest, record: forged.clone() };
     let for_another = Packet::Store { request, publisher: identity.id(), rest, record: forged };
     let packets = [
@@ -316,13 +335,14 @@ fn strangers_can_neither_write_for_others_nor_list_what_is_kept() {
         Packet::Want { span: all, marks: vec![1, 2] },
         Packet::Entries { span: all, marks: vec![] },
         Packet::Leave,
+        Packet::Copies { records: vec![(9, copied)] },
     ];
     for packet in &packets {
         net.send(stranger, owner, packet.to_octets());
     }
     net.run(1_000);
     let after = net.nodes[&owner].dht.counters();
-    assert_eq!(after.refused - before.refused, 5);
+    assert_eq!(after.refused - before.refused, 6);
     assert_eq!(net.values(by, b"alice"), [b"here"]);
     // Octets that are no message.
     net.send(stranger, owner, vec![0x1f, 1, 2]);

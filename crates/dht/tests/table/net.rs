@@ -111,7 +111,13 @@ impl Net {
         id
     }
 
-    /// Ends a router and starts it anew, without anything that it knew and with its clock put back.
+    /// Ends a router and starts it anew at once, without anything that it knew.
+    pub(crate) fn restart(&mut self, id: NodeId) {
+        let identity = self.nodes.remove(&id).unwrap().identity;
+        self.start(identity, self.now);
+    }
+
+    /// The same with its clock put back.
     pub(crate) fn restart_in_the_past(&mut self, id: NodeId) {
         let identity = self.nodes.remove(&id).unwrap().identity;
         self.start(identity, Time::from_secs(1_000));
@@ -150,7 +156,12 @@ impl Net {
 
     /// Divides the network: routers with an odd id are one part.
     pub(crate) fn divide(&mut self) {
-        self.nodes.iter_mut().for_each(|(id, node)| node.part = (id.raw() % 2) as u32);
+        self.divide_by(|id| (id.raw() % 2) as u32);
+    }
+
+    /// Divides the network into numbered parts.
+    pub(crate) fn divide_by(&mut self, part: impl Fn(NodeId) -> u32) {
+        self.nodes.iter_mut().for_each(|(&id, node)| node.part = part(id));
         self.notice();
     }
 

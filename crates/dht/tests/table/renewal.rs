@@ -88,7 +88,7 @@ fn a_keeper_that_notifies_nobody_of_renewals_ends_no_record() {
             for packet in net.intercept(hostile) {
                 if !matches!(
                     Packet::parse(&packet.octets),
-                    Ok(Packet::Digest { .. } | Packet::Store { .. })
+                    Ok(Packet::Digest { .. } | Packet::Copies { .. })
                 ) {
                     net.send(packet.from, packet.to, packet.octets);
                 }

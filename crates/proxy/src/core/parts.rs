@@ -19,7 +19,7 @@ use super::routing::preroute::{Maddr, RequestRoute, preroute};
 use super::routing::{targets, validate::validate};
 use super::stateless::{self, Stateless};
 use super::subscriptions::{self, Subscriptions};
-use super::target::{Origin, RequestTarget};
+use super::target::RequestTarget;
 use super::turn::Turn;
 use crate::config::Mode;
 use crate::overload::Guard;
@@ -146,7 +146,8 @@ impl Parts {
         }
         let Some(domain) = domain else {
             let proof = self.access.authorise(t, incoming, &routed, false)?;
-            let targets = targets::remote(t, incoming, &routed)?;
+            let targets =
+                targets::remote(t, incoming, &routed).map_err(|stop| stop.with_proof(&proof))?;
             self.forward(t, incoming, findings, &routed, proof, targets, Mode::Proxy);
             return Ok(());
         };
@@ -213,7 +214,7 @@ impl Parts {
             Mode::Proxy => self.calls.begin(t, incoming, findings, targets, user),
             Mode::Stateless => self.stateless.forward(t, incoming, &findings, targets),
             // No Contact leads to another server.
-            Mode::Redirect if targets.iter().any(|t| t.origin == Origin::Elsewhere) => {
+            Mode::Redirect if targets.iter().any(|t| t.origin.is_server()) => {
                 self.calls.begin(t, incoming, findings, targets, user);
             }
             Mode::Redirect => local_requests::redirect(t, incoming, &targets),
@@ -301,9 +302,17 @@ impl Parts {
             t.trying(incoming, server);
         }
         let (came, deadline) = (t.now, t.now + MAX_WAIT);
-        let (asked, credentials) = (Vec::new(), None);
-        let proof = None;
-        Some(Progress { server, context, trying, came, deadline, proof, asked, credentials })
+        Some(Progress {
+            server,
+            context,
+            trying,
+            came,
+            deadline,
+            proof: None,
+            asked: Vec::new(),
+            asked_for_rules: false,
+            credentials: None,
+        })
     }
 
     /// Processes the reply of the world to [`Event::Ask`]. A reply that comes late, or twice, has no effect.

@@ -11,7 +11,8 @@ pub(super) enum Proof {
     Trusted,
     /// A dialog that this proxy has record-routed. It leads to the peer only, and never by a routing rule.
     Dialog,
-    /// A router of the mesh, which vouches for the sender or not. It leads to our own users only.
+    /// A router of the mesh, which vouches for the sender or not. It leads to our own users, and by
+    /// routing rules that are shared if the router vouches.
     Router { vouched: bool },
     /// Valid digest credentials of this user in this realm, the name of a domain of ours.
     Digest { realm: Arc<str>, user: Box<[u8]> },

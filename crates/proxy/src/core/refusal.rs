@@ -21,6 +21,11 @@ impl Stop {
         Stop::Asks { question: Question::Location { aor: aor.into() }, proof: None }
     }
 
+    /// Returns the stop of a request that needs to know the routing rules of other servers.
+    pub(super) fn rules() -> Stop {
+        Stop::Asks { question: Question::Rules, proof: None }
+    }
+
     /// Adds what the sender has proved, if it was by credentials: their nonce is used up.
     pub(super) fn with_proof(self, proved: &Proof) -> Stop {
         match self {

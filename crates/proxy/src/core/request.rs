@@ -36,6 +36,11 @@ impl IncomingRequest<'_> {
             && self.progress.is_none_or(|progress| progress.may_ask(now))
     }
 
+    /// Returns whether it may wait for the routing rules of other servers, for which it has not waited before.
+    pub(super) fn may_ask_for_rules(&self, now: Time) -> bool {
+        self.may_ask(now) && self.progress.is_none_or(|progress| !progress.asked_for_rules)
+    }
+
     /// Returns whether it may wait for the servers at which a user is registered, for which it has not waited before.
     pub(super) fn may_ask_about(&self, now: Time, aor: &[u8]) -> bool {
         self.may_ask(now)
@@ -60,6 +65,8 @@ pub(super) struct Progress {
     pub proof: Option<Proof>,
     /// The addresses-of-record that have been asked for.
     pub asked: Vec<Box<[u8]>>,
+    /// Whether the routing rules of other servers have been asked for.
+    pub asked_for_rules: bool,
     /// The credentials that another server has been asked about.
     pub credentials: Option<CredentialsAnswer>,
 }
@@ -69,6 +76,7 @@ impl Progress {
     pub(super) fn note_question(&mut self, question: &Question) {
         match question {
             Question::Location { aor } => self.asked.push(aor.clone()),
+            Question::Rules => self.asked_for_rules = true,
             Question::Credentials(question) => {
                 let value = question.value.clone();
                 self.credentials = Some(CredentialsAnswer { value, verdict: None });

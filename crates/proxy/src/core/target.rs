@@ -1,6 +1,6 @@
 //! The target set of a request (RFC 3261 section 16.5): targets, and the attempts to reach each.
 
-use ringway_sansio::{Flow, Hop};
+use ringway_sansio::{Duration, Flow, Hop};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,6 +17,9 @@ pub(super) struct RequestTarget {
     pub attempts: SmallVec<[Attempt; 1]>,
     /// The source of the target.
     pub origin: Origin,
+    /// The time without an answer after which targets of the next lower q are tried too. Without it they are tried when
+    /// this one has failed.
+    pub patience: Option<Duration>,
 }
 
 /// The source of a target, which decides where it may lead.
@@ -31,6 +34,15 @@ pub(super) enum Origin {
     Location(Option<IpAddr>),
     /// Another server at which a user is registered.
     Elsewhere,
+    /// A routing rule that another server shares.
+    Shared,
+}
+
+impl Origin {
+    /// Returns whether the target is another server of our domains.
+    pub(super) fn is_server(self) -> bool {
+        matches!(self, Origin::Elsewhere | Origin::Shared)
+    }
 }
 
 impl RequestTarget {
@@ -40,7 +52,7 @@ impl RequestTarget {
         origin: Origin,
         attempts: SmallVec<[Attempt; 1]>,
     ) -> RequestTarget {
-        RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin }
+        RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin, patience: None }
     }
 
     /// Returns whether it comes from the location service.

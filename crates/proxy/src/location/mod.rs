@@ -16,8 +16,10 @@ pub use memory::{Journal, ListCursor, MemoryStore, Sink};
 pub use record::{BindingView, Bindings, RecordEdit, TooLarge};
 pub use wire::CorruptRecord;
 
+use crate::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// The maximum length of an address-of-record, in bytes.
 pub const MAX_AOR: usize = 1024;
@@ -92,6 +94,17 @@ pub trait LocationStore: Send + Sync {
     /// registered. `None` if the world must be asked, as for [`LocationStore::elsewhere`]. By default no server may.
     fn speaks_for(&self, _server: IpAddr, _aor: &[u8], _now: Time) -> Option<bool> {
         Some(false)
+    }
+
+    /// Visits the users that a name without contacts stands for, each by its address-of-record, with its q in thousandths:
+    /// the user who has a number, or those who answer emergency calls. Answers from memory what
+    /// [`LocationStore::elsewhere`] has found out. By default a name stands for nobody else.
+    fn aliases(&self, _aor: &[u8], _now: Time, _visit: &mut dyn FnMut(&[u8], u16)) {}
+
+    /// Returns the routing rules that other servers share, whose next hops are these servers; `None` if the world must be
+    /// asked. By default there are none.
+    fn shared_rules(&self, _now: Time) -> Option<Arc<RouteTable>> {
+        Some(Arc::default())
     }
 
     /// Changes one record, all or nothing. `edit` reads the present record, writes the new bindings and calls

@@ -5,6 +5,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
+use ringway_proxy::routes::{RouteTable, Rule};
 use ringway_proxy::{AskId, CredentialsQuestion, CredentialsVerdict, Question, Reply};
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, verify};
@@ -66,6 +67,10 @@ pub struct Knowledge {
     speakers: BTreeMap<(IpAddr, String), Option<bool>>,
     /// Users whose password is elsewhere.
     users: Vec<String>,
+    /// The users that a name stands for, with their q.
+    aliases: BTreeMap<String, Vec<(String, u16)>>,
+    /// The rules that other servers share: `None` is not known yet.
+    rules: Option<Option<Arc<RouteTable>>>,
 }
 
 /// The bindings of this server, and the knowledge of others.
@@ -94,6 +99,16 @@ impl LocationStore for Store {
     fn speaks_for(&self, server: IpAddr, aor: &[u8], _: Time) -> Option<bool> {
         let key = (server, String::from_utf8_lossy(aor).into_owned());
         self.knowledge.lock().unwrap().speakers.get(&key).copied().unwrap_or(Some(false))
+    }
+
+    fn aliases(&self, aor: &[u8], _: Time, visit: &mut dyn FnMut(&[u8], u16)) {
+        let knowledge = self.knowledge.lock().unwrap();
+        let users = knowledge.aliases.get(&*String::from_utf8_lossy(aor));
+        users.into_iter().flatten().for_each(|(user, q)| visit(user.as_bytes(), *q));
+    }
+
+    fn shared_rules(&self, _: Time) -> Option<Arc<RouteTable>> {
+        self.knowledge.lock().unwrap().rules.clone().unwrap_or_else(|| Some(Arc::default()))
     }
 
     fn update(
@@ -190,6 +205,18 @@ impl World {
     pub fn speaks(&self, server: Peer, user: &str, may: Option<bool>) {
         let key = (server.remote().ip(), aor(user));
         self.knowledge.lock().unwrap().speakers.insert(key, may);
+    }
+
+    /// A name stands for these users, with this q.
+    pub fn alias(&self, name: &str, users: &[(&str, u16)]) {
+        let users = users.iter().map(|&(user, q)| (aor(user), q)).collect();
+        self.knowledge.lock().unwrap().aliases.insert(aor(name), users);
+    }
+
+    /// Other servers share these rules; `None`: the world must be asked.
+    pub fn shared(&self, rules: Option<Vec<Rule>>) {
+        let rules = rules.map(|rules| Arc::new(RouteTable { rules }));
+        self.knowledge.lock().unwrap().rules = Some(rules);
     }
 
     /// The password of this user is at another server.

@@ -53,6 +53,7 @@ impl Chaos {
                 next_hops: vec![hop("sip:192.0.2.60", 1), hop("sip:192.0.2.61", 2)],
                 reject: None,
                 open: false,
+                shared: None,
             }];
             config.limits.max_forks = 3;
         });

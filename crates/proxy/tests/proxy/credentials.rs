@@ -220,6 +220,32 @@ fn an_old_nonce_of_a_guest_is_stale() {
     w.finish();
 }
 
+/// RFC 7616 section 3.3: a phone that has moved here answers the challenge of the server where it was. It is not told that its
+/// password is wrong; the same of a user whose password is here, so that nobody learns who that is.
+#[test]
+fn the_nonce_of_another_server_is_stale() {
+    for user in ["alice", "bob"] {
+        let mut w = guest();
+        w.at_home_elsewhere("bob");
+        let request = register(&mut w, ALICE, user);
+        w.from(ALICE, &request);
+        let challenged = w.expect(ALICE, "401");
+        let nonce = |msg: &Msg| {
+            let value = msg.get("WWW-Authenticate");
+            value.split("nonce=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+        };
+        let other = nonce(&challenged).chars().rev().collect::<String>();
+        let value = challenged.get("WWW-Authenticate").replace(&nonce(&challenged), &other);
+        let elsewhere = challenged.clone().set("WWW-Authenticate", value);
+        let moved = answered(&request, &elsewhere, user, &w.branch());
+        w.from(ALICE, &moved);
+        let refused = w.expect(ALICE, "401");
+        assert!(refused.get("WWW-Authenticate").contains("stale=true"), "{user}");
+        assert!(w.asks.is_empty() && w.failures.is_empty());
+        w.finish();
+    }
+}
+
 /// Nothing is asked about what cannot be right: a forged nonce, `auth-int`, a value that is too long, or a user whose
 /// password is here.
 #[test]

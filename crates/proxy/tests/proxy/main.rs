@@ -9,6 +9,7 @@
 mod common;
 
 mod accepted;
+mod aliases;
 mod amplification;
 mod basic_call;
 mod best_response;
@@ -21,6 +22,7 @@ mod events;
 mod fail_over;
 mod flows;
 mod forking;
+mod gateways;
 mod identity;
 mod loops;
 mod maddr;

@@ -416,6 +416,7 @@ impl Mesh {
                 for asked in std::mem::take(&mut self.routers[i].asks) {
                     idle = false;
                     let reply = match &asked.question {
+                        Question::Rules => Reply::Located,
                         Question::Credentials(_) => Reply::Credentials(asked.verdict(PASSWORD)),
                         Question::Location { .. } => {
                             let aor = asked.aor();

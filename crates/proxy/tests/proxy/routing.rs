@@ -10,7 +10,15 @@ pub fn hop(uri: &str, priority: u16, weight: u16) -> NextHop {
 }
 
 pub fn rule(domain: DomainMatch, user: UserMatch) -> Rule {
-    Rule { domain, user, rewrite: Rewrite::default(), next_hops: vec![], reject: None, open: false }
+    Rule {
+        domain,
+        user,
+        rewrite: Rewrite::default(),
+        next_hops: vec![],
+        reject: None,
+        open: false,
+        shared: None,
+    }
 }
 
 /// Numbers from 0 on go to a gateway in international form; 0900 is barred.

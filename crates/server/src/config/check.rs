@@ -3,15 +3,19 @@
 use super::reach::{self, Names};
 use super::sections::{
     AuthSettings, Certificate, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
-    MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, RegistrarSettings, Route, Tls, TlsSettings,
-    WebSocket, WebSocketSettings,
+    MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, MeshService, RegistrarSettings, Route, RouteShare,
+    Tls, TlsSettings, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use super::shape::Host;
+use super::shape::{Host, HttpAddr};
 use super::span::Span;
 use crate::mesh::MeshSettings;
+use ringway_directory::config::MAX_ANSWERERS;
 use ringway_document::{Document, Problem};
-use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, UserMatch};
+use ringway_proxy::routes::{DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, Rule, Share, UserMatch};
+
+/// Maximum number of service numbers.
+const MAX_SERVICES: usize = 16;
 
 /// Reports contradictions in a file, each at the key that it concerns.
 pub(super) struct Check<'a, 't> {
@@ -43,6 +47,9 @@ impl Check<'_, '_> {
         let routes = self.routes(file.route, &Names::new(&file.domains, &domains));
         self.auth(&file.auth);
         self.registrar(&file.registrar);
+        if let Some(mesh) = &mut file.mesh {
+            self.services(&mut mesh.service);
+        }
         if file.timers.t2 < file.timers.t1 {
             let what = format!("expected at least t1, {}", Span(file.timers.t1));
             self.report("timers.t2", what);
@@ -70,6 +77,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
+            phonebook: file.phonebook,
         }
     }
 
@@ -85,6 +93,12 @@ impl Check<'_, '_> {
             }
             if reach::collides_with_pages(one, file.http) {
                 self.report(&path, format!("{one} needs the port of http"));
+            }
+            for (name, of) in [("http", file.phonebook.http), ("ldap", file.phonebook.ldap)] {
+                let address = HttpAddr(of.and_then(|address| address.0));
+                if reach::collides_with_pages(one, address) {
+                    self.report(&path, format!("{one} needs the port of phonebook.{name}"));
+                }
             }
             let is_first = !before.iter().any(|other| other.transport.is_secure());
             if one.transport.is_secure() && is_first && !has_certificate {
@@ -167,6 +181,25 @@ impl Check<'_, '_> {
         out
     }
 
+    fn services(&mut self, services: &mut Vec<MeshService>) {
+        self.limit("mesh.service", services, MAX_SERVICES);
+        for (i, service) in services.iter_mut().enumerate() {
+            let path = format!("mesh.service.{}", i + 1);
+            let (number, users) = (&service.number, &mut service.users);
+            if !ringway_directory::statement::is_number(number) || number.contains('@') {
+                let what = format!("expected 1 to 15 digits in quotes, got {number:?}");
+                self.report(&format!("{path}.number"), what);
+            }
+            if users.is_empty() {
+                self.report(&format!("{path}.users"), "expected the names of users, got none");
+            }
+            self.limit(&format!("{path}.users"), users, MAX_ANSWERERS);
+            for (j, user) in users.iter().enumerate() {
+                self.user_part(&format!("{path}.users.{}", j + 1), user);
+            }
+        }
+    }
+
     fn routes(&mut self, mut routes: Vec<Route>, names: &Names<'_>) -> Vec<Rule> {
         self.limit("route", &mut routes, MAX_ROUTES);
         let mut rules = Vec::with_capacity(routes.len());
@@ -217,7 +250,11 @@ impl Check<'_, '_> {
             let what = "has no effect; expected next_hops, reject, strip, prepend or to_domain";
             self.report(path, what);
         }
-        Rule { domain, user, rewrite, next_hops, reject, open: route.open }
+        if reject.is_some() && route.share.is_some() {
+            self.report(&format!("{path}.share"), "share cannot be combined with reject");
+        }
+        let shared = route.share.map(|RouteShare { cost, capacity }| Share { cost, capacity });
+        Rule { domain, user, rewrite, next_hops, reject, open: route.open, shared }
     }
 
     fn domain(&mut self, path: &str, domain: Option<&str>) -> DomainMatch {
@@ -300,5 +337,7 @@ fn mesh(section: Mesh) -> MeshSettings {
         network_key: section.network_key.map(|file| file.0),
         state: section.state.map(|file| file.0),
         port: (section.port > 0).then_some(section.port),
+        services: section.service.into_iter().map(|s| (s.number, s.users)).collect(),
+        numbers: section.numbers,
     }
 }

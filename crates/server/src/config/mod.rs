@@ -17,11 +17,11 @@ pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
     LogLevel, LogSettings, MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_STREAMS,
-    MAX_TRUSTED, MAX_WORKERS, MediaSettings, RegistrarSettings, RelayMode, SctpProfile,
-    SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
+    MAX_TRUSTED, MAX_WORKERS, MediaSettings, PhonebookSettings, RegistrarSettings, RelayMode,
+    SctpProfile, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 pub use settings::Settings;
-pub use shape::{Host, HttpAddr, Listen, Network, PortRange, StoreKind};
+pub use shape::{Host, HttpAddr, Listen, Network, PhonebookAddr, PortRange, StoreKind};
 
 use check::Check;
 use ringway_document::{Document, Problems};

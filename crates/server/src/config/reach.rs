@@ -179,7 +179,7 @@ pub(super) fn collide(a: &Listen, b: &Listen) -> bool {
     port && addresses(a).any(|x| addresses(b).any(|y| overlap(x, y)))
 }
 
-/// Returns whether a listener needs the port of the management pages.
+/// Returns whether a listener needs the port of the management pages, or of another service on TCP.
 pub(super) fn collides_with_pages(listen: &Listen, http: HttpAddr) -> bool {
     http.0.is_some_and(|addr: SocketAddr| {
         let port = Port::Tcp(addr.port());

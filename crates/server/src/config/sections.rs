@@ -2,8 +2,8 @@
 
 use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{
-    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PortRange,
-    StoreKind,
+    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PhonebookAddr,
+    PortRange, StoreKind,
 };
 use super::span::Span;
 use ringway_net::Origin;
@@ -426,6 +426,16 @@ durations! {
     timer_c = Span::secs(181)..=Span::secs(3600);
 }
 
+/// `[phonebook]`
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PhonebookSettings {
+    /// Where it is served by HTTP; without, to the hosts of the LAN of a mesh, if there is one.
+    pub http: Option<PhonebookAddr>,
+    /// Where it is served by LDAP; without, as by HTTP.
+    pub ldap: Option<PhonebookAddr>,
+}
+
 /// The whole file as written.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -452,6 +462,7 @@ pub(super) struct File {
     pub(super) websocket: WebSocket,
     pub(super) media: MediaSettings,
     pub(super) mesh: Option<Mesh>,
+    pub(super) phonebook: PhonebookSettings,
     #[serde(deserialize_with = "tables")]
     pub(super) domain: Vec<Domain>,
     #[serde(deserialize_with = "tables")]
@@ -499,6 +510,17 @@ pub(super) struct Mesh {
     pub(super) state: Option<FileName>,
     #[serde(deserialize_with = "mesh_port")]
     pub(super) port: u16,
+    #[serde(deserialize_with = "tables")]
+    pub(super) service: Vec<MeshService>,
+    pub(super) numbers: Option<bool>,
+}
+
+/// A number that users of this router answer for, together with those of other routers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MeshService {
+    pub(super) number: String,
+    pub(super) users: Vec<String>,
 }
 
 fn mesh_port<'de, D: Deserializer<'de>>(from: D) -> Result<u16, D::Error> {
@@ -536,6 +558,16 @@ pub(super) struct Route {
     #[serde(deserialize_with = "status")]
     pub(super) reject: u16,
     pub(super) open: bool,
+    pub(super) share: Option<RouteShare>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RouteShare {
+    #[serde(default = "one")]
+    pub(super) cost: u16,
+    #[serde(default = "one")]
+    pub(super) capacity: u16,
 }
 
 #[derive(Deserialize)]

@@ -1,8 +1,8 @@
 //! The settings that a file gives, with every default filled in that does not depend on the host.
 
 use super::sections::{
-    AuthSettings, DomainSettings, LimitSettings, LogSettings, MediaSettings, RegistrarSettings,
-    SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
+    AuthSettings, DomainSettings, LimitSettings, LogSettings, MediaSettings, PhonebookSettings,
+    RegistrarSettings, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 use super::shape::{Host, HttpAddr, Listen, Network, StoreKind};
 use crate::mesh::MeshSettings;
@@ -54,6 +54,8 @@ pub struct Settings {
     pub media: MediaSettings,
     /// The router of a mesh that the server is, if it is one.
     pub mesh: Option<MeshSettings>,
+    /// Where the phonebook is served.
+    pub phonebook: PhonebookSettings,
     /// WebSockets.
     pub websocket: WebSocketSettings,
     /// The routing table.

@@ -26,6 +26,7 @@ from_text! {
     Listen: "a URI in quotes, such as \"udp://0.0.0.0:5060\"";
     StoreKind: "\"memory\" or \"redb:PATH\"";
     HttpAddr: "ADDRESS:PORT in quotes or \"off\"";
+    PhonebookAddr: "ADDRESS:PORT in quotes or \"off\"";
     Network: "an address or a block in quotes, such as \"192.0.2.0/24\"";
     Host: "a host name or an address in quotes";
     OriginText: "an origin in quotes";
@@ -301,6 +302,22 @@ impl FromStr for HttpAddr {
             )),
             Err(_) => Err(format!("expected ADDRESS:PORT or \"off\", got {text:?}")),
         }
+    }
+}
+
+/// Where the phonebook is served, if it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PhonebookAddr(pub Option<SocketAddr>);
+
+impl FromStr for PhonebookAddr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(PhonebookAddr(None));
+        }
+        let address = text.parse().map(|address| PhonebookAddr(Some(address)));
+        address.map_err(|_| format!("expected ADDRESS:PORT or \"off\", got {text:?}"))
     }
 }
 

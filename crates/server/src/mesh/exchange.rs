@@ -3,15 +3,17 @@
 //! Workers call from their threads and never wait: a question is a command to the thread of the router, and its answer is a
 //! post to the worker. What is asked and known is the matter of `ringway_onesip`.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use ringway_directory::{Account, Command, Grant};
 use ringway_net::{Clock, IngressFilter, Mailbox};
-use ringway_onesip::{Event, World, broker};
+use ringway_onesip::{Event, World, broker, rules};
 use ringway_sansio::Time;
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
+use crate::config::Settings;
 use crate::post::{Post, post_with_retry_async};
 
 /// Keeps the permission of a user's home beyond the end of the process: the user with its domain, and the octets; none
@@ -145,6 +147,7 @@ impl World for Channels {
                     evicted.iter().for_each(|name| keep(name, None));
                 }
             }
+            Event::NotStated { what } => error!("the mesh has no room for {what}"),
             Event::Contested { name, by, marked } => {
                 let what = "is also the name of a user that was added on another router";
                 match marked {
@@ -171,4 +174,72 @@ pub fn announce(exchange: &Exchange, aor: &[u8]) {
 pub fn ingress(exchange: &Arc<Exchange>) -> Option<IngressFilter> {
     let interface = *exchange.world().interface.get()?;
     Some(IngressFilter { local: exchange.address()?, interface, guards: broker::is_router })
+}
+
+/// Returns what the directory is to know of the settings that `before` did not have: the rules that are shared, and the
+/// users who answer for service numbers.
+pub fn shared_by(domain: &str, settings: &Settings, before: Option<&Settings>) -> Vec<Command> {
+    let rules = |settings: &Settings| rules::shared_rules(&settings.routes);
+    let services = |settings: Option<&Settings>| -> BTreeMap<Box<str>, Vec<Box<str>>> {
+        let mesh = settings.and_then(|settings| settings.mesh.as_ref());
+        let services = mesh.map(|mesh| mesh.services.as_slice()).unwrap_or_default();
+        let with_domain = |name: &String| format!("{name}@{domain}").into_boxed_str();
+        let named = |(number, users): &(String, Vec<String>)| {
+            (with_domain(number), users.iter().map(with_domain).collect())
+        };
+        services.iter().map(named).collect()
+    };
+    let mut commands = Vec::new();
+    let (shared, known) = (rules(settings), before.map(rules).unwrap_or_default());
+    if shared != known {
+        commands.push(Command::ShareRules { domain: domain.into(), rules: shared });
+    }
+    let (mut wanted, known) = (services(Some(settings)), services(before));
+    for (name, users) in known {
+        match wanted.get(&name) {
+            Some(same) if *same == users => _ = wanted.remove(&name),
+            Some(_) => {}
+            None => commands.push(Command::SetService { name, users: Vec::new() }),
+        }
+    }
+    let set = |(name, users)| Command::SetService { name, users };
+    commands.extend(wanted.into_iter().map(set));
+    commands
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(text: &str) -> Settings {
+        Settings::parse("test", text).unwrap()
+    }
+
+    #[test]
+    fn only_changes_are_told_to_the_directory() {
+        let first = settings(
+            "[mesh]\n[[mesh.service]]\nnumber = \"112\"\nusers = [\"bob\"]\n\
+             [[mesh.service]]\nnumber = \"110\"\nusers = [\"bob\"]\n\
+             [[route]]\nprefix = \"0\"\nnext_hops = [{ uri = \"sip:gw\" }]\nshare = { cost = 7 }\n",
+        );
+        let at_start = shared_by("mesh", &first, None);
+        assert_eq!(at_start.len(), 3);
+        let is_rule = |command: &Command| matches!(command, Command::ShareRules { rules, .. } if rules[0].cost == 7);
+        assert!(is_rule(&at_start[0]));
+        assert!(shared_by("mesh", &first, Some(&first)).is_empty());
+        let later =
+            settings("[mesh]\n[[mesh.service]]\nnumber = \"112\"\nusers = [\"bob\", \"eve\"]\n");
+        let service = |number: &str, users: &[&str]| Command::SetService {
+            name: format!("{number}@mesh").into(),
+            users: users.iter().map(|user| format!("{user}@mesh").into()).collect(),
+        };
+        assert_eq!(
+            shared_by("mesh", &later, Some(&first)),
+            [
+                Command::ShareRules { domain: "mesh".into(), rules: Vec::new() },
+                service("110", &[]),
+                service("112", &["bob", "eve"]),
+            ]
+        );
+    }
 }

@@ -7,8 +7,10 @@
 //! | [`settings`] | which interfaces, which network |
 //! | [`thread`] | the router, on a thread of its own |
 //! | [`exchange`] | the channels between workers and the directory of users |
+//! | [`lists`] | who there is in the whole mesh, for the phonebook |
 
 pub mod exchange;
+pub mod lists;
 pub mod settings;
 pub mod thread;
 

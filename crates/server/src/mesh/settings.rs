@@ -37,6 +37,10 @@ pub struct MeshSettings {
     pub state: Option<PathBuf>,
     /// UDP port of the mesh.
     pub port: Option<u16>,
+    /// Numbers that users of this server answer for, together with those of other routers.
+    pub services: Vec<(String, Vec<String>)>,
+    /// Whether users have short numbers; they have unless it is `false`.
+    pub numbers: Option<bool>,
 }
 
 impl MeshSettings {
@@ -55,6 +59,7 @@ impl MeshSettings {
         self.network_key = flags.network_key.or(self.network_key.take());
         self.state = flags.state.or(self.state.take());
         self.port = flags.port.or(self.port);
+        self.numbers = flags.numbers.or(self.numbers);
     }
 
     /// Returns the settings of the router of a server of `domain` that listens so.

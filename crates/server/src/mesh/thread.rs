@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use ringway_directory::private::SERVICE_NUMBERS;
 use ringway_directory::{Command, Report};
 use ringway_net::Clock;
 use ringway_onesip::Judge;
@@ -15,6 +16,8 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
 
 use super::exchange::{Channels, Exchange};
+use super::lists::Lists;
+use crate::numbers::inbox::Inbox;
 use crate::store::UserTable;
 
 /// Time in which a router makes its identity and opens its device.
@@ -23,6 +26,9 @@ const START: Duration = Duration::from_secs(60);
 /// The thread of a router.
 pub struct MeshThread {
     exchange: Arc<Exchange>,
+    commands: mpsc::Sender<Command>,
+    lists: Arc<Lists>,
+    numbers: Arc<Inbox>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -45,9 +51,18 @@ impl MeshThread {
         let channels = Channels::new(domain, clock, commands.clone());
         let exchange = Arc::new(Exchange::new(domain, channels));
         let users: UsersSlot = Arc::default();
+        let lists = Arc::new(Lists::new(commands.clone()));
+        let numbers: Arc<Inbox> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
-        let notify = receiver(exchange.clone(), commands, users.clone(), ready.clone());
+        let notify = receiver(Receivers {
+            exchange: exchange.clone(),
+            commands: commands.clone(),
+            users: users.clone(),
+            lists: lists.clone(),
+            numbers: numbers.clone(),
+            ready: ready.clone(),
+        });
         let attachment = Attachment { commands: commanded, notify };
         let work = move || {
             let result = run(&settings, stopped, attachment);
@@ -65,13 +80,29 @@ impl MeshThread {
             Err(RecvTimeoutError::Timeout) => return Err("mesh: the router does not start".into()),
             Err(RecvTimeoutError::Disconnected) => return Err("mesh: the router has ended".into()),
         }
-        let mesh = MeshThread { exchange, stop: Some(stop), thread: Some(thread) };
+        let (stop, thread) = (Some(stop), Some(thread));
+        let mesh = MeshThread { exchange, commands, lists, numbers, stop, thread };
         Ok((mesh, users))
     }
 
     /// Returns the connection of workers with the directory.
     pub fn exchange(&self) -> &Arc<Exchange> {
         &self.exchange
+    }
+
+    /// Returns where commands of the router are taken.
+    pub(crate) fn commands(&self) -> &mpsc::Sender<Command> {
+        &self.commands
+    }
+
+    /// Returns the lists of who there is.
+    pub(crate) fn lists(&self) -> &Arc<Lists> {
+        &self.lists
+    }
+
+    /// Returns where what comes for short numbers waits.
+    pub(crate) fn numbers(&self) -> &Arc<Inbox> {
+        &self.numbers
     }
 
     /// Leaves the mesh.
@@ -108,28 +139,42 @@ fn run(
     runtime.block_on(router).map_err(|e| e.to_string())
 }
 
-/// Returns the receiver of notices, which runs on the router's thread.
-fn receiver(
+/// Who learns what of the router's notices.
+struct Receivers {
     exchange: Arc<Exchange>,
     commands: mpsc::Sender<Command>,
     users: UsersSlot,
+    lists: Arc<Lists>,
+    numbers: Arc<Inbox>,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
-) -> Box<dyn FnMut(Notice) + Send> {
+}
+
+/// Returns the receiver of notices, which runs on the router's thread.
+fn receiver(to: Receivers) -> Box<dyn FnMut(Notice) + Send> {
     let mut judge = Judge::default();
-    let clock = exchange.world().clock();
+    let clock = to.exchange.world().clock();
     Box::new(move |notice| match notice {
         Notice::Ready { id, interface } => {
-            exchange.set_id(id);
-            exchange.world().set_interface(interface);
-            let _ = ready.try_send(Ok(()));
+            to.exchange.set_id(id);
+            to.exchange.world().set_interface(interface);
+            let _ = to.ready.try_send(Ok(()));
         }
+        Notice::Neighbours { routers } => to.numbers.neighbours(routers),
         Notice::Users(Report::Judge { id, router, check }) => {
-            let table = users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+            let table = to.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             let Some(table) = table else { return };
             let verdict = judge.judge(clock.now(), router, &check, &*table);
             // Without room the other router asks again.
-            let _ = commands.try_send(Command::Judge { id, verdict });
+            let _ = to.commands.try_send(Command::Judge { id, verdict });
         }
-        Notice::Users(report) => exchange.handle(clock.now(), report),
+        Notice::Users(Report::Message { service: SERVICE_NUMBERS, router, octets }) => {
+            to.numbers.message(router, octets);
+        }
+        // Of a service that this version does not know.
+        Notice::Users(Report::Message { .. }) => {}
+        Notice::Users(report @ (Report::Listed(_) | Report::ListEnded { .. })) => {
+            to.lists.handle(report, clock.now());
+        }
+        Notice::Users(report) => to.exchange.handle(clock.now(), report),
     })
 }

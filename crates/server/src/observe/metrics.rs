@@ -288,6 +288,8 @@ impl Scrape {
             let help = "Questions to other routers in progress";
             gauge(out, "mesh_questions", help, counts.questions as f64)?;
         }
+        self.numbers(out)?;
+        self.phonebook(out)?;
         let (remembered, under_way, failed) = (o.located)();
         gauge(out, "dns_remembered", "Cached queries for servers", remembered as f64)?;
         gauge(out, "dns_under_way", "Queries for servers in progress", under_way as f64)?;
@@ -405,6 +407,51 @@ impl Scrape {
             counter(out, name, help, value)?;
         }
         Ok(())
+    }
+
+    fn numbers(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(numbers) = self.monitor.store.numbers() else { return Ok(()) };
+        let n = numbers.counts();
+        let gauges = [
+            ("numbers_assigned", "Users with a short number", &n.assigned),
+            ("numbers_waiting", "Users that wait for a short number", &n.waiting),
+            ("numbers_free_blocks", "Free blocks of ten short numbers", &n.free_blocks),
+        ];
+        gauges
+            .iter()
+            .try_for_each(|(name, help, of)| gauge(out, name, help, of.load(Relaxed) as f64))?;
+        let help = "Messages about short numbers that were refused";
+        counter(out, "numbers_refused", help, n.refused.load(Relaxed))?;
+        let help = "Messages about short numbers that found no room";
+        counter(out, "numbers_unsent", help, n.unsent.load(Relaxed))?;
+        let help = "States of short numbers that could not be stored";
+        counter(out, "numbers_unsaved", help, n.unsaved.load(Relaxed))
+    }
+
+    fn phonebook(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let p = &self.monitor.phonebook;
+        let gauges = [
+            ("phonebook_entries", "Users in the phonebook as it was made last", &p.entries),
+            ("phonebook_dropped", "Users that the phonebook had no room for", &p.dropped),
+        ];
+        gauges
+            .iter()
+            .try_for_each(|(name, help, of)| gauge(out, name, help, of.load(Relaxed) as f64))?;
+        let counters = [
+            ("phonebook_requests", "Requests for the phonebook by HTTP", &p.requests),
+            ("phonebook_connections", "Connections to the phonebook by LDAP", &p.connections),
+            (
+                "phonebook_refused",
+                "Connections to the phonebook refused: too many from their source",
+                &p.refused,
+            ),
+            (
+                "phonebook_displaced",
+                "Connections to the phonebook closed in favour of newer ones",
+                &p.displaced,
+            ),
+        ];
+        counters.iter().try_for_each(|(name, help, of)| counter(out, name, help, of.load(Relaxed)))
     }
 
     fn writer(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -17,6 +17,7 @@ pub use status::Status;
 
 use crate::calls::Calls;
 use crate::media::SharedRelay;
+use crate::phonebook::PhonebookCounts;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -86,6 +87,8 @@ pub struct Monitor {
     pub reloads: (std::sync::atomic::AtomicU64, std::sync::atomic::AtomicU64),
     /// The relay of media, if media is relayed.
     pub media: Option<Arc<SharedRelay>>,
+    /// What is counted of the phonebook.
+    pub phonebook: Arc<PhonebookCounts>,
     phase: AtomicU8,
 }
 
@@ -114,6 +117,7 @@ impl Monitor {
             facts: arc_swap::ArcSwap::from_pointee(facts),
             reloads: Default::default(),
             media: None,
+            phonebook: Arc::default(),
             phase: AtomicU8::new(Phase::Serving as u8),
         }
     }

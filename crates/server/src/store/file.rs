@@ -304,12 +304,14 @@ impl StoreFile {
             let mut users = None;
             let mut bindings = None;
             let mut grants = None;
+            let mut numbers = None;
             let mut meta = None;
             for (table, key, value) in changes {
                 let slot = match table {
                     Table::Users => &mut users,
                     Table::Bindings => &mut bindings,
                     Table::Grants => &mut grants,
+                    Table::Numbers => &mut numbers,
                     Table::Meta => &mut meta,
                 };
                 let open = match slot {

@@ -27,6 +27,7 @@ pub use writer::{
 
 use crate::config::StoreKind;
 use crate::mesh::Exchange;
+use crate::numbers::{ShortNumbers, assigned};
 use crate::random;
 use file::Journal;
 use ringway_directory::Account;
@@ -35,9 +36,10 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::location as proxy;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
 use ringway_sansio::{Flow, Time};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use table::Table;
 use writer::{Reopen, Writer};
@@ -71,7 +73,16 @@ pub struct Store {
     grants: Vec<(String, Vec<u8>)>,
     /// Learns of users that are added or removed.
     exchange: Option<Arc<Exchange>>,
+    /// Gives them short numbers.
+    numbers: OnceLock<Arc<ShortNumbers>>,
+    /// What the mesh is to know of a user is stated by one at a time: the last one has seen all changes before.
+    stating: Mutex<()>,
+    /// What a router remembers of short numbers, by its id, as it was kept.
+    numbers_kept: Vec<Kept>,
 }
+
+/// An id, and octets that were kept under it.
+type Kept = (Vec<u8>, Vec<u8>);
 
 impl Store {
     /// Opens a store and loads it. `revive` maps a flow of an earlier process to one of this
@@ -106,6 +117,9 @@ impl Store {
                 loaded: LoadSummary::default(),
                 grants: Vec::new(),
                 exchange,
+                numbers: OnceLock::new(),
+                stating: Mutex::default(),
+                numbers_kept: Vec::new(),
             });
         };
         let file = StoreFile::open(path, true)?;
@@ -141,6 +155,7 @@ impl Store {
         file.each(Table::Grants, &mut |name, octets| {
             grants.push((String::from_utf8_lossy(name).into_owned(), octets.to_vec()));
         })?;
+        let numbers_kept = numbers_kept(&file)?;
         let (secret, new) = secret(&file)?;
         let path = file.path().to_owned();
         writer.start(file, reopen).map_err(|e| StoreError::Io(path, e))?;
@@ -154,6 +169,9 @@ impl Store {
             loaded,
             grants,
             exchange,
+            numbers: OnceLock::new(),
+            stating: Mutex::default(),
+            numbers_kept,
         })
     }
 
@@ -231,10 +249,52 @@ impl Store {
     pub(crate) fn accounts(&self) -> Vec<(String, String, Account)> {
         let users = self.users.list().into_iter();
         let with_account = |(user, realm): (String, String)| {
-            let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
-            Some((user, realm, account(&hashes)))
+            let account = self.account(&user, &realm)?;
+            Some((user, realm, account))
         };
         users.filter_map(with_account).collect()
+    }
+
+    /// Returns what a mesh is to know of a user.
+    pub(crate) fn account(&self, user: &str, realm: &str) -> Option<Account> {
+        let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
+        let (created, password_set) = hashes.seconds();
+        let number = self.number_of(user, realm).unwrap_or_default();
+        Some(Account { created, password_set, number, ..Account::default() })
+    }
+
+    /// States what a mesh is to know of a user. Returns whether there was room; it is `true` without a mesh, or such a user.
+    pub(crate) fn state_account(&self, user: &str, realm: &str) -> bool {
+        let Some(exchange) = &self.exchange else { return true };
+        let _alone = self.stating.lock().unwrap_or_else(PoisonError::into_inner);
+        let account = self.account(user, realm);
+        account.is_none_or(|account| exchange.world().set_account(user, realm, account))
+    }
+
+    /// Sets what gives users short numbers. Only the first call has an effect.
+    pub(crate) fn set_numbers(&self, numbers: Arc<ShortNumbers>) {
+        let _ = self.numbers.set(numbers);
+    }
+
+    /// Returns what gives users short numbers, if they have some.
+    pub(crate) fn numbers(&self) -> Option<&Arc<ShortNumbers>> {
+        self.numbers.get()
+    }
+
+    /// Returns the short number of a user.
+    pub(crate) fn number_of(&self, user: &str, realm: &str) -> Option<Box<str>> {
+        self.numbers.get()?.number_of(&format!("{user}@{realm}"))
+    }
+
+    /// Returns what the router with this id has kept of short numbers.
+    pub(crate) fn numbers_kept(&self, router: u64) -> Option<&[u8]> {
+        let key = router.to_be_bytes();
+        self.numbers_kept.iter().find(|(of, _)| *of == key).map(|(_, octets)| &octets[..])
+    }
+
+    /// Keeps what a router remembers of short numbers, and waits until it is durable. A worker must not call it.
+    pub(crate) fn keep_numbers(&self, router: u64, octets: &[u8]) -> Result<(), String> {
+        self.write(Table::Numbers, &router.to_be_bytes(), Some(octets))
     }
 
     /// Returns the connection with the directory of users, if the server is a router of a mesh.
@@ -278,12 +338,6 @@ impl Store {
     }
 }
 
-/// Returns what a mesh is to know of a user.
-fn account(hashes: &Hashes) -> Account {
-    let (created, password_set) = hashes.seconds();
-    Account { created, password_set, ..Account::default() }
-}
-
 /// Adds, changes and removes users, in a running server or in a store file without a server.
 pub trait UserStore {
     /// Adds a user, or changes the password of an existing one. Returns whether the user is new.
@@ -303,6 +357,12 @@ pub trait UserStore {
     /// # Errors
     /// Fails when the users cannot be read.
     fn list_users(&self) -> Result<Vec<(String, String)>, String>;
+
+    /// Returns the short numbers of users, by the user with its domain.
+    ///
+    /// # Errors
+    /// Fails when they cannot be read.
+    fn list_numbers(&self) -> Result<HashMap<Box<str>, Box<str>>, String>;
 }
 
 impl UserStore for Store {
@@ -317,11 +377,11 @@ impl UserStore for Store {
             None => hashes,
         };
         self.write(Table::Users, &key, Some(hashes.bytes()))?;
-        let account = account(&hashes);
         self.users.put(user.as_bytes(), realm.as_bytes(), hashes);
-        if let Some(exchange) = &self.exchange
-            && !exchange.world().set_account(user, realm, account)
-        {
+        if let Some(numbers) = self.numbers.get().filter(|_| new) {
+            numbers.add(user, realm);
+        }
+        if !self.state_account(user, realm) {
             return Err("the user is added, and the mesh learns of it at the next start".into());
         }
         Ok(new)
@@ -334,11 +394,19 @@ impl UserStore for Store {
         {
             return Err("the user is removed, and the mesh learns of it at the next start".into());
         }
-        Ok(self.users.take(user.as_bytes(), realm.as_bytes()))
+        let removed = self.users.take(user.as_bytes(), realm.as_bytes());
+        if let Some(numbers) = self.numbers.get() {
+            numbers.remove(user, realm);
+        }
+        Ok(removed)
     }
 
     fn list_users(&self) -> Result<Vec<(String, String)>, String> {
         Ok(self.users.list())
+    }
+
+    fn list_numbers(&self) -> Result<HashMap<Box<str>, Box<str>>, String> {
+        Ok(self.numbers.get().map(|numbers| numbers.all()).unwrap_or_default())
     }
 }
 
@@ -438,6 +506,21 @@ impl UserStore for OfflineStore {
             .map_err(|e| e.to_string())?;
         Ok(out)
     }
+
+    fn list_numbers(&self) -> Result<HashMap<Box<str>, Box<str>>, String> {
+        let kept = numbers_kept(&self.0).map_err(|e| e.to_string())?;
+        // Of several identities that the router has had it is not known here which one it has now.
+        Ok(match &kept[..] {
+            [(_, octets)] => assigned(octets).into_iter().collect(),
+            _ => HashMap::new(),
+        })
+    }
+}
+
+fn numbers_kept(file: &StoreFile) -> Result<Vec<Kept>, StoreError> {
+    let mut kept = Vec::new();
+    file.each(Table::Numbers, &mut |key, octets| kept.push((key.to_vec(), octets.to_vec())))?;
+    Ok(kept)
 }
 
 fn domain(file: &StoreFile) -> Result<Option<String>, StoreError> {
@@ -536,4 +619,4 @@ fn load_bindings(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

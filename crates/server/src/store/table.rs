@@ -16,6 +16,9 @@ pub(super) const JOURNAL: TableDefinition<'static, u64, &'static [u8]> =
     TableDefinition::new("journal");
 /// Maps a user with its domain to the permission of its home to have it registered here.
 pub(super) const GRANTS: Bytes = TableDefinition::new("grants");
+/// Maps the id of a router of a mesh to what it remembers of short numbers. Never part of a backup: an old copy would make
+/// numbers collide.
+pub(super) const NUMBERS: Bytes = TableDefinition::new("numbers");
 /// Format version, main domain and keys.
 pub(super) const META: Bytes = TableDefinition::new("meta");
 
@@ -25,6 +28,7 @@ pub(super) enum Table {
     Users,
     Bindings,
     Grants,
+    Numbers,
     Meta,
 }
 
@@ -34,6 +38,7 @@ impl Table {
             Table::Users => USERS,
             Table::Bindings => BINDINGS,
             Table::Grants => GRANTS,
+            Table::Numbers => NUMBERS,
             Table::Meta => META,
         }
     }

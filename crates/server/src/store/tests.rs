@@ -321,6 +321,51 @@ impl redb::StorageBackend for Disk {
     }
 }
 
+/// An old copy of what a router remembers of short numbers would make numbers collide.
+#[test]
+fn a_backup_has_no_short_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, restored) = (dir.path().join("x.redb"), dir.path().join("y.redb"));
+    let store = open(&path);
+    store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).unwrap();
+    store.keep_numbers(7, b"numbers").unwrap();
+    let mut backup = Vec::new();
+    store.snapshot().unwrap().write(&mut backup).unwrap();
+    drop(store);
+    assert_eq!(open(&path).numbers_kept(7), Some(&b"numbers"[..]));
+    restore(&mut &backup[..], &restored, false).unwrap();
+    let store = open(&restored);
+    assert!(store.users().exists(b"1", b"a.org"));
+    assert_eq!(store.numbers_kept(7), None);
+}
+
+/// Opens a store on a disk that can be full.
+pub(crate) fn on_disk(
+    path: &Path,
+    full: &Arc<std::sync::atomic::AtomicBool>,
+    exchange: Option<Arc<Exchange>>,
+) -> Store {
+    let (path, full) = (path.to_owned(), full.clone());
+    let reopen: Reopen = Box::new(move || {
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .unwrap();
+        let inner = redb::backends::FileBackend::new(file).unwrap();
+        let disk = Disk { inner, full: full.clone() };
+        let db = redb::Database::builder()
+            .create_with_backend(disk)
+            .map_err(|e| StoreError::Damaged(path.clone(), e.to_string()))?;
+        StoreFile::from_database(&path, db)
+    });
+    let file = reopen().unwrap();
+    let lifetime = Lifetime { now: now(), latest: now() + HOUR };
+    Store::load(file, [7; 16], lifetime, &mut |_| None, reopen, exchange).unwrap()
+}
+
 /// With a full disk, registrations fail and calls use the bindings in memory. Once there is space
 /// again, the failed changes are written and registrations are accepted.
 #[test]
@@ -329,25 +374,7 @@ fn a_full_disk_refuses_changes_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("x.redb");
     let full = Arc::new(AtomicBool::new(false));
-    let (disk_path, disk_full) = (path.clone(), full.clone());
-    let reopen: Reopen = Box::new(move || {
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&disk_path)
-            .unwrap();
-        let inner = redb::backends::FileBackend::new(file).unwrap();
-        let disk = Disk { inner, full: disk_full.clone() };
-        let db = redb::Database::builder()
-            .create_with_backend(disk)
-            .map_err(|e| StoreError::Damaged(disk_path.clone(), e.to_string()))?;
-        StoreFile::from_database(&disk_path, db)
-    });
-    let file = reopen().unwrap();
-    let lifetime = Lifetime { now: now(), latest: now() + HOUR };
-    let store = Store::load(file, [7; 16], lifetime, &mut |_| None, reopen, None).unwrap();
+    let store = on_disk(&path, &full, None);
     let reports = CommitReports::attach(&store);
     let failed = || store.writer_stats().unwrap().failed.load(SeqCst);
 

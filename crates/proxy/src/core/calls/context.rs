@@ -133,6 +133,8 @@ pub(super) struct Context {
     pub session: bool,
     /// Whether the first 18x has been received.
     pub rang: bool,
+    /// Fires when targets of the next lower q are tried although the present ones have not failed.
+    pub group: TimerId,
     /// Fires when a request other than INVITE is due its 100 (RFC 4320 section 4.1).
     pub trying: TimerId,
     /// The number of client transactions that still exist, plus one for the server transaction.
@@ -169,6 +171,7 @@ impl Context {
             ended: None,
             session: false,
             rang: false,
+            group: TimerId::NONE,
             trying: TimerId::NONE,
             alive: 1,
         }

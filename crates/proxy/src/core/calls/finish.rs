@@ -37,8 +37,10 @@ impl Calls {
             self.close(t, id, best.status);
             return self.remove_if_done(id);
         }
-        // Section 16.7 item 6: a busy server behind this one does not make this one busy.
-        let status = if best.status == 503 { 500 } else { best.status };
+        // Section 16.7 item 6: a busy server behind this one does not make this one busy. Routers of a mesh are one server:
+        // the one that has asked may know another gateway.
+        let for_router = t.node.trust.router(&ctx.flow).is_some();
+        let status = if best.status == 503 && !for_router { 500 } else { best.status };
         let start = t.out.buffer().len();
         if best.is_ours() || status != best.status {
             if let Some(msg) = ctx.request.as_ref().and_then(|bytes| message::parse(bytes).ok()) {
@@ -69,7 +71,9 @@ impl Calls {
             ctx.alive = ctx.alive.saturating_sub(1);
         }
         ctx.end_search();
-        self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
+        for timer in [&mut ctx.trying, &mut ctx.group] {
+            self.wheel.cancel(std::mem::replace(timer, TimerId::NONE));
+        }
         ctx.call = None;
         ctx.ended = None;
         ctx.challenges = Vec::new();

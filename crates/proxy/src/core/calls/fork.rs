@@ -1,13 +1,13 @@
 //! Forking: the order of branches and of their attempts (RFC 3261 section 16.6).
 
-use super::Calls;
 use super::context::{Branch, State};
+use super::{Calls, Tick};
 use crate::core::forwarding;
 use crate::core::ids::{BranchId, ContextId, ResolveUser};
 use crate::core::locator::Lookup;
 use crate::core::target::{Attempt, RequestTarget};
 use crate::core::turn::Turn;
-use ringway_sansio::Hop;
+use ringway_sansio::{Hop, TimerId};
 use ringway_sip::message::Message;
 
 impl Calls {
@@ -32,6 +32,12 @@ impl Calls {
             ctx.offer(440, Vec::new);
             return self.settle(t, id);
         }
+        let started = |b: &&Branch| b.state == State::Waiting && b.target.q == q;
+        let patience = ctx.branches.iter().filter(started).filter_map(|b| b.target.patience).min();
+        if let Some(patience) = patience {
+            self.wheel.cancel(ctx.group);
+            self.contexts[id].group = self.wheel.set(t.now + patience, Tick::Group(id));
+        }
         for branch in 0..self.contexts[id].branches.len() as u16 {
             let id = BranchId { context: id, branch };
             let branch = &mut self.contexts[id];
@@ -41,6 +47,15 @@ impl Calls {
             }
         }
         self.settle(t, id);
+    }
+
+    /// Starts the branches of the next q beside those that have not answered yet.
+    pub(super) fn next_group(&mut self, t: &mut Turn<'_>, id: ContextId) {
+        let Some(ctx) = self.contexts.get_mut(id) else { return };
+        ctx.group = TimerId::NONE;
+        if !ctx.answered && !ctx.cancelled {
+            self.with_request(t, id, |calls, t, msg| calls.start_group(t, id, msg));
+        }
     }
 
     /// Starts the next attempt to the target of a branch. Without one the branch ends.

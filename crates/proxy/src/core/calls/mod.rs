@@ -32,6 +32,8 @@ const MAX_BRANCHES: usize = u16::MAX as usize;
 enum Tick {
     /// Timer C of a branch (RFC 3261 section 16.8).
     TimerC(BranchId),
+    /// The targets of one q have rung long enough alone.
+    Group(ContextId),
     /// A request other than INVITE has no final response after a long time (RFC 4320 section 4.1).
     Trying(ContextId),
 }
@@ -88,6 +90,7 @@ impl Calls {
         while let Some(tick) = self.wheel.expire(t.now) {
             match tick {
                 Tick::TimerC(id) => self.timer_c(t, id),
+                Tick::Group(id) => self.next_group(t, id),
                 Tick::Trying(id) => self.still_trying(t, id),
             }
         }

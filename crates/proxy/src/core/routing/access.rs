@@ -241,8 +241,8 @@ impl Access {
     }
 }
 
-/// Authorises a request of another router of the mesh. It is for our own users, or within a dialog. A router is not asked
-/// for credentials: it vouches for its users, and for no others.
+/// Authorises a request of another router of the mesh. It is for our own users, or within a dialog, or for a routing rule
+/// that is shared. A router is not asked for credentials: it vouches for its users, and for no others.
 fn authorise_router(
     t: &mut Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -253,7 +253,8 @@ fn authorise_router(
     if routed.is_in_dialog() {
         return Ok(Proof::Dialog);
     }
-    if !local {
+    let rule = routed.foreign_rule(&t.node.config.routes).filter(|_| !local);
+    if !local && rule.is_none_or(|rule| rule.shared.is_none()) {
         t.stats.forbidden += 1;
         return Err(Refusal::new(403, "Forbidden: for no user of this router").into());
     }
@@ -261,10 +262,10 @@ fn authorise_router(
     let from = Uri::parse(from.uri).ok().filter(Uri::is_sip);
     let claims = from.and_then(|from| Some((from.user, t.node.identity.domain(from.host)?)));
     // Others are strangers to every router.
-    let Some((user, domain)) = claims else { return Ok(Proof::Router { vouched: false }) };
-    if incoming.msg.method() == Method::Ack {
-        return Ok(Proof::Router { vouched: false });
-    }
+    let claims = claims.filter(|_| incoming.msg.method() != Method::Ack);
+    let Some((user, domain)) = claims else {
+        return if local { Ok(Proof::Router { vouched: false }) } else { Err(unvouched(t).into()) };
+    };
     if !t.node.trust.asks_for_proof() {
         return Ok(Proof::Router { vouched: true });
     }
@@ -278,6 +279,12 @@ fn authorise_router(
         None if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
         None => Err(Refusal::unanswered().into()),
     }
+}
+
+/// Returns the refusal of a request by a shared routing rule for whose sender the router does not vouch.
+pub(super) fn unvouched(t: &mut Turn<'_>) -> Refusal {
+    t.stats.forbidden += 1;
+    Refusal::new(403, "Forbidden: From is no user of the mesh")
 }
 
 /// Returns whether a user may use this From: their own address, an anonymous one (RFC 3323 section 4.1.1.3), or any

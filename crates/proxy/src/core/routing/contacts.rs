@@ -8,7 +8,7 @@ use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
 use crate::gruu::{Gruu, Resolution};
 use crate::location::{BindingView, Elsewhere};
-use ringway_sansio::{Flow, Transport};
+use ringway_sansio::{Duration, Flow, Transport};
 use ringway_sip::header::{Items, NameAddr};
 use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
@@ -20,6 +20,9 @@ const MAX_LOOKUPS: usize = 16;
 
 /// The number of other servers that a user is looked for at.
 const MAX_SERVERS: usize = 64;
+
+/// The time for which the first of several users who answer for a name ring alone.
+const HUNT: Duration = Duration::from_secs(10);
 
 /// The targets of a user.
 pub(super) struct Located {
@@ -120,17 +123,23 @@ struct Search<'s, 't> {
     uri: &'s Uri<'s>,
     /// The users looked up so far, if there are several.
     seen: Vec<Aor>,
+    /// Whether a name stands for several users of different q, who are called one group after the other.
+    hunts: bool,
     found: Located,
 }
 
 impl<'s, 't> Search<'s, 't> {
     fn new(t: &'s Turn<'t>, incoming: &'s IncomingRequest<'_>, uri: &'s Uri<'_>) -> Search<'s, 't> {
         let found = Located { targets: Vec::new(), exists: false, incomplete: false };
-        Search { t, incoming, uri, seen: Vec::new(), found }
+        Search { t, incoming, uri, seen: Vec::new(), hunts: false, found }
     }
 
     /// Returns the targets, best q first, and at most as many as a request is forked to.
     fn finish(mut self) -> Located {
+        if self.hunts {
+            self.found.targets.sort_by_key(|target| std::cmp::Reverse(target.q));
+            self.found.targets.iter_mut().for_each(|target| target.patience = Some(HUNT));
+        }
         self.found.targets.truncate(self.t.node.config.limits.max_forks);
         self.found
     }
@@ -138,6 +147,7 @@ impl<'s, 't> Search<'s, 't> {
     /// Adds the contacts of an address-of-record, and the servers elsewhere at which it is registered. Each user is
     /// looked up once, and no target is added twice.
     fn add_user(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
+        let before = self.found.targets.len();
         for mut target in contacts(self.t, aor, &|_| true) {
             target.q = q.unwrap_or(target.q);
             match own_contact(self.t.node, self.incoming, &mut target) {
@@ -154,7 +164,30 @@ impl<'s, 't> Search<'s, 't> {
                 }
             }
         }
-        self.add_servers(aor, q)
+        self.add_servers(aor, q)?;
+        if self.found.targets.len() == before { self.add_aliases(aor) } else { Ok(()) }
+    }
+
+    /// Adds the users that a name stands for which has no contacts itself, such as a number.
+    fn add_aliases(&mut self, aor: &Aor) -> Result<(), Stop> {
+        if self.t.node.trust.router(self.incoming.flow).is_some() {
+            return Ok(());
+        }
+        let mut users: SmallVec<[(Aor, u16); 1]> = SmallVec::new();
+        self.t.store.aliases(aor, self.t.now, &mut |user, q| {
+            if users.len() < MAX_LOOKUPS {
+                users.push((Aor::from_slice(user), q));
+            }
+        });
+        self.found.exists |= !users.is_empty();
+        self.hunts |= users.iter().any(|(_, q)| *q != users[0].1);
+        for (user, q) in users {
+            if self.seen.len() < MAX_LOOKUPS && user != *aor && !self.seen.contains(&user) {
+                self.seen.push(user.clone());
+                self.add_user(&user, Some(q))?;
+            }
+        }
+        Ok(())
     }
 
     /// Adds the servers elsewhere at which an address-of-record is registered, or returns the question for them. A request
@@ -208,7 +241,7 @@ impl<'s, 't> Search<'s, 't> {
 /// Returns another server as a target: reached by its Path.
 fn target_elsewhere(uri: Vec<u8>, path: &[u8], q: u16) -> RequestTarget {
     let (path, attempts) = (path.to_vec(), smallvec![Attempt::Uri]);
-    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere }
+    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere, patience: None }
 }
 
 /// What a contact means that may be an address of ours.
@@ -293,7 +326,7 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     attempts.push(attempt);
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
-    RequestTarget { uri, path, q: binding.q, attempts, origin }
+    RequestTarget { uri, path, q: binding.q, attempts, origin, patience: None }
 }
 
 /// Returns whether a contact can be reached securely; insecure attempts are removed (RFC 5630 section 5.3). A `sip`

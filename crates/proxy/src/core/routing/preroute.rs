@@ -44,14 +44,19 @@ impl RequestRoute<'_> {
         self.in_dialog.is_some()
     }
 
-    /// Returns the rule for a request whose next hop is not determined by a Route, a flow, an `maddr` or a dialog.
+    /// Returns whether its next hop is not determined by a Route, a flow, an `maddr` or a dialog.
+    pub(in crate::core) fn may_follow_rule(&self) -> bool {
+        self.next.is_none()
+            && self.flow.is_none()
+            && !self.is_in_dialog()
+            && !matches!(self.maddr, Maddr::Other)
+    }
+
+    /// Returns the rule for a request whose next hop is not determined otherwise.
     pub(in crate::core) fn foreign_rule<'t>(&self, routes: &'t RouteTable) -> Option<&'t Rule> {
-        let decided = self.next.is_some()
-            || self.flow.is_some()
-            || self.is_in_dialog()
-            || matches!(self.maddr, Maddr::Other);
         let user = user_of(&self.uri).unwrap_or_default();
-        if decided { None } else { routes.find(false, self.uri.host, user) }
+        let find = || routes.find(false, self.uri.host, user);
+        self.may_follow_rule().then(find).flatten()
     }
 }
 

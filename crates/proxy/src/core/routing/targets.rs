@@ -1,6 +1,6 @@
 //! Determining request targets: RFC 3261 section 16.5.
 
-use super::access::Access;
+use super::access::{Access, unvouched};
 use super::contacts::{self, Located};
 use super::preroute::{Maddr, RequestRoute};
 use crate::core::dialogs::TargetMatch;
@@ -10,11 +10,12 @@ use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
-use crate::routes::{self, Rule};
+use crate::routes::{self, RouteTable, Rule};
 use ringway_sansio::{Flow, Transport};
 use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
 use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// The length above which a user part matches no user.
 const MAX_USER: usize = 512;
@@ -66,21 +67,21 @@ fn unregistered(
     proof: &mut Proof,
     located: &Located,
 ) -> Result<Vec<RequestTarget>, Stop> {
-    let user = user_of(uri).unwrap_or_default();
-    let node = t.node;
+    let (node, user) = (t.node, user_of(uri).unwrap_or_default());
     let name = &node.domain(domain).name;
-    // The users of another router have its rules.
-    let ruled = node.trust.router(incoming.flow).is_none();
-    let rule = node.config.routes.find(true, name.as_bytes(), user).filter(|_| ruled);
-    if let Some(rule) = rule {
-        // A rule leads to calls that cost money: its user must be authenticated.
-        let unproven = matches!(proof, Proof::None | Proof::Dialog);
-        if unproven && !rule.open && rule.reject.is_none() {
-            *proof = access.demand_proof(t, incoming, domain)?;
-        }
-        return Ok(by_rule(t, rule, uri, name.as_bytes())?);
+    let router = node.trust.router(incoming.flow).is_some();
+    let own = node.config.routes.find(true, name.as_bytes(), user);
+    if let Some(rule) = own.filter(|rule| !router || rule.shared.is_some()) {
+        prove_for_rule(access, t, incoming, domain, proof, rule)?;
+        return Ok(by_rule(t, rule, uri, name.as_bytes(), Origin::Rule)?);
     }
-    if located.incomplete {
+    let shared = shared_rules(t, incoming)?;
+    let found = shared.as_ref().and_then(|rules| rules.find(true, name.as_bytes(), user));
+    if let Some(rule) = found {
+        prove_for_rule(access, t, incoming, domain, proof, rule)?;
+        return Ok(by_rule(t, rule, uri, name.as_bytes(), Origin::Shared)?);
+    }
+    if located.incomplete || shared.is_none() {
         Err(Refusal::unanswered().into())
     } else if located.exists || access.has_user(&plain_user(user), name) {
         // The user exists, but has no contacts now.
@@ -90,15 +91,58 @@ fn unregistered(
     }
 }
 
+/// Asks for the proof that a rule of our domain requires: it leads to calls that cost money, so its user must be
+/// authenticated.
+fn prove_for_rule(
+    access: &mut Access,
+    t: &mut Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    domain: usize,
+    proof: &mut Proof,
+    rule: &Rule,
+) -> Result<(), Stop> {
+    match proof {
+        Proof::Router { vouched: false } => return Err(unvouched(t).into()),
+        Proof::None | Proof::Dialog if !rule.open && rule.reject.is_none() => {
+            *proof = access.demand_proof(t, incoming, domain)?;
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Returns the routing rules that other servers share; `None` if they could not be found out. A request of another
+/// router goes by the rules of this one alone, so that it cannot circle among gateways.
+fn shared_rules(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+) -> Result<Option<Arc<RouteTable>>, Stop> {
+    if t.node.trust.router(incoming.flow).is_some() {
+        return Ok(Some(Arc::default()));
+    }
+    match t.store.shared_rules(t.now) {
+        Some(rules) => Ok(Some(rules)),
+        None if incoming.may_ask_for_rules(t.now) => Err(Stop::rules()),
+        None => Ok(None),
+    }
+}
+
 /// Returns the target of a request for none of our domains, or for a user within a dialog.
 pub(in crate::core) fn remote(
     t: &mut Turn<'_>,
     incoming: &IncomingRequest<'_>,
     routed: &RequestRoute<'_>,
-) -> Result<Vec<RequestTarget>, Refusal> {
+) -> Result<Vec<RequestTarget>, Stop> {
     let node = t.node;
     if let Some(rule) = routed.foreign_rule(&node.config.routes) {
-        return by_rule(t, rule, &routed.uri, routed.uri.host);
+        return Ok(by_rule(t, rule, &routed.uri, routed.uri.host, Origin::Rule)?);
+    }
+    if routed.may_follow_rule() {
+        // Without an answer the server of the domain itself is tried.
+        let shared = shared_rules(t, incoming)?.unwrap_or_default();
+        if let Some(rule) = routed.foreign_rule(&shared) {
+            return Ok(by_rule(t, rule, &routed.uri, routed.uri.host, Origin::Shared)?);
+        }
     }
     let uri = match routed.maddr {
         Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
@@ -160,6 +204,7 @@ fn by_rule(
     rule: &Rule,
     uri: &Uri<'_>,
     host: &[u8],
+    origin: Origin,
 ) -> Result<Vec<RequestTarget>, Refusal> {
     if let Some(status) = rule.reject {
         return Err(Refusal::new(status, write::reason_phrase(status)));
@@ -188,7 +233,7 @@ fn by_rule(
     if attempts.is_empty() {
         attempts.push(Attempt::Uri);
     }
-    Ok(vec![RequestTarget::remote(new, Origin::Rule, attempts)])
+    Ok(vec![RequestTarget::remote(new, origin, attempts)])
 }
 
 /// Returns a URI without the maddr that led here, and without its port and transport unless they equal the defaults

@@ -5,8 +5,8 @@
 //! GET    /metrics          OpenMetrics text
 //! GET    /status           JSON
 //!                                                       on the control socket only:
-//! GET    /users            JSON list of {user, realm}
-//! PUT    /users            {user, realm, password, new} -> {new}
+//! GET    /users            JSON list of {user, realm, number?}
+//! PUT    /users            {user, realm, password, new} -> {new, number?, awaits_number}
 //! DELETE /users            {user, realm} -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
@@ -23,7 +23,8 @@ mod live;
 mod users;
 
 pub use live::{MAX_PAGE, Page, PageRequest, Registration};
-pub use users::{NewUser, UserName};
+pub(crate) use users::listed;
+pub use users::{ListedUser, Made, NewUser, UserName};
 
 use super::{Monitor, Phase, Status, metrics};
 use axum::Json;

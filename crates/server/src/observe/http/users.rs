@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ringway_proxy::location::{CommitTag, LocationStore};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// A user by name and realm.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -18,6 +19,38 @@ pub struct UserName {
     /// Domain of the user.
     pub realm: String,
 }
+
+/// A user of a list.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListedUser {
+    /// Name.
+    pub user: String,
+    /// Domain of the user.
+    pub realm: String,
+    /// Short number, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<String>,
+}
+
+/// Result of adding a user or changing a password.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Made {
+    /// Whether the user is new.
+    pub new: bool,
+    /// Short number, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<Box<str>>,
+    /// Whether there is none yet, and there will be one.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub awaits_number: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Time in which a new user gets a number, if this router has free ones.
+const NUMBER_WAIT: Duration = Duration::from_secs(2);
 
 /// A user to be added, or whose password is changed.
 #[derive(Clone, Serialize, Deserialize)]
@@ -35,13 +68,21 @@ pub struct NewUser {
 
 pub(super) async fn list(State(context): Shared) -> Response {
     let store = context.monitor.store.clone();
-    match blocking(move || store.list_users()).await {
-        Ok(users) => Json(
-            users.into_iter().map(|(user, realm)| UserName { user, realm }).collect::<Vec<_>>(),
-        )
-        .into_response(),
+    match blocking(move || listed(&*store)).await {
+        Ok(users) => Json(users).into_response(),
         Err(response) => response,
     }
+}
+
+/// Returns all users with their numbers.
+pub(crate) fn listed(store: &dyn UserStore) -> Result<Vec<ListedUser>, String> {
+    let mut numbers = store.list_numbers()?;
+    let users = store.list_users()?.into_iter();
+    let listed = users.map(|(user, realm)| {
+        let number = numbers.remove(&*format!("{user}@{realm}")).map(String::from);
+        ListedUser { user, realm, number }
+    });
+    Ok(listed.collect())
 }
 
 pub(super) async fn put(
@@ -70,10 +111,15 @@ pub(super) async fn put(
     }
     let work = move || {
         let hashes = Hashes::new(&new.user, &new.realm, &new.password);
-        store.set_user(&new.user, &new.realm, hashes)
+        let is_new = store.set_user(&new.user, &new.realm, hashes)?;
+        let numbers = store.numbers().filter(|numbers| numbers.is_for(&new.realm));
+        let name = format!("{}@{}", new.user, new.realm);
+        let number = numbers.and_then(|numbers| numbers.wait_for(&name, NUMBER_WAIT));
+        let awaits_number = numbers.is_some() && number.is_none();
+        Ok(Made { new: is_new, number, awaits_number })
     };
     match blocking(work).await {
-        Ok(new) => Json(serde_json::json!({ "new": new })).into_response(),
+        Ok(made) => Json(made).into_response(),
         Err(response) => response,
     }
 }
