@@ -44,6 +44,12 @@ builtins![
 pub const MESHES: &[Builtin] =
     &[Builtin { name: "mesh-scale", text: include_str!("../scenarios/mesh-scale.toml") }];
 
+/// Built-in scenarios of the users of a mesh.
+pub const USERS: &[Builtin] = &[
+    Builtin { name: "users-scale", text: include_str!("../scenarios/users-scale.toml") },
+    Builtin { name: "users-attack", text: include_str!("../scenarios/users-attack.toml") },
+];
+
 /// Returns the built-in scenario of that name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     ALL.iter().find(|b| b.name == name)

@@ -8,6 +8,7 @@ mod report;
 mod run;
 mod scale;
 mod sweep;
+mod users;
 
 pub use paper::{PaperArgs, paper};
 pub use report::{report, view};
@@ -79,6 +80,11 @@ pub fn list() -> Result<Answer, Failure> {
     for b in builtin::MESHES {
         let document = Document::parse(b.name, b.text)?;
         scenarios.push((b.name, Settings::from_document(&document, Path::new(b.name))?.title));
+    }
+    for b in builtin::USERS {
+        let document = Document::parse(b.name, b.text)?;
+        let settings = crate::onesip::scale::Settings::from_document(&document)?;
+        scenarios.push((b.name, settings.title));
     }
     let mut campaigns = Vec::new();
     for b in builtin::CAMPAIGNS {

@@ -1,10 +1,11 @@
 //! `ringway lab run`: one or more replications of a scenario.
 
 use super::network::{down_caption, down_times, network};
-use super::{Answer, Failure, Source, scale, source};
+use super::{Answer, Failure, Source, scale, source, users};
 use crate::builtin;
 use crate::estimate::{EQUAL, estimate, is_even, kinds, runs_note};
 use crate::mesh::scale::is_scale;
+use crate::onesip::scale::is_users;
 use crate::output::{
     self, AxisSheet, ChartSheet, MANIFEST, Manifest, PAGE, SHEET, SeriesSheet, Sheet, Style,
     TableSheet, columns, figure, host, version,
@@ -62,11 +63,14 @@ struct FlowEstimate<'a> {
 
 /// Runs a scenario.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
-    let builtins = [builtin::ALL, builtin::MESHES].concat();
+    let builtins = [builtin::ALL, builtin::MESHES, builtin::USERS].concat();
     let source = source(&args.scenario, &builtins, "scenario")?;
     let document = Document::parse(&source.name, &source.text)?;
     if is_scale(&document) {
         return scale::run(args, &source, &document);
+    }
+    if is_users(&document) {
+        return users::run(args, &source, &document);
     }
     let scenario = Scenario::from_document(&document)?;
     let (seed, replications) = args.begin(scenario.seed, scenario.replications)?;

@@ -5,11 +5,15 @@
 //! | [`users`] | names, passwords and homes of users |
 //! | [`phones`] | the phones at a router |
 //! | [`node`] | a router: mesh, directory, what stands between them and the proxy, the proxy, and its phones |
+//! | [`hostile`] | routers that lie |
 //! | [`network`] | routers in a graph |
+//! | [`scale`] | how many users a mesh bears, beside other systems |
 
+pub mod hostile;
 pub mod network;
 pub mod node;
 pub mod phones;
+pub mod scale;
 pub mod users;
 
 pub use network::{Network, Settings};

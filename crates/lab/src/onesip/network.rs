@@ -1,14 +1,30 @@
 //! Routers in a graph, and their users.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ringway_dht::record;
+use ringway_directory::config::{KIND_ACCOUNT, KIND_LOCATION};
+use ringway_mesh::Identity;
 use ringway_sansio::{Duration, Random, Time};
 use ringway_sim::Error;
 use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
 
+use super::hostile::{Attack, besiege};
 use super::node::{Makings, SipRouter};
 use super::phones::{Call, PhoneTimes};
-use super::users::Roster;
+use super::users::{DOMAIN, Roster, name};
+
+/// Routers that are hostile.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Siege {
+    /// What they do.
+    pub attack: Attack,
+    /// One router in so many is hostile; an eclipse has its own number.
+    pub one_in: u32,
+    /// Since when.
+    pub from: Time,
+}
 
 /// What a network is made of.
 #[derive(Clone, Debug)]
@@ -19,6 +35,8 @@ pub struct Settings {
     pub homes: Vec<u32>,
     /// The directory, and the DHT below.
     pub directory: ringway_directory::Config,
+    /// Who is hostile, if anybody is.
+    pub siege: Option<Siege>,
     /// Of everything drawn.
     pub seed: u64,
     /// Shards of the graph.
@@ -29,7 +47,7 @@ impl Settings {
     /// One shard, and everything as it is in a server, with users at home at these routers.
     pub fn new(homes: Vec<u32>, seed: u64) -> Settings {
         let (phones, directory) = (PhoneTimes::default(), ringway_directory::Config::default());
-        Settings { phones, homes, directory, seed, shards: 1 }
+        Settings { phones, homes, directory, siege: None, seed, shards: 1 }
     }
 }
 
@@ -51,8 +69,8 @@ impl Network {
     /// # Errors
     /// As [`Graph::start`].
     pub fn new(adjacency: Adjacency, settings: Settings) -> Result<Network, Error> {
-        let Settings { phones, homes, mut directory, seed, shards } = settings;
-        let identities = Identities::draw(adjacency.nodes(), seed);
+        let Settings { phones, homes, mut directory, siege, seed, shards } = settings;
+        let (identities, attacks) = besieged(adjacency.nodes(), siege, seed);
         let mesh = ringway_mesh::config::Config {
             extension_bits: 0,
             ..ringway_mesh::config::Config::default()
@@ -61,7 +79,8 @@ impl Network {
         directory.dht.extension_bits = 0;
         let places = vec![None; homes.len()];
         let roster = Roster::new(homes);
-        let makings = Makings { mesh, directory, phones, identities, roster, seed };
+        let attacks = Arc::new((attacks, siege.map_or(Time::ZERO, |siege| siege.from)));
+        let makings = Makings { mesh, directory, phones, identities, roster, attacks, seed };
         let graph = Graph::idle_in_shards(adjacency, seed, shards);
         let mut network = Network { graph, makings, places };
         for number in 0..network.graph.len() {
@@ -75,6 +94,11 @@ impl Network {
     /// Returns the users.
     pub fn roster(&self) -> &Arc<Roster> {
         &self.makings.roster
+    }
+
+    /// Returns whether a router is hostile.
+    pub fn is_hostile(&self, router: u32) -> bool {
+        self.makings.attacks.0.contains_key(&router)
     }
 
     /// Returns what all routers have in common.
@@ -119,10 +143,15 @@ impl Network {
 
     /// Has a user come to a router and register at once. Returns whether the router runs.
     pub fn come(&mut self, router: u32, user: u32) -> bool {
+        self.come_after(router, user, Duration::ZERO)
+    }
+
+    /// Has a user come to a router and register after a while. Returns whether the router runs.
+    pub fn come_after(&mut self, router: u32, user: u32, after: Duration) -> bool {
         if let Some(place) = self.places.get_mut(user as usize) {
             *place = Some(router);
         }
-        self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now)))
+        self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now + after)))
     }
 
     /// Has a user go from a router, and withdraw the registration there if `politely`. Returns whether the router runs.
@@ -168,4 +197,24 @@ impl Network {
     pub fn act(&mut self, router: u32, act: impl FnOnce(&mut SipRouter, Time)) -> bool {
         self.graph.with_node(router, act).is_ok_and(|done| done.is_some())
     }
+}
+
+/// Draws who routers are, and which of them are hostile.
+fn besieged(
+    routers: u32,
+    siege: Option<Siege>,
+    seed: u64,
+) -> (Arc<Identities>, BTreeMap<u32, Attack>) {
+    let drawn = Identities::draw(routers, seed);
+    let Some(Siege { attack, one_in, .. }) = siege else { return (drawn, BTreeMap::new()) };
+    if attack != Attack::Eclipse {
+        let hostile = (1..routers).step_by(one_in.max(1) as usize);
+        return (drawn, hostile.map(|router| (router, attack)).collect());
+    }
+    let mut identities: Vec<Identity> =
+        (0..routers).filter_map(|router| drawn.get(router).cloned()).collect();
+    let victim = format!("{}@{DOMAIN}", name(0));
+    let keys = [KIND_ACCOUNT, KIND_LOCATION].map(|kind| record::key(kind, victim.as_bytes()));
+    let attacks = besiege(&mut identities, &keys, seed);
+    (Identities::of(identities), attacks)
 }

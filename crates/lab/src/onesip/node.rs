@@ -3,7 +3,7 @@
 //! What is left out: disk, threads and workers (there is one), and links between a router and its phones, which lose and
 //! delay nothing. A SIP message between routers is a datagram in a session of the mesh.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +28,7 @@ use ringway_sansio::{
 use ringway_sim::graph::{Destination, GraphNode, Identities, MeshNode, node_random};
 use ringway_sip::digest::Algorithm;
 
+use super::hostile::{Attack, Hostile};
 use super::phones::{PhoneTimes, Phones};
 use super::users::{DOMAIN, HomeUsers, Roster, account, name};
 
@@ -94,6 +95,8 @@ pub struct Makings {
     pub identities: Arc<Identities>,
     /// Who users are.
     pub roster: Arc<Roster>,
+    /// Which routers are hostile, and since when.
+    pub attacks: Arc<(BTreeMap<u32, Attack>, Time)>,
     /// Of everything drawn.
     pub seed: u64,
 }
@@ -110,6 +113,7 @@ pub struct Counts {
 /// A router with its part of the directory, its server and its phones.
 pub struct SipRouter {
     number: u32,
+    started: Time,
     address: SocketAddrV6,
     mesh: MeshNode,
     directory: Directory<StandIn>,
@@ -121,6 +125,7 @@ pub struct SipRouter {
     phones: Phones,
     out: Outbox,
     random: SplitMix,
+    hostile: Option<Hostile>,
     /// What the directory last knew of the ring: changes of the contacts, and the other end of the line.
     seen: Option<(u64, Option<NodeId>)>,
     counts: Counts,
@@ -140,8 +145,11 @@ impl SipRouter {
         let users = Arc::new(HomeUsers { roster: roster.clone(), router: number });
         let core = proxy(address, &exchange, &users, &mut random, now);
         let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
+        let (attacks, from) = &*makings.attacks;
+        let hostile = attacks.get(&number).map(|&attack| Hostile::new(attack, *from));
         let mut router = SipRouter {
             number,
+            started: now,
             address,
             mesh: mesh.with_datagrams(),
             directory: Directory::new(makings.directory, identity, now),
@@ -153,6 +161,7 @@ impl SipRouter {
             phones,
             out: Outbox::new(),
             random,
+            hostile,
             seen: None,
             counts: Counts::default(),
         };
@@ -166,6 +175,11 @@ impl SipRouter {
     /// Returns its number in the graph.
     pub fn number(&self) -> u32 {
         self.number
+    }
+
+    /// Returns when it was started, by its clock.
+    pub fn started(&self) -> Time {
+        self.started
     }
 
     /// Returns the router of the mesh.
@@ -238,7 +252,10 @@ impl SipRouter {
         self.update_neighbours(now);
         while let Some(event) = self.mesh.poll_event() {
             if let MeshEvent::Closest { origin, application: APPLICATION, octets, .. } = event {
-                self.directory.handle(now, origin, &octets, &mut self.random);
+                let hostile = &mut self.hostile;
+                if hostile.as_mut().is_none_or(|hostile| hostile.hears(now, origin, &octets)) {
+                    self.directory.handle(now, origin, &octets, &mut self.random);
+                }
                 any = true;
             }
         }
@@ -377,6 +394,20 @@ impl SipRouter {
         self.core.handle_message(now, &flow, bytes, &mut self.out);
     }
 
+    /// A hostile router does what it is there for.
+    fn act_hostile(&mut self, now: Time) {
+        let Some(hostile) = &mut self.hostile else { return };
+        let users = self.users.roster.len();
+        let (commands, sent) = hostile.act(now, users, &mut self.random);
+        commands.into_iter().for_each(|command| _ = self.exchange.world().send(command));
+        for (key, octets) in sent {
+            let closest =
+                Closest { key, application: APPLICATION, octets: &octets, by_another: false };
+            // What its budget has no room for is not sent, as for others.
+            _ = self.mesh.send_closest(now, &closest);
+        }
+    }
+
     fn update_neighbours(&mut self, now: Time) {
         let overlay = self.mesh.router().overlay();
         let known = (overlay.contacts().changes(), overlay.partner());
@@ -471,11 +502,14 @@ impl GraphNode for SipRouter {
         if is_due(self.phones.poll_timeout()) {
             self.phones.handle_timeout(now);
         }
+        self.act_hostile(now);
         self.settle(now);
     }
 
     fn poll_timeout(&self) -> Option<Time> {
+        let act = self.hostile.as_ref().and_then(Hostile::poll_timeout);
         let sip = sooner(self.core.poll_timeout(), self.phones.poll_timeout());
+        let sip = sooner(sip, act);
         sooner(sooner(self.mesh.poll_timeout(), self.directory.poll_timeout()), sip)
     }
 
