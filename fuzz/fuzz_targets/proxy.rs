@@ -14,9 +14,7 @@ use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, ResolveId, World};
-use ringway_sansio::{
-    Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport,
-};
+use ringway_sansio::{Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 use ringway_sip::{message, write};
 use std::net::SocketAddr;
@@ -98,6 +96,7 @@ fn config() -> Config {
                     .into(),
                 reject: None,
                 open: false,
+                shared: None,
             }],
         },
         record_route: true,
