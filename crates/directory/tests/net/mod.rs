@@ -51,7 +51,11 @@ pub(crate) struct Net {
 impl Net {
     /// A network of routers that have started and know each other.
     pub(crate) fn new(count: usize, seed: u64) -> Net {
-        let mut config = Config::default();
+        Net::with(count, seed, Config::default())
+    }
+
+    /// The same with other limits and intervals.
+    pub(crate) fn with(count: usize, seed: u64, mut config: Config) -> Net {
         config.dht.extension_bits = 0;
         let mut net = Net {
             now: Time::from_secs(1_000_000),
