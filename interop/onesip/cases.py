@@ -356,7 +356,7 @@ class Gateway:
     answer = Phone.answer
 
 
-def carried(c, sender, to, receiver, seconds=30, **request):
+def carried(c, sender, to, receiver, seconds=90, **request):
     """Sends a request to a user or number until it arrives at a phone or gateway. Returns the URI with which it
     arrives."""
     def once():
@@ -386,7 +386,7 @@ users = ["{operator}"]
 """
 
 
-@network.case("onesip/gateways", limit=180)
+@network.case("onesip/gateways", limit=400)
 def gateways(c):
     """Two routers have gateways for numbers that begin with 0, and an operator each for 112. Users of other routers
     call by the cheaper gateway, by the other when that is gone, and the operator who is nearest, then the other; and
