@@ -378,7 +378,7 @@ impl Publications {
         let (lifetime, key) = (publication.record.lifetime(), publication.search.key());
         if publication.record.is_withdrawal() {
             // Whatever it withdraws has expired.
-            self.forget(id);
+            self.drop_publication(id);
             return;
         }
         if lifetime < MIN_RENEWABLE {
@@ -533,7 +533,7 @@ impl Publications {
             if self.withdrawn.len() < desk.config.withdrawals {
                 self.withdrawn.insert(id);
             } else {
-                self.forget(id);
+                self.drop_publication(id);
             }
             return;
         }
@@ -541,7 +541,7 @@ impl Publications {
         self.rest(desk, id, share);
     }
 
-    fn forget(&mut self, id: Id) {
+    fn drop_publication(&mut self, id: Id) {
         self.set_state(id, State::Waiting);
         if let Some(publication) = self.records.remove(&id) {
             self.names.remove(&publication.name());

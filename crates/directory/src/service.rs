@@ -51,14 +51,14 @@ pub enum Command {
         /// The server's number for it.
         tag: u64,
     },
-    /// Which users of this router answer for a service number, instead of what was said before.
+    /// Which users of this router answer for a service number, instead of what it stated before.
     SetService {
         /// The number with the domain.
         name: Box<str>,
         /// The users with their domain; none if nobody does.
         users: Vec<Box<str>>,
     },
-    /// What this router shares with the users of all routers, instead of what was said before.
+    /// What this router shares with the users of all routers, instead of what it stated before.
     ShareRules {
         /// The domain.
         domain: Box<str>,

@@ -121,8 +121,8 @@ impl Run {
     fn act(&mut self, second: u64) {
         if second == BUILD / 2 {
             for user in 0..self.network.roster().len() {
-                let place = self.somewhere(user);
-                self.network.come(place, user);
+                let location = self.somewhere(user);
+                self.network.come(location, user);
             }
         }
         if second >= BUILD + FAULTS / 2 {
@@ -132,20 +132,20 @@ impl Run {
             return;
         }
         let (from, to) = (self.draw_user(), self.draw_user());
-        if let Some(place) = self.network.place(from) {
+        if let Some(location) = self.network.location(from) {
             match second % 3 {
-                0 => self.network.message(place, from, to),
-                _ => self.network.call(place, from, to),
+                0 => self.network.message(location, from, to),
+                _ => self.network.call(location, from, to),
             };
         }
         if second.is_multiple_of(7) {
             let user = self.draw_user() / 3 * 3;
             let politely = self.draw(2) == 0;
-            if let Some(place) = self.network.place(user) {
-                self.network.go(place, user, politely);
+            if let Some(location) = self.network.location(user) {
+                self.network.go(location, user, politely);
             }
-            let place = self.somewhere(user);
-            self.network.come(place, user);
+            let location = self.somewhere(user);
+            self.network.come(location, user);
         }
     }
 
@@ -179,9 +179,9 @@ impl Run {
             let from = self.draw_user();
             let to = self.draw_user();
             if from != to
-                && let Some(place) = self.network.place(from)
+                && let Some(location) = self.network.location(from)
             {
-                begun += usize::from(self.network.call(place, from, to));
+                begun += usize::from(self.network.call(location, from, to));
             }
             if number % 4 == 0 {
                 let pause = Duration::from_millis(100);
@@ -212,8 +212,8 @@ impl Run {
         let (contested, rivals) = (self.contested.clone(), self.rivals);
         checks::names_are_unique(&mut self.network, &contested, rivals)?;
         for user in 0..self.network.roster().len() {
-            if let Some(place) = self.network.place(user) {
-                self.network.go(place, user, false);
+            if let Some(location) = self.network.location(user) {
+                self.network.go(location, user, false);
             }
         }
         // Longer than any timer of a transaction.

@@ -39,7 +39,7 @@ const PREFERENCE: u16 = 1_000;
 /// Takes a command for the directory. Returns whether there was room.
 pub type Send<'a> = &'a mut dyn FnMut(Command) -> bool;
 
-/// What a worker, or the operator, is to be told.
+/// What a worker, or the operator, is notified of.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The answer to a question of a worker.
@@ -480,7 +480,7 @@ impl Broker {
     }
 
     /// A change that was announced by [`Broker::changed`] is not made.
-    pub fn forget(&mut self, tag: CommitTag) {
+    pub fn cancel(&mut self, tag: CommitTag) {
         self.pending.remove(&tag);
     }
 

@@ -132,8 +132,8 @@ impl<W: World> Exchange<W> {
     }
 
     /// A change that was announced by [`Exchange::changed`] is not made.
-    pub fn forget(&self, tag: CommitTag) {
-        self.lock().forget(tag);
+    pub fn cancel(&self, tag: CommitTag) {
+        self.lock().cancel(tag);
     }
 
     fn lock(&self) -> MutexGuard<'_, Broker> {

@@ -27,7 +27,7 @@ impl<W: World> Journal for MeshJournal<W> {
         let commit = disk(tag);
         let Some(tag) = tag.filter(|_| waits) else { return commit };
         match commit {
-            Commit::Refused => self.exchange.forget(tag),
+            Commit::Refused => self.exchange.cancel(tag),
             Commit::Done => {
                 if !self.exchange.disk(tag.worker, &[tag.id], true).is_empty() {
                     return Commit::Done;

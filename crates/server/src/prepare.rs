@@ -11,8 +11,8 @@ use crate::mesh::exchange::ingress;
 use crate::mesh::thread::UsersSlot;
 use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
-use crate::phonebook::Places;
-use crate::phonebook::place::{self, Place};
+use crate::phonebook::BookEndpoints;
+use crate::phonebook::endpoint::{self, BookEndpoint};
 use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Store, StoreFile, check_creatable};
@@ -33,7 +33,7 @@ pub(crate) struct Resources {
     /// Listener of the management pages.
     pub(crate) pages: Option<TcpListener>,
     /// Where the phonebook is served.
-    pub(crate) phonebook: Places,
+    pub(crate) phonebook: BookEndpoints,
     pub(crate) listen: Vec<Listen>,
     /// One endpoint for each worker.
     pub(crate) endpoints: Vec<Endpoint<Post>>,
@@ -164,10 +164,11 @@ fn check_addresses(settings: &Settings, note: &mut dyn FnMut(Result<(), String>)
             }
         }
     }
-    let books = place::places(settings).into_iter().flatten().filter_map(|place| match place {
-        Place::At(addr) => Some(addr),
-        Place::Lan { .. } => None,
-    });
+    let books =
+        endpoint::endpoints(settings).into_iter().flatten().filter_map(|endpoint| match endpoint {
+            BookEndpoint::At(addr) => Some(addr),
+            BookEndpoint::Lan { .. } => None,
+        });
     for addr in settings.http.0.into_iter().chain(books) {
         if let Err(e) = TcpListener::bind((addr.ip(), 0)) {
             note(Err(format!("tcp://{addr}: {}", error_text(&e))));
@@ -178,7 +179,7 @@ fn check_addresses(settings: &Settings, note: &mut dyn FnMut(Result<(), String>)
 /// The listening sockets, and server location, which depends on them.
 struct Sockets {
     pages: Option<TcpListener>,
-    phonebook: Places,
+    phonebook: BookEndpoints,
     listen: Vec<Listen>,
     endpoints: Vec<Endpoint<Post>>,
     net: ringway_net::Control<Post>,
@@ -194,7 +195,7 @@ impl Sockets {
         mesh: Option<&MeshThread>,
     ) -> Result<Self, String> {
         let pages = settings.http.0.map(|addr| bind_tcp("http", addr)).transpose()?;
-        let phonebook = open_places(settings)?;
+        let phonebook = open_book_endpoints(settings)?;
         let workers = setup::workers(settings);
         let listen = setup::listen(settings);
         let limits = setup::net_limits(settings, &listen, host::raise_open_files());
@@ -226,15 +227,15 @@ fn bind_tcp(scheme: &str, addr: SocketAddr) -> Result<TcpListener, String> {
 }
 
 /// Opens the sockets of the phonebook that are at an address. The interface of a LAN may come up later.
-fn open_places(settings: &Settings) -> Result<Places, String> {
-    let [http, ldap] = place::places(settings);
-    let open = |scheme: &str, place: Option<Place>| -> Result<_, String> {
-        let Some(place) = place else { return Ok(None) };
-        let listener = match &place {
-            Place::At(addr) => Some(bind_tcp(scheme, *addr)?),
-            Place::Lan { .. } => None,
+fn open_book_endpoints(settings: &Settings) -> Result<BookEndpoints, String> {
+    let [http, ldap] = endpoint::endpoints(settings);
+    let open = |scheme: &str, endpoint: Option<BookEndpoint>| -> Result<_, String> {
+        let Some(endpoint) = endpoint else { return Ok(None) };
+        let listener = match &endpoint {
+            BookEndpoint::At(addr) => Some(bind_tcp(scheme, *addr)?),
+            BookEndpoint::Lan { .. } => None,
         };
-        Ok(Some((place, listener)))
+        Ok(Some((endpoint, listener)))
     };
     Ok([open("http", http)?, open("ldap", ldap)?])
 }

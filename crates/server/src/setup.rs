@@ -12,7 +12,7 @@ use crate::mesh::MeshSettings;
 use crate::mesh::settings::{ANYCAST, DOMAIN, SERVER_NAME};
 use crate::observe::Facts;
 use crate::observe::http::connections;
-use crate::phonebook::{self, place};
+use crate::phonebook::{self, endpoint};
 use crate::validity;
 use ringway_media as media;
 use ringway_net::{ClientCertificates, Identity, Origins, Roots, TlsClient, TlsServer, sctp};
@@ -300,8 +300,8 @@ const MIN_CONNECTIONS: usize = 4;
 pub fn net_limits(settings: &Settings, listen: &[Listen], files: u64) -> ringway_net::Limits {
     let l = &settings.limits;
     let for_media = if settings.relays_media() { media_files(settings, files) } else { 0 };
-    let doors = place::places(settings).iter().flatten().count();
-    let others = for_media + (doors * phonebook::DOOR_FILES) as u64;
+    let listeners = endpoint::endpoints(settings).iter().flatten().count();
+    let others = for_media + (listeners * phonebook::LISTENER_FILES) as u64;
     let available = connections_within(files.saturating_sub(others), listen, workers(settings));
     ringway_net::Limits {
         connections: l.connections.min(available),

@@ -60,7 +60,7 @@ pub struct Network {
     pub graph: Graph<SipRouter>,
     makings: Makings,
     /// The router at which each user is.
-    places: Vec<Option<u32>>,
+    locations: Vec<Option<u32>>,
 }
 
 impl Network {
@@ -77,12 +77,12 @@ impl Network {
         };
         // Without proof of work, whose price is not that of a message.
         directory.dht.extension_bits = 0;
-        let places = vec![None; homes.len()];
+        let locations = vec![None; homes.len()];
         let roster = Roster::new(homes);
         let attacks = Arc::new((attacks, siege.map_or(Time::ZERO, |siege| siege.from)));
         let makings = Makings { mesh, directory, phones, identities, roster, attacks, seed };
         let graph = Graph::idle_in_shards(adjacency, seed, shards);
-        let mut network = Network { graph, makings, places };
+        let mut network = Network { graph, makings, locations };
         for number in 0..network.graph.len() {
             if let Some(router) = SipRouter::new(&network.makings, number, 0, Time::ZERO) {
                 network.graph.start(number, router)?;
@@ -107,8 +107,8 @@ impl Network {
     }
 
     /// Returns the router at which a user is.
-    pub fn place(&self, user: u32) -> Option<u32> {
-        self.places.get(user as usize).copied().flatten()
+    pub fn location(&self, user: u32) -> Option<u32> {
+        self.locations.get(user as usize).copied().flatten()
     }
 
     /// Advances to `end`, with the faults that are due by then. The phones at a router that starts again register there.
@@ -116,12 +116,13 @@ impl Network {
     /// # Errors
     /// As [`Faults::run_until`].
     pub fn run_until(&mut self, faults: &mut Faults, end: Time) -> Result<(), Error> {
-        let Network { graph, makings, places } = self;
+        let Network { graph, makings, locations } = self;
         faults.run_until(graph, end, |number, life, now| {
             let Some(mut router) = SipRouter::new(makings, number, life, now) else {
                 unreachable!("every node has an identity")
             };
-            let here = (0..).zip(places.iter()).filter(|(_, place)| **place == Some(number));
+            let here =
+                (0..).zip(locations.iter()).filter(|(_, location)| **location == Some(number));
             let mut random = node_random(makings.seed ^ 0x9109e, number, life);
             router.with_phones(now, |phones| {
                 for (user, _) in here {
@@ -148,16 +149,18 @@ impl Network {
 
     /// Has a user come to a router and register after a while. Returns whether the router runs.
     pub fn come_after(&mut self, router: u32, user: u32, after: Duration) -> bool {
-        if let Some(place) = self.places.get_mut(user as usize) {
-            *place = Some(router);
+        if let Some(location) = self.locations.get_mut(user as usize) {
+            *location = Some(router);
         }
         self.act(router, |node, now| node.with_phones(now, |phones| phones.come(user, now + after)))
     }
 
     /// Has a user go from a router, and withdraw the registration there if `politely`. Returns whether the router runs.
     pub fn go(&mut self, router: u32, user: u32, politely: bool) -> bool {
-        if let Some(place) = self.places.get_mut(user as usize).filter(|at| **at == Some(router)) {
-            *place = None;
+        if let Some(location) =
+            self.locations.get_mut(user as usize).filter(|at| **at == Some(router))
+        {
+            *location = None;
         }
         let go = |node: &mut SipRouter, now| {
             node.with_phones(now, |phones| phones.go(now, user, politely));

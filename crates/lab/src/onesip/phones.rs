@@ -121,7 +121,7 @@ enum Timer {
     Timeout(u64),
     /// The caller hangs up.
     Hangup(u64),
-    /// The caller gives up.
+    /// The caller cancels.
     GiveUp(u64),
     /// The callee answers.
     Answer(u64),
@@ -188,7 +188,7 @@ pub struct Phones {
     arrived: u64,
     /// Registrations that were refused or not answered.
     refused: u64,
-    /// The most Via header fields of a request that arrived.
+    /// The maximum number of Via header fields of a request that arrived.
     max_vias: usize,
 }
 
@@ -266,7 +266,7 @@ impl Phones {
         self.refused
     }
 
-    /// Returns the most Via header fields that a request had which arrived here: one more than the proxies it passed.
+    /// Returns the maximum number of Via header fields of the requests that arrived here: one more than the proxies it passed.
     pub fn max_vias(&self) -> usize {
         self.max_vias
     }

@@ -23,7 +23,7 @@ use std::time::Instant;
 
 /// Name of the section.
 const SECTION: &str = "users";
-/// Bounds of the number of routers, and the most users of one.
+/// Bounds of the number of routers, and the maximum number of users of one.
 const ROUTERS: std::ops::RangeInclusive<u32> = 10..=20_000;
 const MAX_USERS: u32 = 1_000;
 const MAX_ONE_IN: u32 = 1_000;
@@ -147,8 +147,8 @@ impl Settings {
             document.blame(Location { section: SECTION, index: None, key }, what)
         };
         if keys.routers.is_empty() || !keys.routers.iter().all(|number| ROUTERS.contains(number)) {
-            let (least, most) = (ROUTERS.start(), ROUTERS.end());
-            problems.push(blame("routers", format!("expected numbers from {least} to {most}")));
+            let (min, max) = (ROUTERS.start(), ROUTERS.end());
+            problems.push(blame("routers", format!("expected numbers from {min} to {max}")));
         }
         if !(1..=MAX_USERS).contains(&keys.each) {
             problems
@@ -318,15 +318,15 @@ impl World {
     }
 
     /// Returns the router of a user who has been registered there for a while.
-    fn place(&self, user: u32) -> Option<u32> {
+    fn location(&self, user: u32) -> Option<u32> {
         let now = self.network.graph.now();
-        let place = self.network.place(user)?;
-        let node = self.network.graph.node(place)?;
-        if self.network.is_hostile(place) {
+        let location = self.network.location(user)?;
+        let node = self.network.graph.node(location)?;
+        if self.network.is_hostile(location) {
             return None;
         }
         let has_run = now.since(node.started()) >= PROBATION;
-        (has_run && node.phones().registered(now, user).is_some()).then_some(place)
+        (has_run && node.phones().registered(now, user).is_some()).then_some(location)
     }
 
     /// Begins a call between users of two routers that have run for a while.
@@ -335,7 +335,7 @@ impl World {
             let users = u64::from(self.figures.users);
             let [from, to] = [0, 0].map(|_: u32| (self.random.next_u64() % users) as u32);
             let to = self.victim.unwrap_or(to);
-            if let (Some(here), Some(there)) = (self.place(from), self.place(to))
+            if let (Some(here), Some(there)) = (self.location(from), self.location(to))
                 && here != there
             {
                 self.network.call(here, from, to);
@@ -353,8 +353,8 @@ impl World {
                 self.figures.times.push(rang - call.begun);
                 continue;
             }
-            let place = self.network.place(call.callee);
-            let node = place.and_then(|place| self.network.graph.node(place));
+            let location = self.network.location(call.callee);
+            let node = location.and_then(|location| self.network.graph.node(location));
             let stays = |node: &SipRouter| node.started() < call.begun;
             match call.failed {
                 _ if !node.is_some_and(stays) => {}
@@ -382,7 +382,7 @@ fn measure(
     let after = world.network.graph.totals();
     world.figures.control[0] = rate(before, after, world.figures.routers, WINDOW);
     let users = 0..world.figures.users;
-    world.figures.registered = users.filter(|&user| world.place(user).is_some()).count() as u32;
+    world.figures.registered = users.filter(|&user| world.location(user).is_some()).count() as u32;
     let each = settings.every / world.figures.users.max(1);
     let (end, mut next) = (Time::ZERO + REST + settings.calls, Time::ZERO + REST);
     let last = (end + PATIENCE).as_secs();

@@ -161,15 +161,15 @@ fn owner(ids: &BTreeMap<NodeId, &SipRouter>, from: &SipRouter, key: NodeId) -> O
 /// Every user whose router runs is registered, and the record is at a quorum of keepers.
 pub(crate) fn everybody_is_registered(network: &Network) -> Result<(), String> {
     for user in 0..network.roster().len() {
-        let Some(place) = network.place(user) else { continue };
-        let Some(node) = network.graph.node(place) else { continue };
-        let now = network.graph.local_time(place);
+        let Some(location) = network.location(user) else { continue };
+        let Some(node) = network.graph.node(location) else { continue };
+        let now = network.graph.local_time(location);
         if node.phones().registered(now, user).is_none() {
-            return Err(format!("u{user} is not registered at node {place}"));
+            return Err(format!("u{user} is not registered at node {location}"));
         }
-        let copies = copies(network, KIND_LOCATION, user, place);
+        let copies = copies(network, KIND_LOCATION, user, location);
         if copies < QUORUM {
-            return Err(format!("{copies} routers keep that u{user} is at node {place}"));
+            return Err(format!("{copies} routers keep that u{user} is at node {location}"));
         }
     }
     Ok(())

@@ -173,7 +173,7 @@ fn what_cannot_be_stored_is_refused_and_goes_on_being_tried() {
     // What the disk refuses needs no other routers.
     assert!(desk.changed(true, Some(8)) && desk.broker.disk(tag(8), false));
     assert!(desk.changed(true, Some(9)));
-    desk.broker.forget(tag(9));
+    desk.broker.cancel(tag(9));
     assert_eq!(desk.broker.counts().pending, 0);
     desk.registered(true);
     assert_eq!(desk.events(), []);

@@ -58,7 +58,7 @@ fn the_user_of_a_number_may_be_absent() {
     w.finish();
 }
 
-/// The first to answer for a name ring alone for ten seconds, then all ring, and whoever answers first has the call.
+/// The first to answer for a name ring alone for ten seconds, then all ring, and the first to answer has the call.
 #[test]
 fn all_ring_when_the_nearest_does_not_answer() {
     let mut w = World::with(in_mesh);
@@ -80,7 +80,7 @@ fn all_ring_when_the_nearest_does_not_answer() {
     w.answer(ROUTER, &third, 200);
     w.expect(ALICE, "200");
     w.expect(BOB2, "CANCEL");
-    // The other has not said anything yet (RFC 3261 section 9.1).
+    // The other has not answered yet (RFC 3261 section 9.1).
     w.answer(BOB, &second, 180);
     w.expect(BOB, "CANCEL");
     w.finish_anyhow();
@@ -106,7 +106,7 @@ fn the_others_ring_at_once_when_the_nearest_refuses() {
     w.finish_anyhow();
 }
 
-/// A caller who gives up while the first ring reaches nobody else.
+/// A caller who cancels while the first ring reaches nobody else.
 #[test]
 fn nobody_else_rings_after_a_cancel() {
     let mut w = World::with(in_mesh);

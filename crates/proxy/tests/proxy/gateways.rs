@@ -124,7 +124,7 @@ fn the_next_router_when_the_first_gateway_fails() {
     }
 }
 
-/// A gateway says that a number does not exist: no other is asked.
+/// A gateway answers that a number does not exist: no other is asked.
 #[test]
 fn a_refusal_of_a_gateway_is_final() {
     let mut w = World::with(in_mesh);

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_told_to_the_directory() {
+    fn only_changes_are_sent_to_the_directory() {
         let first = settings(
             "[mesh]\n[[mesh.service]]\nnumber = \"112\"\nusers = [\"bob\"]\n\
              [[mesh.service]]\nnumber = \"110\"\nusers = [\"bob\"]\n\

@@ -5,18 +5,18 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`place`] | where it is served |
-//! | `doors` | sockets, and how many connections each source has |
+//! | [`endpoint`] | where it is served |
+//! | `listener` | sockets, and how many connections each source has |
 //! | `entries` | a book of what the mesh and this server know |
 //! | `library` | the book of the moment |
 //! | `http`, `ldap` | a connection of each |
 
-mod doors;
+pub mod endpoint;
 mod entries;
 mod http;
 mod ldap;
 mod library;
-pub mod place;
+mod listener;
 
 #[cfg(test)]
 mod tests;
@@ -33,12 +33,12 @@ use tracing::error;
 use crate::mesh::Exchange;
 use crate::mesh::lists::Lists;
 use crate::store::Store;
-use doors::Door;
+use endpoint::BookEndpoint;
 use library::Library;
-use place::Place;
+use listener::PhonebookListener;
 
-/// File descriptors of a door: its socket and its connections.
-pub(crate) const DOOR_FILES: usize = 1 + doors::MAX_CONNECTIONS;
+/// File descriptors of a listener: its socket and its connections.
+pub(crate) const LISTENER_FILES: usize = 1 + listener::MAX_CONNECTIONS;
 
 /// What is counted of the phonebook; any thread may read it at any time.
 #[derive(Default, Debug)]
@@ -69,38 +69,41 @@ pub(crate) struct Sources {
     pub(crate) clock: Clock,
 }
 
-/// Places with the sockets that are open there already: of HTTP and of LDAP.
-pub(crate) type Places = [Option<(Place, Option<TcpListener>)>; 2];
+/// BookEndpoints with the sockets that are open there already: of HTTP and of LDAP.
+pub(crate) type BookEndpoints = [Option<(BookEndpoint, Option<TcpListener>)>; 2];
 
-/// Starts to serve on a thread of its own, if there is a place. It ends with the process.
+/// Starts to serve on a thread of its own, if there is an endpoint. It ends with the process.
 pub(crate) fn start(
-    places: Places,
+    endpoints: BookEndpoints,
     sources: Sources,
     counts: Arc<PhonebookCounts>,
 ) -> io::Result<()> {
-    if places.iter().all(Option::is_none) {
+    if endpoints.iter().all(Option::is_none) {
         return Ok(());
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let clock = sources.clock;
     let directory = Arc::new(Directory::new(&sources.domain));
     let library = Arc::new(Library::new(sources, counts.clone()));
-    let [http, ldap] = places;
+    let [http, ldap] = endpoints;
     let serve = async move {
         let of_http = async {
-            let Some((place, listener)) = http else { return };
-            let door = Door::new("http", place, listener, counts.clone());
+            let Some((endpoint, listener)) = http else { return };
+            let server = PhonebookListener::new("http", endpoint, listener, counts.clone());
             let (library, counts) = (library.clone(), counts.clone());
-            door.serve(|stream| http::serve(stream, library.clone(), counts.clone(), clock)).await;
+            server
+                .serve(|stream| http::serve(stream, library.clone(), counts.clone(), clock))
+                .await;
         };
         let of_ldap = async {
-            let Some((place, listener)) = ldap else { return };
-            let door = Door::new("ldap", place, listener, counts.clone());
+            let Some((endpoint, listener)) = ldap else { return };
+            let server = PhonebookListener::new("ldap", endpoint, listener, counts.clone());
             let (library, counts) = (library.clone(), counts.clone());
-            door.serve(|stream| {
-                ldap::serve(stream, directory.clone(), library.clone(), counts.clone(), clock)
-            })
-            .await;
+            server
+                .serve(|stream| {
+                    ldap::serve(stream, directory.clone(), library.clone(), counts.clone(), clock)
+                })
+                .await;
         };
         tokio::join!(of_http, of_ldap);
     };

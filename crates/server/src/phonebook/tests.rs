@@ -47,13 +47,13 @@ fn served() -> Served {
     });
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     let [http, ldap] = [0, 1].map(|index: usize| listeners[index].local_addr().unwrap());
-    let places = listeners.map(|listener| {
+    let endpoints = listeners.map(|listener| {
         let address = listener.local_addr().unwrap();
-        Some((Place::At(address), Some(listener)))
+        Some((BookEndpoint::At(address), Some(listener)))
     });
     let counts = Arc::<PhonebookCounts>::default();
     let sources = Sources { domain: "a.org".into(), store: Arc::new(store), mesh: None, clock };
-    start(places, sources, counts.clone()).unwrap();
+    start(endpoints, sources, counts.clone()).unwrap();
     Served { http, ldap, counts }
 }
 

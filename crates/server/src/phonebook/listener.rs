@@ -16,9 +16,9 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::PhonebookCounts;
-use super::place::Place;
+use super::endpoint::BookEndpoint;
 
-/// Connections of one door.
+/// The maximum number of connections of one listener.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 /// Connections of one source.
 const MAX_OF_SOURCE: usize = MAX_CONNECTIONS / 4;
@@ -70,8 +70,8 @@ impl Open {
         }
         let displaced = self.list.len() >= MAX_CONNECTIONS;
         if displaced {
-            let most = self.list.iter().map(|(of, _)| self.count(*of)).max();
-            let oldest = self.list.iter().position(|(of, _)| Some(self.count(*of)) == most);
+            let max = self.list.iter().map(|(of, _)| self.count(*of)).max();
+            let oldest = self.list.iter().position(|(of, _)| Some(self.count(*of)) == max);
             let (_, task) = self.list.remove(oldest.unwrap_or(0));
             task.abort();
         }
@@ -80,23 +80,23 @@ impl Open {
     }
 }
 
-/// A place where one protocol is served.
-pub(super) struct Door {
+/// An endpoint where one protocol is served.
+pub(super) struct PhonebookListener {
     name: &'static str,
-    place: Place,
+    endpoint: BookEndpoint,
     listener: Option<TcpListener>,
     counts: Arc<PhonebookCounts>,
 }
 
-impl Door {
-    /// A door at a place; at an address its socket is open already.
+impl PhonebookListener {
+    /// A listener at an endpoint; at an address its socket is open already.
     pub(super) fn new(
         name: &'static str,
-        place: Place,
+        endpoint: BookEndpoint,
         listener: Option<TcpListener>,
         counts: Arc<PhonebookCounts>,
     ) -> Self {
-        Door { name, place, listener, counts }
+        PhonebookListener { name, endpoint, listener, counts }
     }
 
     /// Serves each connection by `serve` until the process ends.
@@ -104,14 +104,14 @@ impl Door {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        let by_network = matches!(self.place, Place::At(_));
+        let by_network = matches!(self.endpoint, BookEndpoint::At(_));
         let mut open = Open { by_network, list: Vec::new() };
-        let (interface, port) = match self.place.clone() {
-            Place::At(_) => {
+        let (interface, port) = match self.endpoint.clone() {
+            BookEndpoint::At(_) => {
                 let Some(listener) = self.listener.take().and_then(listening) else { return };
                 return self.accept(&listener, &mut open, &serve).await;
             }
-            Place::Lan { interface, port } => (interface, port),
+            BookEndpoint::Lan { interface, port } => (interface, port),
         };
         let mut failed = String::new();
         loop {
