@@ -60,6 +60,10 @@ fn with_short_path<T>(
         return then(&path);
     }
     let open = File::open(directory)?;
+    // As connect(2) and bind(2) report it of a short path.
+    if !open.metadata()?.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
     let short = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
     if !short.is_dir() {
         return Err(io::Error::new(
@@ -389,6 +393,10 @@ mod tests {
         assert!(control(&path).connect().unwrap().is_some());
         drop(socket);
         assert!(!path.join(SOCKET).exists());
+        // Earlier versions kept a file under this name: there is no server.
+        let earlier = deep.join("earlier.control");
+        fs::write(&earlier, "127.0.0.1:8060 token").unwrap();
+        assert!(control(&earlier).connect().unwrap().is_none());
     }
 
     #[test]
