@@ -7,6 +7,8 @@
 #[path = "onesip_checks/mod.rs"]
 mod checks;
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use checks::full_name;
 use ringway_directory::{Account, Command};
 use ringway_lab::onesip::{Network, PhoneTimes, Settings};
@@ -231,12 +233,20 @@ fn whatever_happened_everybody_reaches_everybody_afterwards() {
         },
         Err(_) => (0..SEEDS).filter(|seed| !AWAITED.contains(seed)).collect(),
     };
-    let mut failed = Vec::new();
-    for &seed in &seeds {
-        if let Err(error) = Run::new(seed).and_then(|mut run| run.run()) {
-            let again = "cargo test --release -p ringway-lab --test onesip_faults";
-            failed.push(format!("SIP_FAULTS={seed} {again}    # {error}"));
-        }
-    }
+    let run = |&seed: &u64| {
+        let error = Run::new(seed).and_then(|mut run| run.run()).err()?;
+        let again = "cargo test --release -p ringway-lab --test onesip_faults";
+        Some(format!("SIP_FAULTS={seed} {again}    # {error}"))
+    };
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let seeds = std::iter::from_fn(|| seeds.get(next.fetch_add(1, Relaxed)));
+        seeds.filter_map(run).collect::<Vec<String>>()
+    };
+    let failed: Vec<String> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        runs.into_iter().flat_map(|run| run.join().unwrap()).collect()
+    });
     assert!(failed.is_empty(), "{} of {}:\n{}", failed.len(), seeds.len(), failed.join("\n"));
 }
