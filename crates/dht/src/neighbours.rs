@@ -273,11 +273,12 @@ impl Neighbours {
 
     fn review(&mut self, now: Time) -> bool {
         let middle = self.near.partition_point(|&id| id < self.own);
-        let before = self.near[..middle].iter().rev().copied();
-        let behind = self.near[middle..].iter().copied();
+        let lower = self.near[..middle].iter().rev().copied();
+        let higher = self.near[middle..].iter().copied();
+        let distance_before = |from, to| behind(to, from);
         let leaves = Leaves {
-            before: self.side(before, |leaves| &leaves.before, |id| id > self.own),
-            behind: self.side(behind, |leaves| &leaves.behind, |id| id < self.own),
+            before: self.side(lower, distance_before, |leaves| &leaves.before, |id| id > self.own),
+            behind: self.side(higher, behind, |leaves| &leaves.behind, |id| id < self.own),
         };
         let changed = leaves != self.leaves;
         if changed {
@@ -286,11 +287,12 @@ impl Neighbours {
         changed
     }
 
-    /// Returns one side: what the mesh knows, and beyond the end of the line what those there state. The partner is beyond
-    /// this side if `is_beyond`.
+    /// Returns one side: what the mesh knows, and beyond the end of the line what those there state. `distance` is that from
+    /// one router to another in the direction of this side. The partner is beyond this side if `is_beyond`.
     fn side(
         &self,
         known: impl Iterator<Item = NodeId>,
+        distance: impl Fn(NodeId, NodeId) -> u64,
         of: impl Fn(&Leaves) -> &Side,
         is_beyond: impl Fn(NodeId) -> bool,
     ) -> Side {
@@ -301,17 +303,12 @@ impl Neighbours {
             let next = report.and_then(|(_, leaves)| of(leaves).first().copied());
             next.filter(|id| self.doubted.iter().all(|doubt| doubt.id != *id))
         };
-        let is_between = |id: NodeId, one: NodeId, other: NodeId| {
-            let ahead = behind(one, other) <= behind(other, one);
-            let (first, last) = if ahead { (one, other) } else { (other, one) };
-            behind(first, id) < behind(first, last)
-        };
         // The mesh is certain of the nearest only.
         if let [nearest, second] = side[..]
             && let Some(id) = next_of(nearest)
             && counts(&id)
             && id != nearest
-            && is_between(id, nearest, second)
+            && distance(nearest, id) < distance(nearest, second)
         {
             side[1] = id;
         }
@@ -398,6 +395,26 @@ mod tests {
         let of_next = Leaves { before: ids(&[50, 40]), behind: ids(&[90, 95]) };
         neighbours.report(NOW, NodeId::new(60), of_next);
         assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
+    }
+
+    /// With few routers the second that the mesh knows may be most of the ring away.
+    #[test]
+    fn one_that_the_mesh_has_missed_may_be_followed_by_a_long_gap() {
+        let at = |eighths: u64| NodeId::new(eighths << 61);
+        let side = |eighths: &[u64]| -> Side { eighths.iter().map(|&one| at(one)).collect() };
+        let mut neighbours = Neighbours::new(at(0), NOW);
+        neighbours.update(NOW, [at(1), at(7)].into_iter(), Some(at(7)));
+        assert_eq!(neighbours.leaves().behind, side(&[1, 7]));
+        let of_next = Leaves { before: side(&[0, 7]), behind: side(&[2, 3]) };
+        assert!(neighbours.report(NOW, at(1), of_next));
+        assert_eq!(neighbours.leaves().behind, side(&[1, 2]));
+        // The same on the other side.
+        let mut neighbours = Neighbours::new(at(7), NOW);
+        neighbours.update(NOW, [at(0), at(6)].into_iter(), Some(at(0)));
+        assert_eq!(neighbours.leaves().before, side(&[6, 0]));
+        let of_next = Leaves { before: side(&[5, 4]), behind: side(&[7, 0]) };
+        assert!(neighbours.report(NOW, at(6), of_next));
+        assert_eq!(neighbours.leaves().before, side(&[6, 5]));
     }
 
     #[test]
