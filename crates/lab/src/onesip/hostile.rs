@@ -106,7 +106,7 @@ impl Hostile {
                 _ => format!("{draw:x}@{DOMAIN}"),
             }
             .into();
-            let account = Account { created: 0, password_set: 0, ..Account::default() };
+            let account = Account::default();
             commands.push(Command::SetAccount { name: name.clone(), account });
             commands.push(Command::Register { name, preference: 1_000 });
         }
