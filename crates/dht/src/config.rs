@@ -18,6 +18,8 @@ pub const QUORUM: usize = KEEPERS / 2 + 1;
 pub const MAX_ATTEMPTS: u8 = 32;
 /// Maximum number of records of one name in an answer.
 pub const MAX_OF_NAME: usize = 64;
+/// Claims of one name in an answer: of the one who has the name, and of another, so that it is known to be disputed.
+pub const MAX_CLAIMS: usize = 2;
 /// Lifetime in seconds from which on a record is renewed without being sent again.
 pub const MIN_RENEWABLE: u32 = 120;
 /// Maximum lifetime in seconds of a record.
@@ -101,6 +103,8 @@ pub struct Config {
     pub partial_patience: Duration,
     /// Time for which a look-up of a claim that others dispute waits for the last keepers.
     pub dispute_patience: Duration,
+    /// Time for which a keeper that has a claim does not know whether it was the first.
+    pub dispute_age: Duration,
     /// Interval at which a keeper asks the others who has claimed a disputed name first.
     pub dispute_pace: Duration,
     /// Disputed names about which a keeper still has to ask.
@@ -167,6 +171,7 @@ impl Default for Config {
             look_up_patience: Duration::from_secs(10),
             partial_patience: Duration::from_secs(2),
             dispute_patience: Duration::from_secs(1),
+            dispute_age: Duration::from_secs(60),
             dispute_pace: Duration::from_secs(2),
             disputes: 256,
             min_wait: Duration::from_millis(100),

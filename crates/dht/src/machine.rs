@@ -11,7 +11,7 @@ use ringway_mesh::identity::Identity;
 use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
-use crate::config::{Config, MAX_OF_NAME, QUORUM};
+use crate::config::{Config, MAX_CLAIMS, MAX_OF_NAME, QUORUM};
 use crate::disputes::Disputes;
 use crate::look_ups::{Answer, Ended, Found, Known, LookUpId, LookUps, Purpose};
 use crate::neighbours::Neighbours;
@@ -25,7 +25,7 @@ use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
 use crate::shares::{Purse, SPARE, Sent, Shares, cost};
 use crate::strays::Strays;
-use crate::table::{self, Table};
+use crate::table::{self, Entry, Table};
 use crate::timing::RoundTrip;
 use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal, TYPES};
 
@@ -602,7 +602,7 @@ impl<C: Crypto> Dht<C> {
         // One that finds no room may be the first nevertheless, if another keeper has it.
         let may_be_first = is_new && (placed == table::Outcome::Kept || request == 0);
         let is_claim = self.config.claims.contains(record.kind());
-        if may_be_first && is_claim && self.table.is_disputed(record) {
+        if may_be_first && is_claim && self.table.is_disputed(now, &self.config, record) {
             let Config { disputes, dispute_pace, .. } = self.config;
             self.disputes.open(now, record, disputes, dispute_pace);
         }
@@ -689,7 +689,13 @@ impl<C: Crypto> Dht<C> {
         let (settled, aside) = (self.is_settled(now, key), !self.neighbours.keeps(key));
         let settled = settled && !aside;
         let leaves = self.neighbours.leaves();
-        let found = self.table.of_name(key, kind, name);
+        let mut found = self.table.of_name(key, kind, name);
+        if self.config.claims.contains(kind) {
+            let is_claim = |(_, entry): &(usize, &&Entry)| !entry.record.is_withdrawal();
+            let last = found.iter().enumerate().filter(is_claim).nth(MAX_CLAIMS - 1);
+            let count = last.map_or(found.len(), |(at, _)| at + 1);
+            found.truncate(count);
+        }
         let count = found.len().min(MAX_OF_NAME) as u8;
         let mut answers: Vec<Message> = Vec::new();
         for (entry, index) in found.into_iter().zip(0..count) {

@@ -35,6 +35,8 @@ pub struct Entry {
     pub stamp: u32,
     /// Its position in the order in which the signers of its name came.
     order: u64,
+    /// When its signer came.
+    since: Time,
     /// Its keepers are known to have it, since this router is none of them.
     checked: bool,
 }
@@ -161,27 +163,27 @@ impl Table {
         let slot = (key, signer);
         let expires = now + Duration::from_secs(rest.min(record.lifetime()).into());
         let mark = record.mark();
-        let (order, stamp, checked) = match self.entries.get(&slot) {
+        let (order, since, stamp, checked) = match self.entries.get(&slot) {
             Some(kept) if kept.record.version() > record.version() => return Outcome::Later,
             Some(kept) if kept.record.version() == record.version() => {
                 // Two records of one version: everybody keeps the same one.
                 if kept.mark > mark || (kept.mark == mark && kept.expires >= expires) {
                     return Outcome::Kept;
                 }
-                (kept.order, kept.stamp, kept.checked && kept.mark == mark)
+                (kept.order, kept.since, kept.stamp, kept.checked && kept.mark == mark)
             }
             // Who has withdrawn a claim and makes another one is not the first any more.
-            Some(kept) if kept.record.is_withdrawal() => (self.arrive(), 0, false),
-            Some(kept) => (kept.order, 0, false),
+            Some(kept) if kept.record.is_withdrawal() => (self.arrive(), now, 0, false),
+            Some(kept) => (kept.order, kept.since, 0, false),
             None => {
                 if !self.has_room_for_name(config, slot) || !self.has_room(config, signer) {
                     return Outcome::Full;
                 }
-                (self.arrive(), 0, false)
+                (self.arrive(), now, 0, false)
             }
         };
         self.remove(slot);
-        self.insert(slot, Entry { record, signer, expires, mark, stamp, order, checked });
+        self.insert(slot, Entry { record, signer, expires, mark, stamp, order, since, checked });
         Outcome::Kept
     }
 
@@ -363,12 +365,13 @@ impl Table {
         }
     }
 
-    /// Returns whether several signers claim the name of a record.
-    pub(crate) fn is_disputed(&self, record: &Record) -> bool {
-        let of_name = self.of_key(record.key()).filter(|entry| {
-            (entry.record.kind(), entry.record.name()) == (record.kind(), record.name())
-        });
-        of_name.filter(|entry| !entry.record.is_withdrawal()).count() > 1
+    /// Returns whether several signers claim the name of a record, and it is not known who was first: none has been here for
+    /// long.
+    pub(crate) fn is_disputed(&self, now: Time, config: &Config, record: &Record) -> bool {
+        let claims = self.of_name(record.key(), record.kind(), record.name());
+        let mut claims = claims.into_iter().filter(|entry| !entry.record.is_withdrawal());
+        let is_young = |first: &Entry| now.since(first.since) < config.dispute_age;
+        claims.next().is_some_and(is_young) && claims.next().is_some()
     }
 
     /// Returns whether a signer may have another record, and makes room for it.
