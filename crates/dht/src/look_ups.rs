@@ -229,6 +229,9 @@ impl LookUps {
         if is_enough && (look_up.purpose == Purpose::Any || look_up.is_decided(desk)) {
             return Some(self.under_way.swap_remove(at).end());
         }
+        if look_up.is_unanimous() {
+            return Some(self.under_way.swap_remove(at).end_early());
+        }
         if is_whole {
             look_up.go_on(desk);
         }
@@ -256,6 +259,9 @@ impl LookUps {
         let is_thorough = look_up.purpose != Purpose::Any;
         if (is_thorough || look_up.found.is_empty()) && look_up.is_decided(desk) {
             return Some(self.under_way.swap_remove(at).end());
+        }
+        if look_up.is_unanimous() {
+            return Some(self.under_way.swap_remove(at).end_early());
         }
         look_up.go_on(desk);
         None
@@ -371,6 +377,18 @@ impl LookUp {
             // Keepers that differ are not settled until they know who was first.
             Purpose::All | Purpose::Order => is_over && whole >= QUORUM && has_any,
         }
+    }
+
+    /// Returns whether nothing better is to be expected of keepers that are not settled, since routers have come or gone: all
+    /// that are known have answered, a quorum has the same one record, and nobody has another.
+    fn is_unanimous(&mut self) -> bool {
+        if self.purpose != Purpose::All || self.found.len() != 1 || !self.has_all() {
+            return false;
+        }
+        let keepers = self.search.keepers();
+        let has_it = |one: &&Answerer| keepers.contains(&one.id) && !one.order.is_empty();
+        let is_claim = self.found.iter().all(|known| !known.record.is_withdrawal());
+        is_claim && self.answerers.iter().filter(has_it).count() >= QUORUM
     }
 
     /// Asks other keepers that an answer has named.

@@ -2,8 +2,8 @@
 //!
 //! Each is kept until its rest has passed, whoever is responsible for it by then: who asks may know less of the ring than
 //! its keepers. Every limit is a share: of one signer, and of one name. When the table is full, the signer with most
-//! records does not get another, and loses one to a signer with fewer. When a name is full, its first signer stays, and of the
-//! others those with the lowest ids: so all keepers have the same ones, whatever came to them first.
+//! records does not get another, and loses one to a signer with fewer. When a name is full that only one can have, its first signer
+//! stays, and of the others those with the lowest ids: so all keepers have the same ones, whatever came to them first.
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -176,7 +176,9 @@ impl Table {
             Some(kept) if kept.record.is_withdrawal() => (self.arrive(), now, 0, false),
             Some(kept) => (kept.order, kept.since, 0, false),
             None => {
-                if !self.has_room_for_name(config, slot) || !self.has_room(config, signer) {
+                if !self.has_room_for_name(config, record.kind(), slot)
+                    || !self.has_room(config, signer)
+                {
                     return Outcome::Full;
                 }
                 (self.arrive(), now, 0, false)
@@ -319,11 +321,14 @@ impl Table {
     }
 
     /// Returns whether a name may have another record, and makes room for it.
-    fn has_room_for_name(&mut self, config: &Config, (key, signer): Slot) -> bool {
+    fn has_room_for_name(&mut self, config: &Config, kind: u8, (key, signer): Slot) -> bool {
         if self.of_key(key).count() < config.records_of_name {
             return true;
         }
         self.counters.name_full += 1;
+        if !config.claims.contains(kind) {
+            return false;
+        }
         let Some(highest) = self.highest_of_others(key).filter(|&highest| signer < highest) else {
             return false;
         };
