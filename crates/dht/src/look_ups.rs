@@ -437,21 +437,23 @@ impl LookUp {
         Ended::Answer(LookUpId(self.request), answer)
     }
 
-    /// Removes and returns what was found in the order that most keepers state: by the median of the ranks of each signer.
-    /// Only those count that are nearest to the key, of all that are known: a router that is merely near enough has no vote.
+    /// Removes and returns what was found in the order that keepers state together: by how many had a signer first, and then
+    /// by the median of its ranks. Only those count that are nearest to the key, of all that are known: a router that is
+    /// merely near enough has no vote.
     fn take_ordered(&mut self) -> Vec<Known> {
         let keepers = self.search.keepers();
         let may_vote = |one: &&Answerer| keepers.contains(&one.id) && one.is_whole();
         let voters: SmallVec<[&Answerer; KEEPERS]> =
             self.answerers.iter().filter(may_vote).collect();
-        let median = |signer: NodeId| {
+        let place = |signer: NodeId| {
             let mut ranks: SmallVec<[u8; KEEPERS]> =
                 voters.iter().map(|voter| voter.rank(signer)).collect();
             ranks.sort_unstable();
-            ranks.get(ranks.len() / 2).copied()
+            let firsts = ranks.iter().take_while(|rank| **rank == 0).count();
+            (KEEPERS.saturating_sub(firsts), ranks.get(ranks.len() / 2).copied())
         };
         let mut found = core::mem::take(&mut self.found);
-        found.sort_by_cached_key(|known| (median(known.signer), known.signer));
+        found.sort_by_cached_key(|known| (place(known.signer), known.signer));
         found
     }
 }
