@@ -18,6 +18,8 @@ pub const QUORUM: usize = KEEPERS / 2 + 1;
 pub const MAX_ATTEMPTS: u8 = 32;
 /// Maximum number of records of one name in an answer.
 pub const MAX_OF_NAME: usize = 64;
+/// Claims of one name in an answer: of the one who has the name, and of another, so that it is known to be disputed.
+pub const MAX_CLAIMS: usize = 2;
 /// Lifetime in seconds from which on a record is renewed without being sent again.
 pub const MIN_RENEWABLE: u32 = 120;
 /// Maximum lifetime in seconds of a record.
@@ -91,10 +93,22 @@ pub struct Config {
     pub scan_records: usize,
     /// Kinds of which this router lists the records that it owns to any other router.
     pub listable: Kinds,
+    /// Kinds of which a name has one holder: whose record keepers had first. What they have had first they find out together.
+    pub claims: Kinds,
     /// Time after which a write is given up.
     pub patience: Duration,
     /// Time after which a look-up is given up: as long as the mesh may take to mend the ring.
     pub look_up_patience: Duration,
+    /// Time after which a thorough look-up ends with what a quorum of keepers has that are not settled.
+    pub partial_patience: Duration,
+    /// Time for which a look-up of a claim that others dispute waits for the last keepers.
+    pub dispute_patience: Duration,
+    /// Time for which a keeper that has a claim does not know whether it was the first.
+    pub dispute_age: Duration,
+    /// Interval at which a keeper asks the others who has claimed a disputed name first.
+    pub dispute_pace: Duration,
+    /// Disputed names about which a keeper still has to ask.
+    pub disputes: usize,
     /// Least time to wait for an answer.
     pub min_wait: Duration,
     /// Maximum time to wait for an answer.
@@ -152,8 +166,14 @@ impl Default for Config {
             scans: 2,
             scan_records: 20_000,
             listable: Kinds::none(),
+            claims: Kinds::none(),
             patience: Duration::from_secs(5),
             look_up_patience: Duration::from_secs(10),
+            partial_patience: Duration::from_secs(2),
+            dispute_patience: Duration::from_secs(1),
+            dispute_age: Duration::from_secs(60),
+            dispute_pace: Duration::from_secs(2),
+            disputes: 256,
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(1),
             pause: Duration::from_secs(2),

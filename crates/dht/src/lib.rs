@@ -12,6 +12,7 @@
 //! | [`publications`] | the records of this router, and where they are kept |
 //! | `renewals` | keeping them alive with few messages |
 //! | [`look_ups`] | questions under way |
+//! | `disputes` | names that several routers claim |
 //! | [`positions`], `listing`, `scans` | all records of a kind |
 //! | [`repair`] | how keepers find out what one of them lacks |
 //! | `strays` | records at routers that are no keepers of them any more |
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod disputes;
 mod listing;
 pub mod look_ups;
 pub mod machine;

@@ -13,12 +13,13 @@ pub(crate) fn list(
     table: &Table,
     owned: Span,
     (request, kind, settled): (u32, u8, bool),
+    is_claimed: bool,
     stretch: Stretch,
 ) -> Vec<Packet<'static>> {
     let stretch = stretch.until(owned.first, owned.width());
     let (mut messages, mut records, mut octets) = (Vec::new(), Vec::<Record>::new(), 0);
     let (mut first, mut before) = (stretch.first, stretch.first);
-    for entry in table.of_kind(kind, stretch) {
+    for entry in table.of_kind(kind, is_claimed, stretch) {
         let cursor = Cursor::new(entry.record.key(), entry.signer);
         let length = 2 + entry.record.octets().len();
         if octets + length > MAX_LISTED {

@@ -4,13 +4,16 @@
 //! are near enough to the key to be its keepers. The first who has records ends a look-up: records prove themselves. That
 //! there are none is believed of a quorum of keepers, which has a member in common with every quorum that a record was
 //! written to. A *thorough* look-up unites the records of a quorum.
+//!
+//! Each keeper sends the records of a name in the order in which their signers came to it. The order of an answer is that of
+//! most keepers. If a name has one holder ([`Config::claims`]) and more than one signer, a look-up waits for all five a little.
 
 use ringway_mesh::NodeId;
 use ringway_sansio::Random;
 use ringway_sansio::time::Time;
 use smallvec::SmallVec;
 
-use crate::config::{KEEPERS, MAX_ATTEMPTS};
+use crate::config::{Config, KEEPERS, MAX_ATTEMPTS, QUORUM};
 use crate::neighbours::Leaves;
 use crate::output::Message;
 use crate::record::{Record, key};
@@ -36,8 +39,9 @@ impl LookUpId {
 /// How a look-up has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// These are the records, of a signer each, verified; the signer that came first is the first. Those of a thorough
-    /// look-up are all that were stored before it began, each in its last version or a later one.
+    /// These are the records, of a signer each, verified; the signer that most of the keepers that have answered had first is
+    /// the first. Those of a thorough look-up are all that were stored before it began, each in its last version or a later
+    /// one.
     Found(Vec<Record>),
     /// A quorum of the keepers has none.
     Absent,
@@ -63,22 +67,63 @@ pub(crate) struct Found<'a> {
     pub(crate) aside: bool,
     pub(crate) leaves: &'a Leaves,
     pub(crate) signer: NodeId,
+    pub(crate) rest: u32,
     pub(crate) record: Record,
 }
 
+/// A record that was found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub(crate) signer: NodeId,
+    /// For how long the last keeper that has sent it will keep it, s.
+    pub(crate) rest: u32,
+    pub(crate) record: Record,
+}
+
+/// How a look-up has ended.
+pub(crate) enum Ended {
+    /// For the caller.
+    Answer(LookUpId, Answer),
+    /// For the table: the records of a disputed name in their order; none if too few keepers have answered.
+    Settled(Vec<Known>),
+}
+
+/// What is looked up, and for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// Any record, for the caller.
+    Any,
+    /// All records, for the caller.
+    All,
+    /// The order of all records, for the table of this router.
+    Order,
+}
+
 /// What a router has answered.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Answerer {
     id: NodeId,
     settled: bool,
-    /// The records that it has sent, by their index, and of how many.
-    received: u64,
+    /// The signers of the records that it has sent, each with its index, and of how many.
+    order: SmallVec<[(NodeId, u8); 2]>,
     count: u8,
 }
 
 impl Answerer {
     fn is_whole(&self) -> bool {
-        self.received.count_ones() >= u32::from(self.count)
+        self.order.len() >= usize::from(self.count)
+    }
+
+    fn note(&mut self, signer: NodeId, index: u8) {
+        if !self.order.iter().any(|&(id, at)| id == signer || at == index) {
+            self.order.push((signer, index));
+        }
+    }
+
+    /// Returns which of the records it had first, from 0. What it lacks comes last.
+    fn rank(&self, signer: NodeId) -> u8 {
+        let of_signer = self.order.iter().find(|&&(id, _)| id == signer);
+        of_signer.map_or(u8::MAX, |&(_, index)| index)
     }
 }
 
@@ -87,15 +132,16 @@ struct LookUp {
     request: u32,
     kind: u8,
     name: Box<[u8]>,
-    /// It asks a quorum, whatever the first one answers.
-    thorough: bool,
+    purpose: Purpose,
     search: Search,
     begun: Time,
     due: Time,
-    answerers: SmallVec<[Answerer; KEEPERS]>,
-    found: Vec<(u8, NodeId, Record)>,
+    /// When a quorum was known to have records of several signers, of which only one can hold the name.
+    disputed: Option<Time>,
+    answerers: Vec<Answerer>,
+    found: Vec<Known>,
     /// What routers have that are not keepers. It counts if nobody else answers.
-    aside: Vec<(u8, NodeId, Record)>,
+    aside: Vec<Known>,
 }
 
 /// Look-ups under way.
@@ -120,7 +166,7 @@ impl LookUps {
         &mut self,
         desk: &mut Desk<'_>,
         (kind, name): (u8, &[u8]),
-        thorough: bool,
+        purpose: Purpose,
     ) -> Option<LookUpId> {
         if self.under_way.len() >= desk.config.look_ups {
             return None;
@@ -130,11 +176,12 @@ impl LookUps {
             request: id.0,
             kind,
             name: name.into(),
-            thorough,
+            purpose,
             search: Search::new(key(kind, name)),
             begun: desk.now,
             due: desk.now,
-            answerers: SmallVec::new(),
+            disputed: None,
+            answerers: Vec::new(),
             found: Vec::new(),
             aside: Vec::new(),
         };
@@ -155,31 +202,35 @@ impl LookUps {
         origin: NodeId,
         request: u32,
         found: Found<'_>,
-    ) -> Option<(LookUpId, Answer)> {
+    ) -> Option<Ended> {
         let at = self.of_request(request)?;
         let look_up = &mut self.under_way[at];
-        let Found { index, count, settled, aside, leaves, signer, record } = found;
+        let Found { index, count, settled, aside, leaves, signer, rest, record } = found;
         let max = u8::try_from(desk.config.records_of_name).unwrap_or(u8::MAX);
         if (record.kind(), record.name()) != (look_up.kind, &look_up.name) || index >= max {
             return None;
         }
         look_up.learn(desk, origin, leaves);
+        let known = Known { signer, rest, record };
         if aside {
             if look_up.aside.len() < MAX_ANSWERERS {
-                note(&mut look_up.aside, index, signer, record);
+                note(&mut look_up.aside, known);
             }
             look_up.go_on(desk);
             return None;
         }
         let answerer = look_up.answerer(origin, settled)?;
         answerer.count = count.min(max);
-        answerer.received |= 1 << (index % 64);
+        answerer.note(signer, index);
         let is_whole = answerer.is_whole();
-        note(&mut look_up.found, index, signer, record);
+        note(&mut look_up.found, known);
         // What one keeper lacks, because it was lost on its way, another one has sent.
         let is_enough = is_whole || look_up.found.len() >= usize::from(count);
-        if is_enough && (!look_up.thorough || look_up.has_quorum(desk)) {
+        if is_enough && (look_up.purpose == Purpose::Any || look_up.is_decided(desk)) {
             return Some(self.under_way.swap_remove(at).end());
+        }
+        if look_up.is_unanimous() {
+            return Some(self.under_way.swap_remove(at).end_early());
         }
         if is_whole {
             look_up.go_on(desk);
@@ -195,7 +246,7 @@ impl LookUps {
         request: u32,
         settled: bool,
         leaves: &Leaves,
-    ) -> Option<(LookUpId, Answer)> {
+    ) -> Option<Ended> {
         let at = self.of_request(request)?;
         let look_up = &mut self.under_way[at];
         if !settled && !desk.measure.is_beside(origin, look_up.search.key()) {
@@ -204,24 +255,31 @@ impl LookUps {
         }
         look_up.learn(desk, origin, leaves);
         let answerer = look_up.answerer(origin, settled)?;
-        (answerer.count, answerer.received) = (0, 0);
-        if (look_up.thorough || look_up.found.is_empty()) && look_up.has_quorum(desk) {
+        (answerer.count, answerer.order) = (0, SmallVec::new());
+        let is_thorough = look_up.purpose != Purpose::Any;
+        if (is_thorough || look_up.found.is_empty()) && look_up.is_decided(desk) {
             return Some(self.under_way.swap_remove(at).end());
+        }
+        if look_up.is_unanimous() {
+            return Some(self.under_way.swap_remove(at).end_early());
         }
         look_up.go_on(desk);
         None
     }
 
     /// Does what is due.
-    pub(crate) fn timeout(&mut self, desk: &mut Desk<'_>) -> Vec<(LookUpId, Answer)> {
+    pub(crate) fn timeout(&mut self, desk: &mut Desk<'_>) -> Vec<Ended> {
         let mut ended = Vec::new();
         let mut at = 0;
         while at < self.under_way.len() {
             let look_up = &mut self.under_way[at];
-            let is_found = !look_up.thorough && !look_up.found.is_empty();
             if look_up.due > desk.now {
                 at += 1;
-            } else if is_found || look_up.is_given_up(desk) {
+            } else if look_up.is_decided(desk) {
+                ended.push(self.under_way.swap_remove(at).end());
+            } else if look_up.is_enough(desk) {
+                ended.push(self.under_way.swap_remove(at).end_early());
+            } else if look_up.is_given_up(desk) {
                 ended.push(self.under_way.swap_remove(at).give_up());
             } else {
                 (0..AT_ONCE).for_each(|_| look_up.ask(desk));
@@ -272,7 +330,7 @@ impl LookUp {
             Some(at) => at,
             None if self.answerers.len() == MAX_ANSWERERS => return None,
             None => {
-                self.answerers.push(Answerer { id, settled, received: 0, count: 0 });
+                self.answerers.push(Answerer { id, settled, order: SmallVec::new(), count: 0 });
                 self.answerers.len() - 1
             }
         };
@@ -281,10 +339,56 @@ impl LookUp {
         Some(answerer)
     }
 
-    /// Returns whether a quorum of settled keepers has sent all that it has.
-    fn has_quorum(&self, desk: &Desk<'_>) -> bool {
+    /// Returns whether what the answers say together cannot change any more, or no more is waited for.
+    fn is_decided(&mut self, desk: &Desk<'_>) -> bool {
         let is_whole = |answerer: &&Answerer| answerer.settled && answerer.is_whole();
-        self.answerers.iter().filter(is_whole).count() >= desk.quorum
+        if self.answerers.iter().filter(is_whole).count() < desk.quorum {
+            return false;
+        }
+        if !self.is_disputed(desk.config) || self.has_all() {
+            return true;
+        }
+        let since = *self.disputed.get_or_insert(desk.now);
+        let until = since + desk.config.dispute_patience;
+        self.due = self.due.min(until);
+        until <= desk.now
+    }
+
+    /// Returns whether several signers claim a name that only one can have.
+    fn is_disputed(&self, config: &Config) -> bool {
+        let claims = self.found.iter().filter(|known| !known.record.is_withdrawal());
+        self.purpose != Purpose::Any && config.claims.contains(self.kind) && claims.count() > 1
+    }
+
+    /// Returns whether all keepers that are known have sent all that they have.
+    fn has_all(&mut self) -> bool {
+        let keepers = self.search.keepers();
+        let has = |id: &NodeId| self.answerers.iter().any(|one| one.id == *id && one.is_whole());
+        keepers.iter().all(has)
+    }
+
+    /// Returns whether what was found has to do, though its keepers may lack some.
+    fn is_enough(&self, desk: &Desk<'_>) -> bool {
+        let whole = self.answerers.iter().filter(|answerer| answerer.is_whole()).count();
+        let is_over = desk.now.since(self.begun) >= desk.config.partial_patience;
+        let has_any = self.found.iter().any(|known| !known.record.is_withdrawal());
+        match self.purpose {
+            Purpose::Any => !self.found.is_empty(),
+            // Keepers that differ are not settled until they know who was first.
+            Purpose::All | Purpose::Order => is_over && whole >= QUORUM && has_any,
+        }
+    }
+
+    /// Returns whether nothing better is to be expected of keepers that are not settled, since routers have come or gone: all
+    /// that are known have answered, a quorum has the same one record, and nobody has another.
+    fn is_unanimous(&mut self) -> bool {
+        if self.purpose != Purpose::All || self.found.len() != 1 || !self.has_all() {
+            return false;
+        }
+        let keepers = self.search.keepers();
+        let has_it = |one: &&Answerer| keepers.contains(&one.id) && !one.order.is_empty();
+        let is_claim = self.found.iter().all(|known| !known.record.is_withdrawal());
+        is_claim && self.answerers.iter().filter(has_it).count() >= QUORUM
     }
 
     /// Asks other keepers that an answer has named.
@@ -297,44 +401,72 @@ impl LookUp {
     }
 
     /// Ends a look-up that knows what it asked for.
-    fn end(self) -> (LookUpId, Answer) {
-        let id = LookUpId(self.request);
-        (id, Answer::of(self.into_records()))
+    fn end(mut self) -> Ended {
+        let known = self.take_ordered();
+        match self.purpose {
+            Purpose::Order => Ended::Settled(known),
+            _ => Ended::Answer(LookUpId(self.request), Answer::of(records(known))),
+        }
     }
 
     /// Ends a look-up that has waited for too long.
-    fn give_up(mut self) -> (LookUpId, Answer) {
-        let (id, thorough) = (LookUpId(self.request), self.thorough);
+    fn give_up(mut self) -> Ended {
+        if self.purpose == Purpose::Order {
+            return Ended::Settled(Vec::new());
+        }
         if self.found.is_empty() {
             self.found = core::mem::take(&mut self.aside);
         }
-        let records = self.into_records();
-        let answer = match (records.is_empty(), thorough) {
+        self.end_early()
+    }
+
+    /// Ends a look-up with what was found.
+    fn end_early(mut self) -> Ended {
+        if self.purpose == Purpose::Order {
+            return self.end();
+        }
+        let records = records(self.take_ordered());
+        let answer = match (records.is_empty(), self.purpose) {
             (true, _) => Answer::Unknown,
-            (false, false) => Answer::of(records),
-            (false, true) => match Answer::of(records) {
+            (false, Purpose::Any) => Answer::of(records),
+            (false, _) => match Answer::of(records) {
                 Answer::Found(records) => Answer::Partial(records),
                 _ => Answer::Unknown,
             },
         };
-        (id, answer)
+        Ended::Answer(LookUpId(self.request), answer)
     }
 
-    fn into_records(mut self) -> Vec<Record> {
-        self.found.sort_by_key(|&(index, signer, _)| (index, signer));
-        self.found.into_iter().map(|(.., record)| record).collect()
+    /// Removes and returns what was found in the order that keepers state together: by how many had a signer first, and then
+    /// by the median of its ranks. Only those count that are nearest to the key, of all that are known: a router that is
+    /// merely near enough has no vote.
+    fn take_ordered(&mut self) -> Vec<Known> {
+        let keepers = self.search.keepers();
+        let may_vote = |one: &&Answerer| keepers.contains(&one.id) && one.is_whole();
+        let voters: SmallVec<[&Answerer; KEEPERS]> =
+            self.answerers.iter().filter(may_vote).collect();
+        let place = |signer: NodeId| {
+            let mut ranks: SmallVec<[u8; KEEPERS]> =
+                voters.iter().map(|voter| voter.rank(signer)).collect();
+            ranks.sort_unstable();
+            let firsts = ranks.iter().take_while(|rank| **rank == 0).count();
+            (KEEPERS.saturating_sub(firsts), ranks.get(ranks.len() / 2).copied())
+        };
+        let mut found = core::mem::take(&mut self.found);
+        found.sort_by_cached_key(|known| (place(known.signer), known.signer));
+        found
     }
 }
 
+fn records(known: Vec<Known>) -> Vec<Record> {
+    known.into_iter().map(|known| known.record).collect()
+}
+
 /// Notes a record. Of two by one signer the later counts.
-fn note(found: &mut Vec<(u8, NodeId, Record)>, index: u8, signer: NodeId, record: Record) {
-    match found.iter_mut().find(|(_, other, _)| *other == signer) {
-        Some((first, _, known)) => {
-            *first = index.min(*first);
-            if known.version() < record.version() {
-                *known = record;
-            }
-        }
-        None => found.push((index, signer, record)),
+fn note(found: &mut Vec<Known>, new: Known) {
+    match found.iter_mut().find(|known| known.signer == new.signer) {
+        Some(known) if known.record.version() < new.record.version() => *known = new,
+        Some(_) => {}
+        None => found.push(new),
     }
 }

@@ -11,8 +11,9 @@ use ringway_mesh::identity::Identity;
 use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
-use crate::config::{Config, MAX_OF_NAME, QUORUM};
-use crate::look_ups::{Answer, Found, LookUpId, LookUps};
+use crate::config::{Config, MAX_CLAIMS, MAX_OF_NAME, QUORUM};
+use crate::disputes::Disputes;
+use crate::look_ups::{Answer, Ended, Found, Known, LookUpId, LookUps, Purpose};
 use crate::neighbours::Neighbours;
 use crate::origins::Origins;
 use crate::output::Message;
@@ -24,7 +25,7 @@ use crate::scans::{Listed, ScanEnd, ScanId, Scans};
 use crate::search::Desk;
 use crate::shares::{Purse, SPARE, Sent, Shares, cost};
 use crate::strays::Strays;
-use crate::table::{self, Table};
+use crate::table::{self, Entry, Table};
 use crate::timing::RoundTrip;
 use crate::wire::{Copy, NotRenewed, Outcome, Packet, RENEWAL, Renewal, TYPES};
 
@@ -70,6 +71,8 @@ pub struct Counters {
     pub postponed: u64,
     /// Hints that records are not at their keepers, for which too many checks were under way.
     pub unchecked: u64,
+    /// Disputed names about which too much was to be asked.
+    pub disputed: u64,
 }
 
 /// A router's part of the DHT.
@@ -83,6 +86,7 @@ pub struct Dht<C: Crypto = Real> {
     scans: Scans,
     repair: Repair,
     strays: Strays,
+    disputes: Disputes,
     origins: Origins,
     answers: Shares,
     passing_on: Shares,
@@ -152,6 +156,7 @@ impl<C: Crypto> Dht<C> {
             scans: Scans::default(),
             repair: Repair::new(now),
             strays: Strays::default(),
+            disputes: Disputes::default(),
             origins: Origins::default(),
             answers: Shares::default(),
             passing_on: Shares::default(),
@@ -203,8 +208,8 @@ impl<C: Crypto> Dht<C> {
     /// Returns the counts of dropped messages.
     pub fn counters(&self) -> Counters {
         let unpaid = self.answers.refused + self.passing_on.refused + self.repairs.refused;
-        let unchecked = self.strays.dropped;
-        Counters { postponed: self.repair.postponed, unchecked, unpaid, ..self.counters }
+        let (unchecked, disputed) = (self.strays.dropped, self.disputes.dropped);
+        Counters { postponed: self.repair.postponed, unchecked, disputed, unpaid, ..self.counters }
     }
 
     /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
@@ -284,7 +289,7 @@ impl<C: Crypto> Dht<C> {
                 return Some(id);
             }
         }
-        self.begin_look_up(now, kind, name, false, random)
+        self.begin_look_up(now, kind, name, Purpose::Any, random)
     }
 
     fn begin_look_up(
@@ -292,10 +297,10 @@ impl<C: Crypto> Dht<C> {
         now: Time,
         kind: u8,
         name: &[u8],
-        thorough: bool,
+        purpose: Purpose,
         random: &mut dyn Random,
     ) -> Option<LookUpId> {
-        let id = self.look_ups.begin(&mut desk!(self, now, random), (kind, name), thorough);
+        let id = self.look_ups.begin(&mut desk!(self, now, random), (kind, name), purpose);
         self.pay(now);
         id
     }
@@ -311,7 +316,7 @@ impl<C: Crypto> Dht<C> {
         random: &mut dyn Random,
     ) -> Option<LookUpId> {
         self.table.expire(now);
-        self.begin_look_up(now, kind, name, true, random)
+        self.begin_look_up(now, kind, name, Purpose::All, random)
     }
 
     /// Looks for all records of a kind that routers list ([`Config::listable`]). They are [`Event::Listed`], and the end is
@@ -354,7 +359,7 @@ impl<C: Crypto> Dht<C> {
         let mut desk = desk!(self, now, random);
         let written = self.publications.timeout::<C>(&mut desk);
         let mut desk = desk!(self, now, random);
-        let answers = self.look_ups.timeout(&mut desk);
+        let ended = self.look_ups.timeout(&mut desk);
         let scanned = self.scans.timeout(&mut desk!(self, now, random));
         self.repair.timeout(&mut bench!(self, now), random);
         let spoken = self.repair.spoken();
@@ -363,8 +368,9 @@ impl<C: Crypto> Dht<C> {
             self.changed(now, random);
         }
         self.seek_strays(now, random);
+        self.ask_who_was_first(now, random);
         written.into_iter().for_each(|written| self.written(written));
-        answers.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+        ended.into_iter().for_each(|ended| self.ended(now, ended));
         scanned.into_iter().for_each(|(id, end)| self.notify(Event::Scanned(id, end)));
         self.pay(now);
     }
@@ -373,7 +379,7 @@ impl<C: Crypto> Dht<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let own = sooner(self.publications.poll_timeout(), self.look_ups.poll_timeout());
         let own = sooner(own, sooner(self.scans.poll_timeout(), self.strays.poll_timeout()));
-        let own = sooner(own, self.neighbours.poll_timeout());
+        let own = sooner(own, sooner(self.neighbours.poll_timeout(), self.disputes.poll_timeout()));
         sooner(sooner(own, self.repair.poll_timeout()), self.table.poll_timeout())
     }
 
@@ -434,17 +440,18 @@ impl<C: Crypto> Dht<C> {
                 }
             }
             Packet::Get { request, kind, name } => self.get(now, origin, request, kind, name),
-            Packet::Found { request, index, count, settled, aside, leaves, record, .. } => {
+            Packet::Found { request, index, count, settled, aside, leaves, rest, record } => {
                 let key = self.look_ups.key_of(request);
                 let Some(signer) = self.signer_near(now, origin, key, &record) else {
                     return Ok(());
                 };
                 if key.is_some() {
                     let leaves = &leaves;
-                    let found = Found { index, count, settled, aside, leaves, signer, record };
+                    let found =
+                        Found { index, count, settled, aside, leaves, signer, rest, record };
                     let mut desk = desk!(self, now, random);
                     let ended = self.look_ups.found(&mut desk, origin, request, found);
-                    self.ended(ended);
+                    ended.into_iter().for_each(|ended| self.ended(now, ended));
                 } else if signer == self.id() {
                     // The answer to a write that was too late.
                     let mut desk = desk!(self, now, random);
@@ -456,7 +463,7 @@ impl<C: Crypto> Dht<C> {
                 if key.is_some_and(|key| self.may_keep(now, origin, key)) {
                     let mut desk = desk!(self, now, random);
                     let ended = self.look_ups.absent(&mut desk, origin, request, settled, &leaves);
-                    self.ended(ended);
+                    ended.into_iter().for_each(|ended| self.ended(now, ended));
                 }
             }
             Packet::Renew { request, stamp, copies } => {
@@ -590,7 +597,15 @@ impl<C: Crypto> Dht<C> {
         let is_known = known.is_some_and(|entry| entry.record == *record);
         // One that was recorded on its way and is sent again does not keep a record alive: publishers renew it otherwise.
         let rest = if is_known && request != 0 { 0 } else { rest };
+        let is_new = known.is_none();
         let placed = self.table.keep(now, &self.config, record.clone(), signer, rest);
+        // One that finds no room may be the first nevertheless, if another keeper has it.
+        let may_be_first = is_new && (placed == table::Outcome::Kept || request == 0);
+        let is_claim = self.config.claims.contains(record.kind());
+        if may_be_first && is_claim && self.table.is_disputed(now, &self.config, record) {
+            let Config { disputes, dispute_pace, .. } = self.config;
+            self.disputes.open(now, record, disputes, dispute_pace);
+        }
         if !is_known && self.neighbours.owned().contains(record.key()) {
             self.repair.changed(now, request == 0);
         }
@@ -674,7 +689,13 @@ impl<C: Crypto> Dht<C> {
         let (settled, aside) = (self.is_settled(now, key), !self.neighbours.keeps(key));
         let settled = settled && !aside;
         let leaves = self.neighbours.leaves();
-        let found = self.table.of_name(key, kind, name);
+        let mut found = self.table.of_name(key, kind, name);
+        if self.config.claims.contains(kind) {
+            let is_claim = |(_, entry): &(usize, &&Entry)| !entry.record.is_withdrawal();
+            let last = found.iter().enumerate().filter(is_claim).nth(MAX_CLAIMS - 1);
+            let count = last.map_or(found.len(), |(at, _)| at + 1);
+            found.truncate(count);
+        }
         let count = found.len().min(MAX_OF_NAME) as u8;
         let mut answers: Vec<Message> = Vec::new();
         for (entry, index) in found.into_iter().zip(0..count) {
@@ -716,8 +737,25 @@ impl<C: Crypto> Dht<C> {
         signer
     }
 
-    fn ended(&mut self, ended: Option<(LookUpId, Answer)>) {
-        ended.into_iter().for_each(|(id, answer)| self.notify(Event::Answer(id, answer)));
+    fn ended(&mut self, now: Time, ended: Ended) {
+        match ended {
+            Ended::Answer(id, answer) => self.notify(Event::Answer(id, answer)),
+            Ended::Settled(known) => self.first_is_known(now, &known),
+        }
+    }
+
+    /// Asks the keepers of a disputed name who was first, where this router was not there to see it.
+    fn ask_who_was_first(&mut self, now: Time, random: &mut dyn Random) {
+        let Some((kind, name)) = self.disputes.next(now, self.config.dispute_pace) else { return };
+        if self.neighbours.keeps(key(kind, &name)) {
+            self.begin_look_up(now, kind, &name, Purpose::Order, random);
+        }
+    }
+
+    fn first_is_known(&mut self, now: Time, known: &[Known]) {
+        let Some(first) = known.first() else { return };
+        self.disputes.settle(&first.record);
+        self.table.arrange(now, &self.config, known);
     }
 
     fn send(&mut self, to: NodeId, packet: &Packet<'_>) {

@@ -392,15 +392,10 @@ impl Repair {
     ) {
         self.disagree(desk, origin, span);
         theirs.sort_unstable();
-        let mut ours: Marks = Vec::new();
-        for entry in desk.table.passed_on(desk.now, span) {
-            ours.push(entry.mark);
-            if theirs.binary_search(&entry.mark).is_err() {
-                let task = (origin, entry.record.key(), entry.signer);
-                self.push(desk.config, task);
-            }
-        }
+        let passed_on = desk.table.passed_on(desk.now, span);
+        let mut ours: Marks = passed_on.map(|entry| entry.mark).collect();
         ours.sort_unstable();
+        self.push_all(desk, origin, span, |mark| theirs.binary_search(&mark).is_err());
         theirs.retain(|mark| ours.binary_search(mark).is_err());
         if !theirs.is_empty() {
             desk.answer(origin, &Packet::Want { span, marks: theirs });
@@ -416,10 +411,22 @@ impl Repair {
         mut marks: Marks,
     ) {
         marks.sort_unstable();
-        for entry in desk.table.passed_on(desk.now, span) {
-            if marks.binary_search(&entry.mark).is_ok() {
-                self.push(desk.config, (origin, entry.record.key(), entry.signer));
-            }
+        self.push_all(desk, origin, span, |mark| marks.binary_search(&mark).is_ok());
+    }
+
+    /// Has another router be sent the records in a range of which the marks are wanted.
+    fn push_all(
+        &mut self,
+        desk: &Desk<'_>,
+        to: NodeId,
+        span: Span,
+        is_wanted: impl Fn(u64) -> bool,
+    ) {
+        let passed_on = desk.table.passed_on(desk.now, span);
+        let mut wanted: Vec<&Entry> = passed_on.filter(|entry| is_wanted(entry.mark)).collect();
+        wanted.sort_unstable_by_key(|entry| entry.arrival());
+        for entry in wanted {
+            self.push(desk.config, (to, entry.record.key(), entry.signer));
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Each is kept until its rest has passed, whoever is responsible for it by then: who asks may know less of the ring than
 //! its keepers. Every limit is a share: of one signer, and of one name. When the table is full, the signer with most
-//! records does not get another, and loses one to a signer with fewer.
+//! records does not get another, and loses one to a signer with fewer. When a name is full that only one can have, its first signer
+//! stays, and of the others those with the lowest ids: so all keepers have the same ones, whatever came to them first.
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use ringway_mesh::NodeId;
 use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Config;
+use crate::look_ups::Known;
 use crate::positions::{Cursor, Stretch};
 use crate::record::{Record, first_octets};
 use crate::wire::{Copy, Renewal, Span};
@@ -31,8 +33,10 @@ pub struct Entry {
     pub mark: u64,
     /// The publisher's count of renewals, at the last one.
     pub stamp: u32,
-    /// Its position in the order in which signers came to this table.
+    /// Its position in the order in which the signers of its name came.
     order: u64,
+    /// When its signer came.
+    since: Time,
     /// Its keepers are known to have it, since this router is none of them.
     checked: bool,
 }
@@ -51,6 +55,12 @@ impl Entry {
     /// Returns its position in the table.
     pub(crate) fn slot(&self) -> Slot {
         (self.record.key(), self.signer)
+    }
+
+    /// Returns what it is sorted by where records are sent to another keeper: it gets them in the order in which they came
+    /// here.
+    pub(crate) fn arrival(&self) -> (NodeId, u64) {
+        (self.record.key(), self.order)
     }
 
     fn is_passed_on(&self, now: Time) -> bool {
@@ -153,30 +163,29 @@ impl Table {
         let slot = (key, signer);
         let expires = now + Duration::from_secs(rest.min(record.lifetime()).into());
         let mark = record.mark();
-        let (order, stamp, checked) = match self.entries.get(&slot) {
+        let (order, since, stamp, checked) = match self.entries.get(&slot) {
             Some(kept) if kept.record.version() > record.version() => return Outcome::Later,
             Some(kept) if kept.record.version() == record.version() => {
                 // Two records of one version: everybody keeps the same one.
                 if kept.mark > mark || (kept.mark == mark && kept.expires >= expires) {
                     return Outcome::Kept;
                 }
-                (kept.order, kept.stamp, kept.checked && kept.mark == mark)
+                (kept.order, kept.since, kept.stamp, kept.checked && kept.mark == mark)
             }
-            Some(kept) => (kept.order, 0, false),
+            // Who has withdrawn a claim and makes another one is not the first any more.
+            Some(kept) if kept.record.is_withdrawal() => (self.arrive(), now, 0, false),
+            Some(kept) => (kept.order, kept.since, 0, false),
             None => {
-                if self.of_key(key).count() >= config.records_of_name {
-                    self.counters.name_full += 1;
+                if !self.has_room_for_name(config, record.kind(), slot)
+                    || !self.has_room(config, signer)
+                {
                     return Outcome::Full;
                 }
-                if !self.has_room(config, signer) {
-                    return Outcome::Full;
-                }
-                self.arrivals += 1;
-                (self.arrivals, 0, false)
+                (self.arrive(), now, 0, false)
             }
         };
         self.remove(slot);
-        self.insert(slot, Entry { record, signer, expires, mark, stamp, order, checked });
+        self.insert(slot, Entry { record, signer, expires, mark, stamp, order, since, checked });
         Outcome::Kept
     }
 
@@ -267,12 +276,25 @@ impl Table {
         }
     }
 
-    /// Returns the records of a kind at these positions, in their order, without withdrawals.
-    pub(crate) fn of_kind(&self, kind: u8, stretch: Stretch) -> impl Iterator<Item = &Entry> {
+    /// Returns the records of a kind at these positions, in their order, without withdrawals; of a claimed kind only that of
+    /// the first signer of each name.
+    pub(crate) fn of_kind(
+        &self,
+        kind: u8,
+        is_claimed: bool,
+        stretch: Stretch,
+    ) -> impl Iterator<Item = &Entry> {
         let slot = |cursor: Cursor| (cursor.key(), cursor.signer());
         let range = slot(stretch.first)..=slot(stretch.last);
         let entries = self.entries.range(range).map(|(_, entry)| entry);
-        entries.filter(move |entry| entry.record.kind() == kind && !entry.record.is_withdrawal())
+        let is_first = move |entry: &Entry| {
+            let mut others = self.of_key(entry.record.key());
+            others.all(|other| other.record.is_withdrawal() || entry.order <= other.order)
+        };
+        entries.filter(move |entry| {
+            let is_stated = entry.record.kind() == kind && !entry.record.is_withdrawal();
+            is_stated && (!is_claimed || is_first(entry))
+        })
     }
 
     fn in_span(&self, span: Span) -> impl Iterator<Item = &Entry> {
@@ -290,6 +312,71 @@ impl Table {
 
     fn of_key(&self, key: NodeId) -> impl Iterator<Item = &Entry> {
         self.in_span(Span { first: key, last: key })
+    }
+
+    /// Returns the position in the order of signers of one that comes now.
+    fn arrive(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// Returns whether a name may have another record, and makes room for it.
+    fn has_room_for_name(&mut self, config: &Config, kind: u8, (key, signer): Slot) -> bool {
+        if self.of_key(key).count() < config.records_of_name {
+            return true;
+        }
+        self.counters.name_full += 1;
+        if !config.claims.contains(kind) {
+            return false;
+        }
+        let Some(highest) = self.highest_of_others(key).filter(|&highest| signer < highest) else {
+            return false;
+        };
+        self.remove((key, highest));
+        true
+    }
+
+    /// Returns the highest of the signers at a position without the one that came first.
+    fn highest_of_others(&self, key: NodeId) -> Option<NodeId> {
+        let first = self.of_key(key).min_by_key(|entry| entry.order)?.signer;
+        self.of_key(key).map(|entry| entry.signer).filter(|signer| *signer != first).max()
+    }
+
+    /// Puts the records at a position in the order of these, which its keepers state together: those by other signers follow.
+    /// The first one is kept if it is not here yet.
+    pub(crate) fn arrange(&mut self, now: Time, config: &Config, known: &[Known]) {
+        let Some(first) = known.first() else { return };
+        let key = first.record.key();
+        let rank = |signer| known.iter().position(|known| known.signer == signer);
+        let mut slots: Vec<(u64, Slot)> =
+            self.of_key(key).map(|entry| (entry.order, entry.slot())).collect();
+        slots.sort_by_key(|&(order, (_, signer))| (rank(signer).unwrap_or(usize::MAX), order));
+        for (_, slot) in slots {
+            let order = self.arrive();
+            if let Some(entry) = self.entries.get_mut(&slot) {
+                entry.order = order;
+            }
+        }
+        if self.get(key, first.signer).is_none() {
+            if self.of_key(key).count() >= config.records_of_name
+                && let Some(highest) = self.highest_of_others(key)
+            {
+                self.remove((key, highest));
+            }
+            self.keep(now, config, first.record.clone(), first.signer, first.rest);
+            if let Some(entry) = self.entries.get_mut(&(key, first.signer)) {
+                entry.order = 0;
+            }
+        }
+    }
+
+    /// Returns whether several signers claim the name of a record, and it is not known who was first: none has been here for
+    /// long.
+    pub(crate) fn is_disputed(&self, now: Time, config: &Config, record: &Record) -> bool {
+        let claims = self.of_name(record.key(), record.kind(), record.name());
+        let mut claims = claims.into_iter().filter(|entry| !entry.record.is_withdrawal());
+        let is_young = |first: &Entry| now.since(first.since) < config.dispute_age;
+        claims.next().is_some_and(is_young) && claims.next().is_some()
     }
 
     /// Returns whether a signer may have another record, and makes room for it.

@@ -75,6 +75,7 @@ impl Default for Config {
                 look_ups: 2_560,
                 // For the phonebook: who there is, and who is registered.
                 listable: Kinds::none().with(KIND_ACCOUNT).with(KIND_LOCATION),
+                claims: Kinds::none().with(KIND_ACCOUNT),
                 ..ringway_dht::Config::default()
             },
             account_lifetime: 86_400,

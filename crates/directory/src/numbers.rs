@@ -245,22 +245,21 @@ impl Candidate {
         home.is_some_and(|home| home.router == self.by)
     }
 
-    /// Returns the second in which the user was added, if its account states the number `name`.
-    fn has_number(&self, name: &str) -> Option<u32> {
-        let account = &self.located.as_ref()?.home.as_ref()?.account;
-        let own = number_name(&self.user, &account.number)?;
-        (own == name).then_some(account.created)
+    /// Returns whether the user's account states the number `name`.
+    fn has_number(&self, name: &str) -> bool {
+        let home = self.located.as_ref().and_then(|located| located.home.as_ref());
+        home.and_then(|home| number_name(&self.user, &home.account.number))
+            .is_some_and(|n| n == name)
     }
 }
 
-/// Removes claims that do not hold. A user's own number is no service: of several users the one that was added first has it.
+/// Removes claims that do not hold. A user's own number is no service: of several users the one has it whose home has claimed
+/// it first.
 fn retain_valid(candidates: &mut Vec<Candidate>, name: &str) {
     candidates.retain(Candidate::is_of_home);
-    let own = candidates.iter().filter(|candidate| !candidate.is_service);
-    let first = own.filter_map(|c| Some((c.has_number(name)?, c.by, c.user.clone()))).min();
-    match first {
-        Some((_, by, user)) => {
-            candidates.retain(|c| !c.is_service && c.by == by && c.user == user);
+    match candidates.iter().position(|claim| !claim.is_service && claim.has_number(name)) {
+        Some(first) => {
+            candidates.swap(0, first);
             candidates.truncate(1);
         }
         None => candidates.retain(|candidate| candidate.is_service),
@@ -279,8 +278,8 @@ mod tests {
         NodeId::new(number << 56)
     }
 
-    fn located(home: NodeId, number: &str, created: u32, at: &[NodeId]) -> Whereabouts {
-        let account = Account { created, number: number.into(), ..Account::default() };
+    fn located(home: NodeId, number: &str, at: &[NodeId]) -> Whereabouts {
+        let account = Account { number: number.into(), ..Account::default() };
         let routers = at.iter().map(|&router| (router, 1_000)).collect();
         let home = Some(Home { router: home, account });
         Whereabouts::Found(Located { home, routers, aliases: Vec::new() })
@@ -324,19 +323,19 @@ mod tests {
         let mut numbers = Numbers::default();
         let claims = vec![
             claim(other, "mallory@mesh", true),
-            // Not its user, a user without the number, and one that was added later.
+            // Not its user, a user without the number, and one that was claimed later.
             claim(other, "alice@mesh", false),
             claim(other, "eve@mesh", false),
-            claim(other, "carol@mesh", false),
             claim(home, "alice@mesh", false),
+            claim(other, "carol@mesh", false),
         ];
-        let alice = located(home, "204", 100, &[home]);
+        let alice = located(home, "204", &[home]);
         let found = [
-            located(other, "", 50, &[other]),
+            located(other, "", &[other]),
             alice.clone(),
-            located(other, "205", 50, &[other]),
-            located(other, "204", 101, &[other]),
+            located(other, "205", &[other]),
             alice,
+            located(other, "204", &[other]),
         ];
         let step = resolve(&mut numbers, "204@mesh", claims, &found);
         assert_eq!(names(&step), ["alice@mesh"]);
@@ -347,7 +346,7 @@ mod tests {
     fn nobody_has_a_number_that_is_claimed_wrongly() {
         let mut numbers = Numbers::default();
         let claims = vec![claim(router(3), "alice@mesh", true)];
-        let found = [located(router(2), "204", 100, &[router(2)])];
+        let found = [located(router(2), "204", &[router(2)])];
         assert!(names(&resolve(&mut numbers, "204@mesh", claims, &found)).is_empty());
         let claims = vec![claim(router(3), "alice@mesh", true)];
         let step = resolve(&mut numbers, "205@mesh", claims, &[Whereabouts::Unavailable]);
@@ -359,8 +358,7 @@ mod tests {
         let mut numbers = Numbers::default();
         let claims =
             || vec![claim(router(2), "alice@mesh", true), claim(router(3), "bob@mesh", true)];
-        let found =
-            [located(router(2), "", 1, &[router(4)]), located(router(3), "", 2, &[router(3)])];
+        let found = [located(router(2), "", &[router(4)]), located(router(3), "", &[router(3)])];
         let Step::Probe(messages) = resolve(&mut numbers, "112@mesh", claims(), &found) else {
             panic!("nobody is asked");
         };
@@ -401,7 +399,7 @@ mod tests {
     fn an_operator_here_is_nearest() {
         let mut numbers = Numbers::default();
         let claims = vec![claim(router(2), "alice@mesh", true), claim(router(3), "bob@mesh", true)];
-        let found = [located(router(2), "", 1, &[router(2)]), located(router(3), "", 2, &[OWN])];
+        let found = [located(router(2), "", &[router(2)]), located(router(3), "", &[OWN])];
         let step = resolve(&mut numbers, "112@mesh", claims, &found);
         let Step::Done(resolved) = step else { panic!("routers are asked") };
         let firsts: Vec<bool> = resolved.aliases.iter().map(|alias| alias.is_first).collect();

@@ -37,8 +37,9 @@ impl Located {
     }
 }
 
-/// Returns the account that has the name, of all that claim it; `records` have been verified. The home that was known
-/// before keeps it. Otherwise who has added the user first has it, and of two in the same second the lower id.
+/// Returns the account that has the name, of all that claim it; `records` have been verified, and are in the order in which
+/// keepers have had them. The home that was known before keeps it. Otherwise the first has it: what homes state of the time
+/// at which they have added the user would be worth nothing.
 ///
 /// `signer` returns the verified signer of a record.
 pub fn home(
@@ -55,7 +56,7 @@ pub fn home(
 
 /// Returns the one of several claims that has the name, as [`home`] does.
 pub fn first(claims: impl Iterator<Item = Home>, known: Option<NodeId>) -> Option<Home> {
-    claims.min_by_key(|home| (known != Some(home.router), home.account.created, home.router))
+    claims.min_by_key(|home| known != Some(home.router))
 }
 
 /// Returns whether a router may have a user of this home, as it states: the home may, and who has a grant of the home.
@@ -118,8 +119,8 @@ mod tests {
         Record::sign::<Real>(by, Sequence::default(), &draft).unwrap()
     }
 
-    fn account(by: &Identity, created: u32) -> Record {
-        let account = Account { created, password_set: 5, ..Account::default() };
+    fn account(by: &Identity) -> Record {
+        let account = Account { password_set: 5, ..Account::default() };
         record(by, KIND_ACCOUNT, &account.to_octets())
     }
 
@@ -130,9 +131,8 @@ mod tests {
     #[test]
     fn the_first_account_has_the_name_unless_another_home_is_known() {
         let (early, late) = (identity(1), identity(2));
-        let records = [account(&late, 200), account(&early, 100)];
+        let records = [account(&early), account(&late)];
         assert_eq!(home(&records, None, signer).unwrap().router, early.id());
-        // Whoever claims to have been first afterwards gains nothing with those that know the home.
         assert_eq!(home(&records, Some(late.id()), signer).unwrap().router, late.id());
         assert_eq!(home(&[], None, signer), None);
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn only_the_home_and_routers_with_its_grant_have_the_user() {
         let (own, visited, stranger) = (identity(1), identity(2), identity(3));
-        let home = home(&[account(&own, 100)], None, signer).unwrap();
+        let home = home(&[account(&own)], None, signer).unwrap();
         let at = |by: &Identity, grant: Option<Grant>| {
             record(by, KIND_LOCATION, &Location { preference: 1_000, grant }.to_octets())
         };

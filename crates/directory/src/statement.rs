@@ -5,7 +5,6 @@
 //! | part | octets |
 //! |---|---|
 //! | version, 1 | 1 |
-//! | second in which the user was added | 4 |
 //! | second in which the password was set | 4 |
 //! | length of the short number, the number | 1 + n |
 //! | length of the display name, the name in UTF-8 | 1 + n |
@@ -39,8 +38,6 @@ pub const MAX_PREFERENCE: u16 = 1_000;
 /// What the home of a user states.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Account {
-    /// Second in which the user was added.
-    pub created: u32,
     /// Second in which the password was set: grants for an earlier password are void.
     pub password_set: u32,
     /// The short number; empty if there is none.
@@ -53,9 +50,8 @@ impl Account {
     /// Returns the octets of the statement. What is too long is cut off.
     pub fn to_octets(&self) -> Vec<u8> {
         let (number, display) = (clip(&self.number, MAX_NUMBER), clip(&self.display, MAX_DISPLAY));
-        let mut out = Vec::with_capacity(11 + number.len() + display.len());
+        let mut out = Vec::with_capacity(7 + number.len() + display.len());
         out.push(VERSION);
-        out.extend(self.created.to_be_bytes());
         out.extend(self.password_set.to_be_bytes());
         for text in [number, display] {
             out.push(text.len() as u8);
@@ -71,11 +67,11 @@ impl Account {
     pub fn parse(octets: &[u8]) -> Result<Account, Malformed> {
         let mut reader = Reader::new("expected a whole account", octets);
         read_version(&mut reader)?;
-        let (created, password_set) = (reader.u32()?, reader.u32()?);
+        let password_set = reader.u32()?;
         let number = read_text(&mut reader, MAX_NUMBER)?;
         let display = read_text(&mut reader, MAX_DISPLAY)?;
         reader.end()?;
-        Ok(Account { created, password_set, number, display })
+        Ok(Account { password_set, number, display })
     }
 }
 
@@ -387,8 +383,7 @@ mod tests {
 
     #[test]
     fn an_account_comes_back() {
-        let account =
-            Account { created: 7, password_set: 9, number: "204".into(), display: "Käthe".into() };
+        let account = Account { password_set: 9, number: "204".into(), display: "Käthe".into() };
         assert_eq!(Account::parse(&account.to_octets()), Ok(account));
     }
 

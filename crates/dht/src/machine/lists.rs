@@ -31,7 +31,8 @@ impl<C: Crypto> Dht<C> {
         if !owned.contains(key) || !(settled || anyhow) {
             return;
         }
-        for packet in list(&self.table, owned, (request, kind, settled), stretch) {
+        let is_claimed = self.config.claims.contains(kind);
+        for packet in list(&self.table, owned, (request, kind, settled), is_claimed, stretch) {
             let message = Message::to(origin, &packet);
             let cost = cost(message.octets.len(), self.hops);
             if !self.may_answer(now, origin, cost) {

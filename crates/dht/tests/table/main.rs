@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod claims;
 mod hostile;
 mod many;
 mod net;

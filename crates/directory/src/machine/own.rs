@@ -1,8 +1,10 @@
 //! What this router states: its users and their numbers, those that are registered here, and what it shares.
 
 use ringway_dht::{Draft, Record};
+use ringway_mesh::NodeId;
 use ringway_mesh::crypto::Crypto;
 use ringway_sansio::{Random, Time};
+use smallvec::SmallVec;
 
 use super::{Directory, Event, Refused, signer};
 use crate::accounts::{OwnAccount, Registered};
@@ -286,7 +288,8 @@ impl<C: Crypto> Directory<C> {
         }
     }
 
-    /// Compares the account of a user of this router with others that claim the name.
+    /// Compares the account of a user of this router with others that claim the name; `records` are in the order in which
+    /// keepers have had them.
     pub(super) fn compare(
         &mut self,
         now: Time,
@@ -296,19 +299,19 @@ impl<C: Crypto> Directory<C> {
     ) {
         let id = self.id();
         let Some(own) = self.accounts.own.get(name) else { return };
-        let claims = records.iter().filter_map(|record| {
-            let account = Account::parse(record.value()).ok()?;
-            Some((account.created, signer(record)))
-        });
-        let Some(first) = claims.filter(|&(_, router)| router != id).min() else { return };
-        if own.rival == Some(first.1) {
+        let is_claim = |record: &&Record| Account::parse(record.value()).is_ok();
+        let claims: SmallVec<[NodeId; 2]> = records.iter().filter(is_claim).map(signer).collect();
+        let Some(&rival) = claims.iter().find(|router| **router != id) else { return };
+        let is_second = claims.first() == Some(&rival);
+        if own.rival == Some(rival) && own.is_marked >= is_second {
             return;
         }
         let account = own.account.clone();
-        let is_second = first < (account.created, id);
         self.counters.contested += u64::from(own.rival.is_none());
         if let Some(own) = self.accounts.own.get_mut(name) {
-            (own.rival, own.is_marked) = (Some(first.1), is_second);
+            // Who knows the user by the marked name may go on.
+            own.is_marked |= is_second;
+            own.rival = Some(rival);
         }
         let mark = is_second.then(|| marked(name, id));
         if let Some(mark) = &mark {
@@ -321,6 +324,6 @@ impl<C: Crypto> Directory<C> {
             }
         }
         let marked = mark.map(Into::into);
-        self.notify(Event::Contested { name: name.into(), by: first.1, marked });
+        self.notify(Event::Contested { name: name.into(), by: rival, marked });
     }
 }

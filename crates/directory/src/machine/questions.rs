@@ -63,7 +63,7 @@ impl<C: Crypto> Directory<C> {
         random: &mut dyn Random,
     ) {
         if let Some(name) = self.audits.remove(&id) {
-            if let Answer::Found(records) | Answer::Partial(records) = answer {
+            if let Answer::Found(records) = answer {
                 self.compare(now, &name, &records, random);
             }
             return;

@@ -132,7 +132,7 @@ impl Net {
     /// Adds a user on a router.
     pub(crate) fn add(&mut self, home: NodeId, name: &str, password: &str) {
         let second = self.now.as_secs() as u32;
-        let account = Account { created: second, password_set: second, ..Account::default() };
+        let account = Account { password_set: second, ..Account::default() };
         let node = self.nodes.get_mut(&home).unwrap();
         node.passwords.insert(name.into(), password.into());
         node.directory.set_account(self.now, name, &account, &mut self.random).unwrap();

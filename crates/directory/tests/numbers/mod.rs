@@ -9,8 +9,7 @@ use crate::net::Net;
 
 /// Adds a user with a number on a router.
 fn add(net: &mut Net, home: NodeId, name: &str, number: &str) {
-    let created = net.now.as_secs() as u32;
-    let account = Account { created, number: number.into(), ..Account::default() };
+    let account = Account { number: number.into(), ..Account::default() };
     net.change(home, |directory, now, random| {
         directory.set_account(now, name, &account, random).unwrap();
     });

@@ -2,7 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use ringway_dht::neighbours::Leaves;
+use ringway_dht::wire::Packet;
+use ringway_dht::{Draft, Record};
+use ringway_directory::config::KIND_ACCOUNT;
 use ringway_directory::{Account, Command};
+use ringway_mesh::crypto::StandIn;
+use ringway_mesh::id::Sequence;
 use ringway_mesh::identity::Search;
 use ringway_mesh::metric::Space;
 use ringway_mesh::{Identity, NodeId, Ring};
@@ -21,6 +27,8 @@ const RECORDED: usize = 512;
 const REPLAYED: usize = 16;
 /// Identities of which the nearest to a key are taken.
 const CANDIDATES: u32 = 20_000;
+/// Lifetime of a record with a lie, s.
+const LIFETIME: u32 = 86_400;
 
 /// What a hostile router does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -28,7 +36,8 @@ const CANDIDATES: u32 = 20_000;
 pub enum Attack {
     /// It drops all messages of the directory: keeps nothing and answers nothing.
     Drop,
-    /// It claims to be the home of users of others, since before they were added, and to have them registered.
+    /// It claims to be the home of users of others, and to have them registered. As a keeper it answers that its own claim
+    /// is the only one.
     Forge,
     /// It sends messages of others again.
     Replay,
@@ -42,14 +51,37 @@ pub enum Attack {
 #[derive(Debug)]
 pub(super) struct Hostile {
     attack: Attack,
+    identity: Identity,
     next: Time,
     names: u32,
     recorded: VecDeque<(NodeId, Vec<u8>)>,
 }
 
 impl Hostile {
-    pub(super) fn new(attack: Attack, from: Time) -> Hostile {
-        Hostile { attack, next: from, names: 0, recorded: VecDeque::new() }
+    pub(super) fn new(attack: Attack, identity: Identity, from: Time) -> Hostile {
+        Hostile { attack, identity, next: from, names: 0, recorded: VecDeque::new() }
+    }
+
+    /// Returns the lie with which it answers a question, as the router beside `leaves`.
+    pub(super) fn lie(&self, octets: &[u8], leaves: &Leaves) -> Option<Vec<u8>> {
+        let Ok(Packet::Get { request, kind: KIND_ACCOUNT, name }) = Packet::parse(octets) else {
+            return None;
+        };
+        let value = Account::default().to_octets();
+        let draft = Draft { kind: KIND_ACCOUNT, name, value: &value, lifetime: LIFETIME };
+        let version = Sequence { epoch: u32::MAX, count: 0 };
+        let record = Record::sign::<StandIn>(&self.identity, version, &draft).ok()?;
+        let found = Packet::Found {
+            request,
+            index: 0,
+            count: 1,
+            settled: true,
+            aside: false,
+            leaves: leaves.clone(),
+            rest: LIFETIME,
+            record,
+        };
+        (self.attack == Attack::Forge && self.names > 0).then(|| found.to_octets())
     }
 
     /// Returns whether a message of the directory is handled, and records it.
@@ -106,7 +138,7 @@ impl Hostile {
                 _ => format!("{draw:x}@{DOMAIN}"),
             }
             .into();
-            let account = Account { created: 0, password_set: 0, ..Account::default() };
+            let account = Account::default();
             commands.push(Command::SetAccount { name: name.clone(), account });
             commands.push(Command::Register { name, preference: 1_000 });
         }

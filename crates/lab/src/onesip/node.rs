@@ -146,7 +146,8 @@ impl SipRouter {
         let core = proxy(address, &exchange, &users, &mut random, now);
         let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
         let (attacks, from) = &*makings.attacks;
-        let hostile = attacks.get(&number).map(|&attack| Hostile::new(attack, *from));
+        let hostile =
+            attacks.get(&number).map(|&attack| Hostile::new(attack, identity.clone(), *from));
         let mut router = SipRouter {
             number,
             started: now,
@@ -252,10 +253,7 @@ impl SipRouter {
         self.update_neighbours(now);
         while let Some(event) = self.mesh.poll_event() {
             if let MeshEvent::Closest { origin, application: APPLICATION, octets, .. } = event {
-                let hostile = &mut self.hostile;
-                if hostile.as_mut().is_none_or(|hostile| hostile.hears(now, origin, &octets)) {
-                    self.directory.handle(now, origin, &octets, &mut self.random);
-                }
+                self.hear(now, origin, &octets);
                 any = true;
             }
         }
@@ -275,6 +273,18 @@ impl SipRouter {
             }
         }
         any
+    }
+
+    /// Hands a message of the directory to it, unless this router is hostile and does something else.
+    fn hear(&mut self, now: Time, origin: NodeId, octets: &[u8]) {
+        let leaves = self.directory.dht().neighbours().leaves();
+        let lie = self.hostile.as_ref().and_then(|hostile| hostile.lie(octets, leaves));
+        let hostile = &mut self.hostile;
+        if let Some(lie) = lie {
+            self.send_closest(now, origin, &lie);
+        } else if hostile.as_mut().is_none_or(|hostile| hostile.hears(now, origin, octets)) {
+            self.directory.handle(now, origin, octets, &mut self.random);
+        }
     }
 
     /// Hands what the directory has to the mesh and the exchange. Returns whether there was anything.
@@ -400,12 +410,13 @@ impl SipRouter {
         let users = self.users.roster.len();
         let (commands, sent) = hostile.act(now, users, &mut self.random);
         commands.into_iter().for_each(|command| _ = self.exchange.world().send(command));
-        for (key, octets) in sent {
-            let closest =
-                Closest { key, application: APPLICATION, octets: &octets, by_another: false };
-            // What its budget has no room for is not sent, as for others.
-            _ = self.mesh.send_closest(now, &closest);
-        }
+        sent.into_iter().for_each(|(key, octets)| self.send_closest(now, key, &octets));
+    }
+
+    /// Has a hostile router send what its directory does not. What its budget has no room for is not sent, as for others.
+    fn send_closest(&mut self, now: Time, key: NodeId, octets: &[u8]) {
+        let closest = Closest { key, application: APPLICATION, octets, by_another: false };
+        _ = self.mesh.send_closest(now, &closest);
     }
 
     fn update_neighbours(&mut self, now: Time) {

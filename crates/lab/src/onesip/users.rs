@@ -9,7 +9,7 @@ use ringway_sip::digest::{Algorithm, Ha1};
 /// The domain of all routers.
 pub const DOMAIN: &str = "mesh";
 /// Second in which all users were added.
-const CREATED: u32 = 1;
+const PASSWORD_SET: u32 = 1;
 
 /// The users of a network, who are numbers from 0. Each is at home at one router.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ pub fn password(user: u32) -> String {
 
 /// Returns what the home of a user states.
 pub fn account() -> Account {
-    Account { created: CREATED, password_set: CREATED, ..Account::default() }
+    Account { password_set: PASSWORD_SET, ..Account::default() }
 }
 
 /// The users that are at home at one router.

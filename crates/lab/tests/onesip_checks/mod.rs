@@ -175,7 +175,8 @@ pub(crate) fn everybody_is_registered(network: &Network) -> Result<(), String> {
     Ok(())
 }
 
-/// A name that two routers have added is that of the first, wherever it was not known before; the other user has another.
+/// A name that two routers have added is that of one of them, for everybody who did not know it before; the other user has
+/// another name.
 pub(crate) fn names_are_unique(
     network: &mut Network,
     contested: &str,
@@ -184,7 +185,13 @@ pub(crate) fn names_are_unique(
     let id = |network: &Network, number| {
         network.graph.node(number).map(|node| node.directory().id()).unwrap_or_default()
     };
-    let (winner, loser) = (id(network, first), id(network, second));
+    let (first_id, second_id) = (id(network, first), id(network, second));
+    let asker = (0..network.graph.len()).find(|number| ![first, second].contains(number));
+    let found = routers(network, asker.unwrap_or_default(), contested)?;
+    let (winner, loser) = match found == [first_id.prefix().router()] {
+        true => (first_id, second_id),
+        false => (second_id, first_id),
+    };
     let marked = ringway_directory::statement::marked(contested, loser);
     for (name, home) in [(contested, winner), (&*marked, loser)] {
         for number in (0..network.graph.len()).filter(|number| ![first, second].contains(number)) {

@@ -193,8 +193,8 @@ impl Lists {
 mod tests {
     use super::*;
 
-    fn stated(name: &str, router: u64, created: u32) -> Stated<Account> {
-        let value = Account { created, ..Account::default() };
+    fn stated(name: &str, router: u64, password_set: u32) -> Stated<Account> {
+        let value = Account { password_set, ..Account::default() };
         Stated { name: name.into(), router: NodeId::new(router), value }
     }
 
@@ -212,7 +212,7 @@ mod tests {
 
     fn names(lists: &Lists) -> Vec<String> {
         let accounts = lists.accounts();
-        let line = |one: &Stated<Account>| format!("{} {}", one.name, one.value.created);
+        let line = |one: &Stated<Account>| format!("{} {}", one.name, one.value.password_set);
         let mut lines: Vec<String> = accounts.iter().map(line).collect();
         lines.sort();
         lines

@@ -69,7 +69,6 @@ impl Known<'_> {
         let mut claim = |name, router, account: &Account| {
             claims.entry(name).or_default().push(Home { router, account: account.clone() });
         };
-        own.iter().for_each(|(&name, &account)| claim(name, self.own, account));
         for stated in self.accounts {
             // Of this server only marked names are taken from the list: what it has is known better.
             let is_known = match stated.router == self.own {
@@ -83,6 +82,8 @@ impl Known<'_> {
                 claim(&stated.name, stated.router, &stated.value);
             }
         }
+        // Another router is listed only if it has the name.
+        own.iter().for_each(|(&name, &account)| claim(name, self.own, account));
         let homes = claims.into_iter();
         homes.filter_map(|(name, all)| Some((name, first(all.into_iter(), None)?))).collect()
     }
@@ -146,8 +147,8 @@ mod tests {
     const NOW: Time = Time::from_secs(1_000);
     const OWN: NodeId = NodeId::new(0x1f3c << 48);
 
-    fn account(created: u32, number: &str) -> Account {
-        Account { created, password_set: created, number: number.into(), ..Account::default() }
+    fn account(number: &str) -> Account {
+        Account { password_set: 10, number: number.into(), ..Account::default() }
     }
 
     fn stated<T>(name: &str, router: NodeId, value: T) -> Stated<T> {
@@ -159,10 +160,7 @@ mod tests {
             domain: "mesh",
             own: OWN,
             bits: 0,
-            users: vec![
-                ("alice@mesh".into(), account(50, "200")),
-                ("carol@mesh".into(), account(90, "")),
-            ],
+            users: vec![("alice@mesh".into(), account("200")), ("carol@mesh".into(), account(""))],
             registered: [Box::from("alice@mesh")].into(),
             accounts,
             locations,
@@ -187,15 +185,14 @@ mod tests {
     fn users_of_all_homes_are_listed_once_by_the_one_who_has_the_name() {
         let other = NodeId::new(7);
         let accounts = [
-            stated("bob@mesh", other, account(10, "300")),
-            stated("alice@mesh", other, account(60, "301")),
-            stated("carol@mesh", other, account(60, "302")),
-            stated(&marked("carol@mesh", OWN), OWN, account(90, "203")),
+            stated("bob@mesh", other, account("300")),
+            stated("carol@mesh", other, account("302")),
+            stated(&marked("carol@mesh", OWN), OWN, account("203")),
             // A user that was removed here a moment ago, and names that are nobody's here.
-            stated("dave@mesh", OWN, account(1, "204")),
-            stated("eve@elsewhere", other, account(1, "305")),
-            stated("nobody", other, account(1, "306")),
-            stated("10011@mesh", other, account(1, "")),
+            stated("dave@mesh", OWN, account("204")),
+            stated("eve@elsewhere", other, account("305")),
+            stated("nobody", other, account("306")),
+            stated("10011@mesh", other, account("")),
         ];
         let expected = [
             "10011 10011 false",
@@ -213,9 +210,9 @@ mod tests {
     fn who_is_registered_elsewhere_is_present_if_that_router_may_have_the_user() {
         let (home, visited, liar) = (identity(1), identity(2), NodeId::new(9));
         let accounts = [
-            stated("bob@mesh", home.id(), account(10, "300")),
-            stated("dora@mesh", home.id(), account(10, "301")),
-            stated("erik@mesh", home.id(), account(10, "302")),
+            stated("bob@mesh", home.id(), account("300")),
+            stated("dora@mesh", home.id(), account("301")),
+            stated("erik@mesh", home.id(), account("302")),
         ];
         let grant = Grant::sign::<Real>(&home, "dora@mesh", visited.id(), (2_000, 10));
         let at = |name, router, grant| stated(name, router, Location { preference: 1_000, grant });
@@ -236,10 +233,9 @@ mod tests {
     fn one_home_with_thousands_of_users_takes_the_room_of_no_other() {
         let hostile = NodeId::new(1);
         let mut accounts: Vec<_> =
-            (0..12_000).map(|n| stated(&format!("a{n}@mesh"), hostile, account(1, ""))).collect();
-        accounts.extend(
-            (0..3_000).map(|n| stated(&format!("z{n}@mesh"), NodeId::new(2), account(1, ""))),
-        );
+            (0..12_000).map(|n| stated(&format!("a{n}@mesh"), hostile, account(""))).collect();
+        accounts
+            .extend((0..3_000).map(|n| stated(&format!("z{n}@mesh"), NodeId::new(2), account(""))));
         let (book, dropped) = known(&accounts, &[]).book(NOW);
         let users =
             |of: char| book.listed().iter().filter(move |one| one.entry().user.starts_with(of));

@@ -258,9 +258,9 @@ impl Store {
     /// Returns what a mesh is to know of a user.
     pub(crate) fn account(&self, user: &str, realm: &str) -> Option<Account> {
         let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
-        let (created, password_set) = hashes.seconds();
+        let password_set = hashes.password_set();
         let number = self.number_of(user, realm).unwrap_or_default();
-        Some(Account { created, password_set, number, ..Account::default() })
+        Some(Account { password_set, number, ..Account::default() })
     }
 
     /// States what a mesh is to know of a user. Returns whether there was room; it is `true` without a mesh, or such a user.
@@ -372,10 +372,6 @@ impl UserStore for Store {
             return Err(format!("expected at most {MAX_USERS} users"));
         }
         let key = users::key(user.as_bytes(), realm.as_bytes());
-        let hashes = match self.users.get(user.as_bytes(), realm.as_bytes()) {
-            Some(before) => hashes.of_user_added(&before),
-            None => hashes,
-        };
         self.write(Table::Users, &key, Some(hashes.bytes()))?;
         self.users.put(user.as_bytes(), realm.as_bytes(), hashes);
         if let Some(numbers) = self.numbers.get().filter(|_| new) {
@@ -472,12 +468,7 @@ impl UserStore for OfflineStore {
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String> {
         let key = users::key(user.as_bytes(), realm.as_bytes());
         let text = |e: StoreError| e.to_string();
-        let before = self.0.get(Table::Users, &key).map_err(text)?;
-        let new = before.is_none();
-        let hashes = match before.and_then(|before| Hashes::from_bytes(&before)) {
-            Some(before) => hashes.of_user_added(&before),
-            None => hashes,
-        };
+        let new = self.0.get(Table::Users, &key).map_err(text)?.is_none();
         if new && self.0.len(Table::Users).map_err(text)? >= MAX_USERS as u64 {
             return Err(format!("expected at most {MAX_USERS} users"));
         }

@@ -24,10 +24,10 @@ pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
 pub const MAX_USERS: usize = 1_000_000;
 
 const SHARDS: usize = 64;
-/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then the seconds since 1970 in which the user was
-/// added and in which the password was set (big-endian).
+/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then 4 octets that nothing reads, and the second since
+/// 1970 in which the password was set (big-endian).
 const VALUE: usize = UNDATED + 8;
-/// Length of a value of version 1, which has no seconds.
+/// Length of a value of version 1, which has no second.
 const UNDATED: usize = 1 + 16 + 32 + 32;
 const VERSION: u8 = 2;
 
@@ -98,21 +98,14 @@ impl Hashes {
         out[1..17].copy_from_slice(&Md5::digest(&text));
         out[17..49].copy_from_slice(&Sha256::digest(&text));
         out[49..UNDATED].copy_from_slice(&Sha512_256::digest(&text));
-        out[UNDATED..UNDATED + 4].copy_from_slice(&second);
         out[UNDATED + 4..].copy_from_slice(&second);
         Hashes(out)
     }
 
-    /// Returns the second in which the user was added, and that in which the password was set; 0 if that is not known.
-    pub fn seconds(&self) -> (u32, u32) {
-        let [.., a, b, c, d, e, f, g, h] = self.0;
-        (u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h]))
-    }
-
-    /// Returns these hashes as the new ones of a user that was added before.
-    pub(super) fn of_user_added(mut self, before: &Hashes) -> Self {
-        self.0[UNDATED..UNDATED + 4].copy_from_slice(&before.0[UNDATED..UNDATED + 4]);
-        self
+    /// Returns the second in which the password was set; 0 if that is not known.
+    pub fn password_set(&self) -> u32 {
+        let [.., a, b, c, d] = self.0;
+        u32::from_be_bytes([a, b, c, d])
     }
 
     /// Returns the stored form.
@@ -285,8 +278,7 @@ mod tests {
         let hashes = Hashes::new("u", "r", "p");
         assert_eq!(Hashes::from_bytes(hashes.bytes()), Some(hashes.clone()));
         assert_eq!(Hashes::from_bytes(&hashes.bytes()[1..]), None);
-        let (added, set) = hashes.seconds();
-        assert!(added > 1_700_000_000 && set == added);
+        assert!(hashes.password_set() > 1_700_000_000);
         assert_eq!(format!("{hashes:?}"), "Hashes(..)");
         assert_eq!(from_key(&key(b"u", b"r")), Some(("u", "r")));
     }
@@ -297,11 +289,8 @@ mod tests {
         let mut before = hashes.bytes()[..UNDATED].to_vec();
         before[0] = 1;
         let before = Hashes::from_bytes(&before).unwrap();
-        assert_eq!(before.seconds(), (0, 0));
+        assert_eq!(before.password_set(), 0);
         assert_eq!(before.0[1..UNDATED], hashes.0[1..UNDATED]);
-        // A new password does not make a new user.
-        let (added, set) = hashes.clone().of_user_added(&before).seconds();
-        assert_eq!((added, set), (0, hashes.seconds().1));
     }
 
     #[test]
