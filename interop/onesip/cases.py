@@ -248,6 +248,50 @@ def four_routers(c):
     c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
 
 
+def carried_by(c, transport):
+    """Routers that are set to it reach each other by a transport, in both directions, and again after one was restarted."""
+    settings = f'[mesh]\ntransport = "{transport}"\n'
+    routers = line(c, 3, configs={number: settings for number in range(3)})
+    alice, carol = Phone(routers[0], "alice"), Phone(routers[2], "carol")
+    alice.registered()
+    carol.registered()
+
+    def once(sender, receiver):
+        heard = []
+        listener = threading.Thread(target=lambda: heard.append(receiver.answer(5)))
+        listener.start()
+        status = sender.send(receiver.user)
+        listener.join()
+        return heard[0] if status == 200 else None
+
+    def both():
+        for sender, receiver in ((alice, carol), (carol, alice)):
+            request = c.until(lambda: once(sender, receiver), 30,  # noqa: B023, called at once
+                              f"no message of {sender.user} reaches {receiver.user}")
+            vias = [value.split()[0] for name, value in request.headers if name == "via"]
+            expected = ["SIP/2.0/UDP", f"SIP/2.0/{transport.upper()}", "SIP/2.0/UDP"]
+            c.expect(vias == expected, f"expected the ways {expected}, got {vias}")
+    both()
+    routers[2].process.signal(signal.SIGKILL)
+    routers[2].process.wait(10)
+    routers[2].start()
+    routers[2].ready()
+    carol.registered()
+    both()
+
+
+@network.case("onesip/routers-tcp", limit=150)
+def routers_tcp(c):
+    """Routers reach each other by TCP."""
+    carried_by(c, "tcp")
+
+
+@network.case("onesip/routers-sctp", limit=150)
+def routers_sctp(c):
+    """Routers reach each other by SCTP."""
+    carried_by(c, "sctp")
+
+
 @network.case("onesip/any-router", limit=120)
 def any_router(c):
     """A user registers at a router that does not know the password, and is called there, also when the home is gone. A

@@ -15,7 +15,7 @@ use ringway_mesh::{NodeId, Prefix};
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::routes::RouteTable;
 use ringway_proxy::{AskId, CredentialsVerdict, Question, Reply};
-use ringway_sansio::{Duration, Time};
+use ringway_sansio::{Duration, Time, Transport};
 
 use crate::rules;
 use crate::shares::Shares;
@@ -135,6 +135,7 @@ pub struct Counts {
 /// The questions and registrations of all workers of a server.
 pub struct Broker {
     domain: Box<str>,
+    transport: Transport,
     id: Option<NodeId>,
     known: BTreeMap<Box<str>, Known>,
     locating: BTreeMap<Box<str>, Vec<Waiting>>,
@@ -154,10 +155,11 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker for the users of a domain.
-    pub fn new(domain: &str) -> Self {
+    /// A broker for the users of a domain, whose routers are reached by a transport.
+    pub fn new(domain: &str, transport: Transport) -> Self {
         Broker {
             domain: domain.into(),
+            transport,
             id: None,
             known: BTreeMap::new(),
             locating: BTreeMap::new(),
@@ -378,7 +380,7 @@ impl Broker {
     fn found_rules(&mut self, now: Time, rules: Option<&[(NodeId, Vec<SharedRule>)]>) {
         let reply = match rules {
             Some(rules) => {
-                self.rules = Some((Arc::new(rules::table(self.id, rules)), now));
+                self.rules = Some((Arc::new(rules::table(self.id, rules, self.transport)), now));
                 Reply::Located
             }
             None => Reply::Unavailable,

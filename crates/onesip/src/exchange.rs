@@ -8,7 +8,7 @@ use ringway_mesh::NodeId;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::routes::RouteTable;
 use ringway_proxy::{AskId, Question, Reply};
-use ringway_sansio::Time;
+use ringway_sansio::{Time, Transport};
 
 use crate::broker::{Broker, Counts, Event, name_of};
 
@@ -27,14 +27,21 @@ pub trait World: Send + Sync {
 /// The connection of all workers with the directory.
 pub struct Exchange<W> {
     domain: Box<str>,
+    transport: Transport,
     world: W,
     broker: Mutex<Broker>,
 }
 
 impl<W: World> Exchange<W> {
-    /// An exchange for the users of a domain.
-    pub fn new(domain: &str, world: W) -> Self {
-        Exchange { domain: domain.into(), world, broker: Mutex::new(Broker::new(domain)) }
+    /// An exchange for the users of a domain, whose routers are reached by a transport: UDP, TCP or SCTP.
+    pub fn new(domain: &str, transport: Transport, world: W) -> Self {
+        let broker = Mutex::new(Broker::new(domain, transport));
+        Exchange { domain: domain.into(), transport, world, broker }
+    }
+
+    /// Returns the transport by which other routers are reached.
+    pub fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Returns the domain.

@@ -30,5 +30,20 @@ pub use journal::MeshJournal;
 pub use judge::Judge;
 pub use location::{MeshLocation, MeshUsers};
 
+use std::net::Ipv6Addr;
+
+use ringway_sansio::Transport;
+
 /// Port at which routers are SIP servers for each other.
 pub const SIP_PORT: u16 = 5060;
+
+/// Returns the SIP URI by which another router is reached.
+fn router_uri(router: Ipv6Addr, transport: Transport) -> String {
+    let parameter = match transport {
+        Transport::Tcp => ";transport=tcp",
+        Transport::Sctp => ";transport=sctp",
+        // RFC 3263 section 4.1: that is the default for a literal address.
+        _ => "",
+    };
+    format!("sip:[{router}]:{SIP_PORT}{parameter}")
+}

@@ -11,8 +11,8 @@ use ringway_proxy::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Ha1};
 
-use crate::SIP_PORT;
 use crate::exchange::{Exchange, World};
+use crate::router_uri;
 
 /// Registrations here and elsewhere.
 pub struct MeshLocation<W> {
@@ -71,8 +71,10 @@ impl<W: World> LocationStore for MeshLocation<W> {
         let Some(name) = self.exchange.name_of(aor) else {
             return Elsewhere::Known { exists: false };
         };
+        let transport = self.exchange.transport();
         let exists = self.exchange.visit(name, now, &mut |router, preference| {
-            visit(format!("<sip:[{router}]:{SIP_PORT};lr>").as_bytes(), preference);
+            let uri = router_uri(router, transport);
+            visit(format!("<{uri};lr>").as_bytes(), preference);
         });
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
     }

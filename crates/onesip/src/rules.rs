@@ -8,8 +8,9 @@ use ringway_mesh::NodeId;
 use ringway_proxy::routes::{
     DomainMatch, MAX_NEXT_HOPS, NextHop, Rewrite, RouteTable, Rule, UserMatch,
 };
+use ringway_sansio::Transport;
 
-use crate::SIP_PORT;
+use crate::router_uri;
 
 /// Returns what other routers are to know of the rules of this server: those that are shared.
 pub fn shared_rules(rules: &[Rule]) -> Vec<SharedRule> {
@@ -31,11 +32,15 @@ pub fn shared_rules(rules: &[Rule]) -> Vec<SharedRule> {
 }
 
 /// Returns the rules that other routers than `own` share as a table, in which the more particular rules come first. The
-/// routers that share the same rule are its next hops.
-pub fn table(own: Option<NodeId>, shared: &[(NodeId, Vec<SharedRule>)]) -> RouteTable {
+/// routers that share the same rule are its next hops, by a transport.
+pub fn table(
+    own: Option<NodeId>,
+    shared: &[(NodeId, Vec<SharedRule>)],
+    transport: Transport,
+) -> RouteTable {
     let mut hops: BTreeMap<Key<'_>, Vec<NextHop>> = BTreeMap::new();
     for (router, rules) in shared.iter().filter(|(router, _)| Some(*router) != own) {
-        let uri = format!("sip:[{}]:{SIP_PORT}", router.prefix().router());
+        let uri = router_uri(router.prefix().router(), transport);
         for rule in rules {
             let hops = hops.entry(Key::of(rule)).or_default();
             if hops.len() < MAX_NEXT_HOPS && hops.iter().all(|hop| *hop.uri != *uri) {
@@ -141,7 +146,7 @@ mod tests {
             (router(2), shared_rules(&own)),
             (router(3), shared_rules(&rules(5))),
         ];
-        let table = table(Some(router(1)), &shared);
+        let table = table(Some(router(1)), &shared, Transport::Tcp);
         let found: Vec<_> =
             table.rules.iter().map(|r| (r.domain.clone(), r.user.clone())).collect();
         // Those of one breadth by the length of the user part.
@@ -155,6 +160,7 @@ mod tests {
         assert_eq!(at("0301"), Some(&UserMatch::Prefix("0".into())));
         assert_eq!(at("7"), None);
         let hops = &table.rules[0].next_hops;
+        assert!(hops[0].uri.ends_with("]:5060;transport=tcp"), "{}", hops[0].uri);
         let hops: Vec<_> = hops.iter().map(|hop| (hop.priority, hop.weight)).collect();
         assert_eq!(hops, [(10, 3), (5, 3)]);
     }
@@ -164,7 +170,7 @@ mod tests {
     fn a_router_is_one_next_hop_of_a_rule() {
         let rule = SharedRule { user: "0".into(), ..SharedRule::default() };
         let shared: Vec<_> = (1..40).map(|n| (router(n), vec![rule.clone(); 5])).collect();
-        let table = table(None, &shared);
+        let table = table(None, &shared, Transport::Udp);
         assert_eq!(table.rules.len(), 1);
         assert_eq!(table.rules[0].next_hops.len(), MAX_NEXT_HOPS);
     }

@@ -167,6 +167,12 @@ pub struct Counters {
     pub probing: u64,
     /// Probes that were refused because others were under way.
     pub probes: u64,
+    /// Messages of the directory that were not sent, as the budget of the applications of the mesh was used up.
+    pub directory_budget: u64,
+    /// Questions of other routers that were not answered, as the share of who asked was used up.
+    pub directory_shares: u64,
+    /// Messages of the directory above the rate of their sender.
+    pub directory_messages: u64,
 }
 
 /// Returns the status.
@@ -263,6 +269,9 @@ fn limits<C: Crypto, S: Space>(router: &Router<C, S>, daemon: &Counters) -> BTre
         ("link-cookies", handshakes.cookies),
         ("strangers", links.ignored_strangers),
         ("events", messages.events),
+        ("directory-budget", daemon.directory_budget),
+        ("directory-shares", daemon.directory_shares),
+        ("directory-messages", daemon.directory_messages),
         ("probes", daemon.probes),
         ("probing-clients", daemon.probing),
         ("warnings", daemon.warnings),

@@ -68,7 +68,7 @@ pub(crate) struct Users {
     socket: Option<UdpSocket>,
     buffer: Box<[u8; PRIVATE_BUFFER]>,
     /// Messages that the mesh has not sent, as its budget was used up.
-    pub(crate) refused: u64,
+    refused: u64,
 }
 
 impl Users {
@@ -87,6 +87,12 @@ impl Users {
             buffer: Box::new([0; PRIVATE_BUFFER]),
             refused: 0,
         })
+    }
+
+    /// Returns how often limits were hit: the budget of the mesh, shares of other routers, and their rates.
+    pub(crate) fn limits(&self) -> [u64; 3] {
+        let (dht, directory) = (self.directory.dht().counters(), self.directory.counters());
+        [self.refused, dht.unpaid, dht.policed + directory.policed]
     }
 
     /// Begins to receive private messages at the router's address, which this host has now on the device `tun`.

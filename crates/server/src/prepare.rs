@@ -102,7 +102,8 @@ fn start_mesh(
     let domains = setup::domains(settings, None);
     let domain = domains.first().map_or(DOMAIN, |domain| &domain.name);
     let router = mesh.router(domain, &setup::listen(settings)).map_err(|e| format!("mesh: {e}"))?;
-    MeshThread::start(domain, router, clock).map(Some)
+    let transport = mesh.transport.unwrap_or(Transport::Udp);
+    MeshThread::start(domain, transport, router, clock).map(Some)
 }
 
 /// Checks for everything that would prevent `serve` from starting with these settings.

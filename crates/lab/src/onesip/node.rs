@@ -140,7 +140,7 @@ impl SipRouter {
         let ip = identity.id().prefix().router();
         let address = SocketAddrV6::new(ip, SIP_PORT, 0, 0);
         let mut random = node_random(*seed ^ 0x51b, number, life);
-        let exchange = Arc::new(Exchange::new(DOMAIN, Queues::default()));
+        let exchange = Arc::new(Exchange::new(DOMAIN, Transport::Udp, Queues::default()));
         exchange.set_id(identity.id());
         let users = Arc::new(HomeUsers { roster: roster.clone(), router: number });
         let core = proxy(address, &exchange, &users, &mut random, now);

@@ -19,7 +19,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Desk {
-        let mut broker = Broker::new("mesh");
+        let mut broker = Broker::new("mesh", Transport::Udp);
         broker.set_id(id(1));
         Desk { broker, sent: Vec::new(), room: usize::MAX }
     }

@@ -339,5 +339,6 @@ fn mesh(section: Mesh) -> MeshSettings {
         port: (section.port > 0).then_some(section.port),
         services: section.service.into_iter().map(|s| (s.number, s.users)).collect(),
         numbers: section.numbers,
+        transport: section.transport.map(|transport| transport.0),
     }
 }

@@ -2,8 +2,8 @@
 
 use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{
-    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, Network, OriginText, PhonebookAddr,
-    PortRange, StoreKind,
+    FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, MeshTransport, Network, OriginText,
+    PhonebookAddr, PortRange, StoreKind,
 };
 use super::span::Span;
 use ringway_net::Origin;
@@ -513,6 +513,7 @@ pub(super) struct Mesh {
     #[serde(deserialize_with = "tables")]
     pub(super) service: Vec<MeshService>,
     pub(super) numbers: Option<bool>,
+    pub(super) transport: Option<MeshTransport>,
 }
 
 /// A number that users of this router answer for, together with those of other routers.

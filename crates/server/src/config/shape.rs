@@ -33,6 +33,7 @@ from_text! {
     FileName: "a file name in quotes";
     PortRange: "a range of ports in quotes, such as \"20000-29999\"";
     LanNetwork: "ADDRESS/LENGTH in quotes, such as \"10.50.60.1/24\"";
+    MeshTransport: "\"udp\", \"tcp\" or \"sctp\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
 }
 
@@ -82,6 +83,22 @@ impl FromStr for MeshPeer {
 
     fn from_str(text: &str) -> Result<Self, String> {
         ringway_router::settings::parse_peer(text).map(MeshPeer)
+    }
+}
+
+/// The transport of SIP between routers of a mesh.
+pub(super) struct MeshTransport(pub(super) Transport);
+
+impl FromStr for MeshTransport {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "udp" => Ok(MeshTransport(Transport::Udp)),
+            "tcp" => Ok(MeshTransport(Transport::Tcp)),
+            "sctp" => Ok(MeshTransport(Transport::Sctp)),
+            _ => Err(format!("expected \"udp\", \"tcp\" or \"sctp\", got {text:?}")),
+        }
     }
 }
 

@@ -41,6 +41,8 @@ pub struct MeshSettings {
     pub services: Vec<(String, Vec<String>)>,
     /// Whether users have short numbers; they have unless it is `false`.
     pub numbers: Option<bool>,
+    /// Transport of SIP to other routers; UDP without.
+    pub transport: Option<Transport>,
 }
 
 impl MeshSettings {
@@ -60,6 +62,7 @@ impl MeshSettings {
         self.state = flags.state.or(self.state.take());
         self.port = flags.port.or(self.port);
         self.numbers = flags.numbers.or(self.numbers);
+        self.transport = flags.transport.or(self.transport);
     }
 
     /// Returns the settings of the router of a server of `domain` that listens so.

@@ -12,6 +12,7 @@ use ringway_net::Clock;
 use ringway_onesip::Judge;
 use ringway_router::settings::Settings;
 use ringway_router::users::{Attachment, MAX_COMMANDS, Notice};
+use ringway_sansio::Transport;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
 
@@ -44,12 +45,13 @@ impl MeshThread {
     /// What makes a start impossible.
     pub(crate) fn start(
         domain: &str,
+        transport: Transport,
         settings: Settings,
         clock: Clock,
     ) -> Result<(Self, UsersSlot), String> {
         let (commands, commanded) = mpsc::channel(MAX_COMMANDS);
         let channels = Channels::new(domain, clock, commands.clone());
-        let exchange = Arc::new(Exchange::new(domain, channels));
+        let exchange = Arc::new(Exchange::new(domain, transport, channels));
         let users: UsersSlot = Arc::default();
         let lists = Arc::new(Lists::new(commands.clone()));
         let numbers: Arc<Inbox> = Arc::default();

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ringway_phonebook::numbers::wire::Packet;
+use ringway_sansio::Transport;
 
 use super::*;
 use crate::config::StoreKind;
@@ -34,8 +35,11 @@ impl Router {
     fn start(id: u64, settle: Duration, store: impl FnOnce(Arc<Exchange>) -> Store) -> Router {
         let (commands, commanded) = mpsc::channel(1_024);
         let clock = Clock::new();
-        let exchange =
-            Arc::new(Exchange::new("mesh", Channels::new("mesh", clock, commands.clone())));
+        let exchange = Arc::new(Exchange::new(
+            "mesh",
+            Transport::Udp,
+            Channels::new("mesh", clock, commands.clone()),
+        ));
         let (store, id) = (Arc::new(store(exchange)), NodeId::new(id));
         let parts = Parts {
             config: Config { settle, ..Config::default() },
