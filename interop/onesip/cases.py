@@ -36,7 +36,12 @@ SETTLED = 40
 # The router and a host of each LAN with IPv4.
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
 TONES = {"alice": 440, "bob": 700, "carol": 900}
-RECORDED_BYTES = 3 * 16_000
+RECORDED_SECOND = 16_000
+RECORDED_BYTES = 3 * RECORDED_SECOND
+# 64 times T1: after that a callee that has got no ACK ends the call.
+ACK_AWAITED = 32
+# What baresip prints when a call is ended by a BYE.
+ENDED = "session closed: "
 # What is the same at every router on its LAN, and where it serves the phonebook.
 ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
 # Until a network of short numbers is created, and the last router has been granted some.
@@ -759,10 +764,11 @@ def ring_of_six(c):
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
 
 
-@network.case("onesip/moves-in-call", limit=180)
+@network.case("onesip/moves-in-call", limit=240)
 def moves_in_call(c):
     """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
-    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again."""
+    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again, for longer
+    than the callee waits for the ACK (RFC 3261 section 13.3.1.4), until the one that has moved hangs up."""
     routers = line(c, 3, ipv4=(0, 1, 2))
     moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
     for phone in (moving, staying):
@@ -772,12 +778,19 @@ def moves_in_call(c):
     c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
     routers[1].take(routers[2])
     c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
-    before = [phone.recorded() for phone in phones]
-    c.until(lambda: all(phone.recorded() >= was + RECORDED_BYTES
-                        for phone, was in zip(phones, before, strict=True)), 15,
-            lambda: f"they do not hear each other again: {moving.process.output()[-800:]}")
+
+    def record(seconds, within, why):
+        """Each records so much more."""
+        before = [phone.recorded() for phone in phones]
+        c.until(lambda: all(phone.recorded() >= was + seconds * RECORDED_SECOND
+                            for phone, was in zip(phones, before, strict=True)), within,
+                lambda: f"{why}: {moving.process.output()[-800:]} {staying.process.output()[-800:]}")
+    record(3, 15, "they do not hear each other again")
+    record(ACK_AWAITED + 8, ACK_AWAITED + 20, "the call does not last")
+    c.expect(ENDED not in staying.process.output(), f"the call has ended: {staying.process.output()[-800:]}")
     moving.router = routers[1]
     moving.command("hangup")
+    c.until(lambda: ENDED in staying.process.output(), 10, "the callee gets no BYE")
     for phone, other in ((moving, staying), (staying, moving)):
-        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
-                f"{phone.user} does not hear {other.user}")
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= ACK_AWAITED + 8, 10,
+                lambda phone=phone, other=other: f"{phone.user} hears {other.user} for {phone.heard(TONES[other.user])} s")

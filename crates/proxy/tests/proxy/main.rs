@@ -28,6 +28,7 @@ mod loops;
 mod maddr;
 mod marks;
 mod media;
+mod moved;
 mod names;
 mod non_invite;
 mod operations;
