@@ -7,7 +7,6 @@
 //! holds until it expires.
 
 use super::request::{AckPath, InDialog, IncomingRequest};
-use super::routing::preroute::RequestRoute;
 use super::trust::Trust;
 use crate::backoff::network;
 use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
@@ -287,17 +286,14 @@ impl Dialogs {
         self.shared.revoked.remove(self.key(msg.call_id(), tag_of(msg.from()), b""));
     }
 
-    /// Returns the way of the ACK, if `msg` is an INVITE of a dialog that this proxy has not record-routed. A phone that
-    /// has come from another proxy in the middle of a call sends one, and its ACK has the Route of the other proxy as the
-    /// INVITE has (RFC 3261 section 12.2.1.1), but cannot be challenged as that.
-    pub(super) fn ack_path(&self, msg: &Message<'_>, routed: &RequestRoute<'_>) -> Option<AckPath> {
-        if msg.method() != Method::Invite || routed.is_in_dialog() || tag_of(msg.to()).is_empty() {
+    /// Returns the way of the ACK of an INVITE with this Route after ours, if it belongs to a dialog that this proxy has not
+    /// record-routed. A phone that has come from another proxy in the middle of a call sends one, and its ACK has the Route
+    /// of the other proxy as the INVITE has (RFC 3261 section 12.2.1.1), but cannot be challenged as that.
+    pub(super) fn ack_path(&self, msg: &Message<'_>, next: Option<&[u8]>) -> Option<AckPath> {
+        if msg.method() != Method::Invite || tag_of(msg.to()).is_empty() {
             return None;
         }
-        Some(match &routed.next {
-            Some(route) => AckPath::Route(self.marks.target(route.uri)),
-            None => AckPath::Contact,
-        })
+        Some(next.map_or(AckPath::Contact, |route| AckPath::Route(self.marks.target(route))))
     }
 
     /// Records that an INVITE of `source` is accepted, with the 2xx to it.
@@ -318,11 +314,9 @@ impl Dialogs {
         &self,
         now: Time,
         incoming: &IncomingRequest<'_>,
-        routed: &RequestRoute<'_>,
+        target: &TargetHash,
     ) -> bool {
-        let next = routed.next.as_ref().map(|route| route.uri);
-        let target = self.target(next, routed.uri_bytes, &routed.uri);
-        let key = self.ack_key(incoming.flow.remote.ip(), incoming.msg, &target);
+        let key = self.ack_key(incoming.flow.remote.ip(), incoming.msg, target);
         key.is_some_and(|key| self.shared.awaited.get(key, now).is_some())
     }
 

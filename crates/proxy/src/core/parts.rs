@@ -145,7 +145,9 @@ impl Parts {
             return Ok(());
         }
         let Some(domain) = domain else {
-            findings.ack = t.node.dialogs.ack_path(incoming.msg, &routed);
+            if !routed.is_in_dialog() {
+                findings.ack = t.node.dialogs.ack_path(incoming.msg, routed.next_uri());
+            }
             let proof = self.access.authorise(t, incoming, &routed, false)?;
             let targets =
                 targets::remote(t, incoming, &routed).map_err(|stop| stop.with_proof(&proof))?;

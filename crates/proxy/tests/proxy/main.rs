@@ -44,6 +44,7 @@ mod routers;
 mod routing;
 mod sctp;
 mod shares;
+mod source;
 mod standard;
 mod stateless;
 mod strict_router;

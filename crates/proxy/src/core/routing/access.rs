@@ -252,7 +252,9 @@ fn authorise_ack(
     if local {
         return Ok(Proof::None);
     }
-    if !t.node.dialogs.is_awaited_ack(t.now, incoming, routed) {
+    let dialogs = &t.node.dialogs;
+    let target = dialogs.target(routed.next_uri(), routed.uri_bytes, &routed.uri);
+    if !dialogs.is_awaited_ack(t.now, incoming, &target) {
         return Err(Refusal::SILENT.into());
     }
     let from = incoming.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
