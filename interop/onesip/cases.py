@@ -16,7 +16,6 @@ import threading
 import time
 import wave
 from pathlib import Path
-from xml.etree import ElementTree
 
 sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
@@ -25,6 +24,7 @@ import network
 import server
 import sip
 import topology
+from book import BOOK_PORT, LDAP_PORT, Book
 from fleet import Fleet
 from linphone import Linphone
 from story import Story
@@ -36,9 +36,14 @@ SETTLED = 40
 # The router and a host of each LAN with IPv4.
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
 TONES = {"alice": 440, "bob": 700, "carol": 900}
-RECORDED_BYTES = 3 * 16_000
-# What is the same at every router on its LAN, and where it serves the phonebook.
-ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
+RECORDED_SECOND = 16_000
+RECORDED_BYTES = 3 * RECORDED_SECOND
+# 64 times T1: after that a callee that has got no ACK ends the call.
+ACK_AWAITED = 32
+# What baresip prints when a call is ended by a BYE.
+ENDED = "session closed: "
+# What is the same at every router on its LAN.
+ANYCAST = "fd72:696e:6777:6179::1"
 # Until a network of short numbers is created, and the last router has been granted some.
 NUMBERED = 120
 # A list of the mesh is as good as new for so long.
@@ -161,10 +166,11 @@ class Router:
 class Phone:
     """A contact of a user, and what it hears. Not a user agent: the phones that others wrote are below."""
 
-    def __init__(self, router, user, password=PASSWORD):
+    def __init__(self, router, user, password=PASSWORD, at=None):
+        """At the router's own address, or `at` another of it; it receives from no other."""
         self.c, self.router, self.user, self.password = router.c, router, user, password
         with inside(router.lan):
-            self.client = sip.Client(router.address(), 5060, source=router.host())
+            self.client = sip.Client(at or router.address(), 5060, source=router.host())
         router.c.after(self.client.close)
         self.domain = DOMAIN
         self.wanted = server.Wanted(domain=DOMAIN, users={user: password})
@@ -306,6 +312,25 @@ def any_router(c):
     delivered(c, guest, caller)
     routers[0].process.signal(signal.SIGKILL)
     delivered(c, caller, guest, 40)
+
+
+@network.case("onesip/registered-address", limit=120)
+def registered_address(c):
+    """A phone that registers at the address that all routers have is called from there: it receives from no other, as
+    behind a firewall. So is one that registers at its router's own address, and each by the other."""
+    routers = line(c, 2)
+    alice, bob = Phone(routers[0], "alice", at=ANYCAST), Phone(routers[1], "bob")
+    for phone in (alice, bob):
+        phone.registered()
+    delivered(c, bob, alice)
+    delivered(c, alice, bob)
+    # Of one that knows both addresses, each contact gets its requests from the address that it has registered at.
+    other = Phone(routers[0], "alice")
+    other.registered()
+    for receiver, idle in ((alice, other), (other, alice)):
+        delivered(c, bob, receiver)
+        while idle.client.receive(0.2) is not None:
+            pass
 
 
 @network.case("onesip/moves-in-registration", limit=120)
@@ -569,41 +594,6 @@ def baresip_both(c):
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
 
 
-class Book:
-    """The phonebook as a host on the LAN of a router reads it."""
-
-    def __init__(self, router, host):
-        self.c, self.router, self.host = router.c, router, host
-
-    def get(self, path, status=200, port=BOOK_PORT, seconds=10):
-        """A document by curl."""
-        argv = [*self.router.lan.enter(), "curl", "-s", "-m", str(seconds), "-w", "\\n%{http_code}",
-                f"http://{self.host}:{port}{path}"]
-        _, output = self.c.run("curl", argv)
-        body, _, code = output.rpartition("\n")
-        self.c.expect(code == str(status), f"{path} of {self.host}: {code} instead of {status}: {body[:200]}")
-        return body
-
-    def users(self, query=""):
-        """Users with their numbers."""
-        return {one["user"]: one.get("number") for one in json.loads(self.get(f"/phonebook.json{query}"))["entries"]}
-
-    def dialled(self, path, entry, field):
-        """What a phone of a vendor would dial for each entry."""
-        tree = ElementTree.fromstring(self.get(path))
-        return [one.findtext(field) for one in tree.iter(entry)]
-
-    def ldap(self, what="(uid=*)"):
-        """The same by LDAP: users with their numbers."""
-        argv = [*self.router.lan.enter(), "ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H",
-                f"ldap://{self.host}:{LDAP_PORT}", "-b", f"dc={DOMAIN}", what, "uid", "telephoneNumber"]
-        status, output = self.c.run("ldapsearch", argv)
-        self.c.expect(status == 0, f"ldapsearch: {status}: {output}")
-        entries = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
-                   for block in output.split("\n\n") if block.startswith("dn:")]
-        return {one["uid"]: one.get("telephoneNumber") for one in entries}
-
-
 def numbered(c, routers, count):
     """Waits until all users of all routers have numbers. Users with their numbers."""
     def found():
@@ -803,10 +793,11 @@ def ring_of_six(c):
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
 
 
-@network.case("onesip/moves-in-call", limit=180)
+@network.case("onesip/moves-in-call", limit=240)
 def moves_in_call(c):
     """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
-    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again."""
+    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again, for longer
+    than the callee waits for the ACK (RFC 3261 section 13.3.1.4), until the one that has moved hangs up."""
     routers = line(c, 3, ipv4=(0, 1, 2))
     moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
     for phone in (moving, staying):
@@ -816,12 +807,19 @@ def moves_in_call(c):
     c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
     routers[1].take(routers[2])
     c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
-    before = [phone.recorded() for phone in phones]
-    c.until(lambda: all(phone.recorded() >= was + RECORDED_BYTES
-                        for phone, was in zip(phones, before, strict=True)), 15,
-            lambda: f"they do not hear each other again: {moving.process.output()[-800:]}")
+
+    def record(seconds, within, why):
+        """Each records so much more."""
+        before = [phone.recorded() for phone in phones]
+        c.until(lambda: all(phone.recorded() >= was + seconds * RECORDED_SECOND
+                            for phone, was in zip(phones, before, strict=True)), within,
+                lambda: f"{why}: {moving.process.output()[-800:]} {staying.process.output()[-800:]}")
+    record(3, 15, "they do not hear each other again")
+    record(ACK_AWAITED + 8, ACK_AWAITED + 20, "the call does not last")
+    c.expect(ENDED not in staying.process.output(), f"the call has ended: {staying.process.output()[-800:]}")
     moving.router = routers[1]
     moving.command("hangup")
+    c.until(lambda: ENDED in staying.process.output(), 10, "the callee gets no BYE")
     for phone, other in ((moving, staying), (staying, moving)):
-        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= ACK_AWAITED + 8, 10,
                 f"{phone.user} does not hear {other.user}")

@@ -13,7 +13,9 @@ use ringway_net::{Control, Handler, LocalAddresses};
 use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
 use ringway_proxy::{AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, Reply, World};
-use ringway_sansio::{Backlog, CloseReason, Flow, Outbox, Peer, Program, Random, Time, Transport};
+use ringway_sansio::{
+    Backlog, CloseReason, Flow, FlowId, Outbox, Peer, Program, Random, Time, Transport,
+};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,6 +41,7 @@ pub const MAX_LINES_PER_SECOND: u32 = 200;
 struct Interfaces {
     local: LocalAddresses,
     clock: ringway_net::Clock,
+    worker: u8,
 }
 
 impl Paths for Interfaces {
@@ -46,6 +49,11 @@ impl Paths for Interfaces {
         // The endpoint chooses the sending socket by the same rule.
         let now = self.clock.now();
         self.local.local_addr_for(now, transport, remote.ip())
+    }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        let listener = self.local.listener_at(self.clock.now(), Transport::Udp, local)?;
+        Some(FlowId::new(self.worker, listener as u64))
     }
 }
 
@@ -89,7 +97,7 @@ impl Worker {
             store,
             users,
             random: Box::new(ChaCha::from_os()?),
-            paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
+            paths: Box::new(Interfaces { local: control.local_addresses(), clock, worker: index }),
             workers: control.mailboxes().len() as u8,
             shared,
             media,

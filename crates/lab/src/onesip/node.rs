@@ -80,6 +80,10 @@ impl Paths for OwnPath {
     fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
         Some(self.0)
     }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        (local == self.0).then_some(FLOW)
+    }
 }
 
 /// What routers of a network have in common.

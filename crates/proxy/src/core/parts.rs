@@ -134,7 +134,7 @@ impl Parts {
         let ends_here = domain.is_some() && (method == Method::Register || user.is_none());
         // RFC 3261 section 16.3 item 3 allows an answer to an OPTIONS without hops left as if it were for this server;
         // RFC 4475 section 3.3.11 expects 483 unless it is.
-        let findings = validate(t, incoming, &routed, ends_here)?;
+        let mut findings = validate(t, incoming, &routed, ends_here)?;
         if method == Method::Ack
             && domain.is_some()
             && !routed.is_in_dialog()
@@ -145,6 +145,9 @@ impl Parts {
             return Ok(());
         }
         let Some(domain) = domain else {
+            if !routed.is_in_dialog() {
+                findings.ack = t.node.dialogs.ack_path(incoming.msg, routed.next_uri());
+            }
             let proof = self.access.authorise(t, incoming, &routed, false)?;
             let targets =
                 targets::remote(t, incoming, &routed).map_err(|stop| stop.with_proof(&proof))?;

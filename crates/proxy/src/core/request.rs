@@ -2,6 +2,7 @@
 
 use super::ids::ContextId;
 use super::proof::Proof;
+use crate::mark::TargetHash;
 use crate::question::{CredentialsAnswer, CredentialsVerdict, Question};
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::Via;
@@ -117,6 +118,8 @@ pub(super) struct Findings {
     pub return_path: bool,
     /// The dialog of ours that it belongs to.
     pub in_dialog: Option<InDialog>,
+    /// The way of the ACK, if this is an INVITE of a dialog that is not ours.
+    pub ack: Option<AckPath>,
 }
 
 impl Findings {
@@ -125,6 +128,15 @@ impl Findings {
     pub(super) fn is_known(&self) -> bool {
         self.privileged || self.realm.is_some() || self.vouched || self.in_dialog.is_some()
     }
+}
+
+/// The target of the ACK for a 2xx.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AckPath {
+    /// The Route that the INVITE had.
+    Route(TargetHash),
+    /// The Contact of the 2xx (RFC 3261 section 12.2.1.2).
+    Contact,
 }
 
 /// The dialog of ours that a request belongs to.

@@ -135,6 +135,9 @@ impl Calls {
         if ctx.findings.in_dialog.is_some() && refreshes_target(msg.method()) {
             t.node.dialogs.refresh_target(t.now, answer.flow, msg);
         }
+        if let Some(path) = ctx.findings.ack.filter(|_| first) {
+            t.node.dialogs.await_ack(t.now, ctx.flow.remote.ip(), msg, path);
+        }
         let start = self.write_response(t, client, id, answer);
         match t.tx.server_state(server) {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {

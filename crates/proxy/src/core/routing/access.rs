@@ -72,8 +72,7 @@ impl Access {
             return Ok(Proof::Dialog);
         }
         if method == Method::Ack {
-            // An ACK cannot be challenged (section 22.1): without a mark it may be sent to our own users only.
-            return if local { Ok(Proof::None) } else { Err(Refusal::SILENT.into()) };
+            return authorise_ack(t, incoming, routed, local);
         }
         let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
         let from = Uri::parse(from.uri).ok();
@@ -239,6 +238,30 @@ impl Access {
         };
         Refusal { status, reason, headers }
     }
+}
+
+/// Authorises an ACK that has no mark. It cannot be challenged (RFC 3261 section 22.1), so it may be sent to our own users
+/// only, or where an INVITE of the same source has been sent and accepted: credentials that were accepted in the INVITE are
+/// accepted in its ACK.
+fn authorise_ack(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    local: bool,
+) -> Result<Proof, Stop> {
+    if local {
+        return Ok(Proof::None);
+    }
+    let dialogs = &t.node.dialogs;
+    let target = dialogs.target(routed.next_uri(), routed.uri_bytes, &routed.uri);
+    if !dialogs.is_awaited_ack(t.now, incoming, &target) {
+        return Err(Refusal::SILENT.into());
+    }
+    let from = incoming.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
+    let from = from.filter(Uri::is_sip);
+    let domain = from.as_ref().and_then(|uri| t.node.identity.domain(uri.host)).unwrap_or(0);
+    let user = from.and_then(|uri| uri.user).unwrap_or_default();
+    Ok(Proof::Digest { realm: t.node.domain(domain).name.clone(), user: user.into() })
 }
 
 /// Authorises a request of another router of the mesh. It is for our own users, or within a dialog, or for a routing rule

@@ -156,7 +156,9 @@ pub(in crate::core) fn remote(
         }
         None => attempts_to_uri(t, incoming, routed),
     };
-    Ok(vec![RequestTarget::remote(uri, Origin::Request, attempts)])
+    // The party of a dialog knows the Route before it.
+    let local = routed.local.filter(|_| routed.is_in_dialog() && routed.next.is_none());
+    Ok(vec![RequestTarget { local, ..RequestTarget::remote(uri, Origin::Request, attempts) }])
 }
 
 /// Returns the attempts for the Request-URI or a Route. The connection that the user of a dialog has registered on

@@ -61,6 +61,7 @@ pub(in crate::core) fn validate(
         privileged: false,
         vouched: false,
         in_dialog: routed.in_dialog,
+        ack: None,
         spiral,
         return_path: true,
         // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
