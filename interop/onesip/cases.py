@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
 import audio
+import away
 import network
 import server
 import sip
@@ -35,7 +36,7 @@ DOMAIN, PASSWORD = "mesh", "correct-horse"
 SETTLED = 40
 # The router and a host of each LAN with IPv4.
 ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
-TONES = {"alice": 440, "bob": 700, "carol": 900}
+TONES = {"alice": 440, "bob": 700, "carol": 900, "dave": 1100}
 RECORDED_BYTES = 3 * 16_000
 # What is the same at every router on its LAN, and where it serves the phonebook.
 ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
@@ -245,7 +246,7 @@ def four_routers(c):
     for package in ("dialog", "presence"):
         carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
-    c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
+    c.expect((got := alice.send("carol", method="INFO")) == 480, f"carol: expected 480, got {got}")
 
 
 @network.case("onesip/any-router", limit=120)
@@ -781,3 +782,13 @@ def moves_in_call(c):
     for phone, other in ((moving, staying), (staying, moving)):
         c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
                 f"{phone.user} does not hear {other.user}")
+
+
+@network.case("onesip/away", limit=240, alone=True)
+def messages_away(c):
+    """A message for a user who is registered nowhere is answered 202. It reaches the user's phone as it was sent, with
+    a Date, and once; and a baresip at a third router although the sender's router was killed meanwhile."""
+    routers = line(c, 4)
+    alice, bob = Phone(routers[0], "alice"), Phone(routers[1], "bob")
+    away.by_a_phone(c, bob, Phone(routers[2], "carol"))
+    away.by_baresip(c, alice, "dave", lambda: Baresip(routers[1], "dave"))
