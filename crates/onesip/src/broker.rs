@@ -584,11 +584,10 @@ impl Broker {
 /// Returns whether a message that was answered so is not to be delivered again: the recipient has it, or it is of a kind
 /// that the recipient never accepts, or declines (RFC 3261 section 21.6). Everything else may be different later.
 fn is_final(status: u16) -> bool {
-    match status {
-        200..=299 | 600.. => true,
-        400 | 405 | 413..=416 | 420 | 421 | 488 | 493 | 501 | 505 | 513 => true,
-        _ => false,
-    }
+    matches!(
+        status,
+        200..=299 | 400 | 405 | 413..=416 | 420 | 421 | 488 | 493 | 501 | 505 | 513 | 600..
+    )
 }
 
 /// Returns whether an address is that of a router: what claims it has to come by the mesh.

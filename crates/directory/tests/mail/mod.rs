@@ -14,7 +14,7 @@ const BOB: &str = "bob@mesh";
 
 /// Has a router keep a message. Returns whether it is accepted.
 fn keep(net: &mut Net, at: NodeId, (from, to): (&str, &str), octets: &[u8]) -> bool {
-    let tag = net.now.as_millis() as u64;
+    let tag = net.now.as_millis();
     let (from, to, octets) = (from.into(), to.into(), octets.into());
     let mail = Mail { to, from, lifetime: 86_400, octets };
     if !net.change(at, |directory, now, random| directory.keep(now, tag, mail, random)) {
