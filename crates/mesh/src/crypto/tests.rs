@@ -47,7 +47,7 @@ fn both_ends_have_the_keys_and_know_each_other<C: Crypto>() {
     for (from, to) in [(&one.keys, &other.keys), (&other.keys, &one.keys)] {
         let mut out = b"headsome octets".to_vec();
         C::seal(from, 7, b"head", &mut out, 4);
-        assert_eq!(out.len(), 15 + crate::wire::SEAL);
+        assert_eq!(out.len(), 15 + SEAL);
         let open = |counter, header: &[u8], change: usize| {
             let mut sealed = out[4..].to_vec();
             if let Some(octet) = sealed.get_mut(change) {
