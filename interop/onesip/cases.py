@@ -17,6 +17,7 @@ from pathlib import Path
 sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
 import audio
+import away
 import network
 import sip
 import topology
@@ -28,7 +29,7 @@ from story import Story
 
 # The router of each LAN with IPv4.
 ROUTER4 = "10.50.60.1"
-TONES = {"alice": 440, "bob": 700, "carol": 900}
+TONES = {"alice": 440, "bob": 700, "carol": 900, "dave": 1100}
 RECORDED_SECOND = 16_000
 RECORDED_BYTES = 3 * RECORDED_SECOND
 # 64 times T1: after that a callee that has got no ACK ends the call.
@@ -61,7 +62,7 @@ def four_routers(c):
     for package in ("dialog", "presence"):
         carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
-    c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
+    c.expect((got := alice.send("carol", method="INFO")) == 480, f"carol: expected 480, got {got}")
 
 
 def carried_by(c, transport):
@@ -633,3 +634,13 @@ def moves_in_call(c):
     for phone, other in ((moving, staying), (staying, moving)):
         c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= ACK_AWAITED + 8, 10,
                 f"{phone.user} does not hear {other.user}")
+
+
+@network.case("onesip/away", limit=240, alone=True)
+def messages_away(c):
+    """A message for a user who is registered nowhere is answered 202. It reaches the user's phone as it was sent, with
+    a Date, and once; and a baresip at a third router although the sender's router was killed meanwhile."""
+    routers = line(c, 4)
+    alice, bob = Phone(routers[0], "alice"), Phone(routers[1], "bob")
+    away.by_a_phone(c, bob, Phone(routers[2], "carol"))
+    away.by_baresip(c, alice, "dave", lambda: Baresip(routers[1], "dave"))

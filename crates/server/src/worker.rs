@@ -9,10 +9,13 @@ use crate::mesh::Exchange;
 use crate::observe::{Board, Snapshot};
 use crate::post::Post;
 use crate::text::clean;
+use ringway_directory::{Delivery, DeliveryId};
 use ringway_net::{Control, Handler, LocalAddresses};
 use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
-use ringway_proxy::{AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, Reply, World};
+use ringway_proxy::{
+    AuthFailure, AuthFailureReason, Core, Event, KeptMessage, LogLine, Paths, Reply, World,
+};
 use ringway_sansio::{
     Backlog, CloseReason, Flow, FlowId, Outbox, Peer, Program, Random, Time, Transport,
 };
@@ -126,6 +129,14 @@ impl Worker {
         self.board.publish(self.index.into(), snapshot);
     }
 
+    /// Delivers a message that was kept for a user.
+    fn deliver(&mut self, now: Time, delivery: &Delivery, out: &mut Outbox) {
+        let aor = |name: &str| format!("sip:{name}").into_bytes();
+        let (to, from) = (aor(&delivery.to), aor(&delivery.from));
+        let kept = KeptMessage { to: &to, from: &from, octets: &delivery.octets };
+        self.core.deliver(now, delivery.id.0, &kept, out);
+    }
+
     /// Carries out the requests of the core.
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
@@ -150,6 +161,11 @@ impl Worker {
                     // A full mailbox counts the refused post; the peer retransmits.
                     if let Some(mailbox) = self.control.mailboxes().get(usize::from(worker)) {
                         mailbox.try_post(Post::HandedOver(flow, bytes));
+                    }
+                }
+                Event::Delivered { id, status } => {
+                    if let Some(exchange) = &self.exchange {
+                        exchange.delivered(DeliveryId(id), status);
                     }
                 }
                 Event::Failed(transport, addr) => self.locator.failed(transport, addr),
@@ -311,6 +327,7 @@ impl Handler for Worker {
             Post::Changed(aor, why) => self.core.handle_changed(now, &aor, why, out),
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),
+            Post::Deliver(delivery) => self.deliver(now, &delivery, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(),

@@ -42,6 +42,11 @@ impl IncomingRequest<'_> {
         self.may_ask(now) && self.progress.is_none_or(|progress| !progress.asked_for_rules)
     }
 
+    /// Returns whether it may wait until it is kept for a user who is away, for which it has not waited before.
+    pub(super) fn may_ask_to_keep(&self, now: Time) -> bool {
+        self.may_ask(now) && self.progress.is_none_or(|progress| !progress.asked_to_keep)
+    }
+
     /// Returns whether it may wait for the servers at which a user is registered, for which it has not waited before.
     pub(super) fn may_ask_about(&self, now: Time, aor: &[u8]) -> bool {
         self.may_ask(now)
@@ -68,6 +73,8 @@ pub(super) struct Progress {
     pub asked: Vec<Box<[u8]>>,
     /// Whether the routing rules of other servers have been asked for.
     pub asked_for_rules: bool,
+    /// Whether the world has been asked to keep it.
+    pub asked_to_keep: bool,
     /// The credentials that another server has been asked about.
     pub credentials: Option<CredentialsAnswer>,
 }
@@ -78,6 +85,7 @@ impl Progress {
         match question {
             Question::Location { aor } => self.asked.push(aor.clone()),
             Question::Rules => self.asked_for_rules = true,
+            Question::Keep(_) => self.asked_to_keep = true,
             Question::Credentials(question) => {
                 let value = question.value.clone();
                 self.credentials = Some(CredentialsAnswer { value, verdict: None });

@@ -167,6 +167,8 @@ pub struct World {
     /// The next hops of [`Event::Failed`].
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
+    /// What became of messages that were kept.
+    pub delivered: Vec<(u64, u16)>,
     /// The steps of calls.
     pub calls: Vec<CallEvent>,
     /// Credentials that were refused.
@@ -244,6 +246,7 @@ impl World {
             names: BTreeMap::new(),
             questions: Vec::new(),
             asks: Vec::new(),
+            delivered: Vec::new(),
             knowledge,
             broken: Vec::new(),
             closed: BTreeSet::new(),
@@ -538,6 +541,7 @@ impl World {
                 self.out = before;
             }
             Event::Failed(_, addr) => self.failed.push(addr),
+            Event::Delivered { id, status } => self.delivered.push((id, status)),
             Event::Alias(..) => {}
             Event::Log(line) => self.lines.push(line),
             Event::Call(call) => self.calls.push(*call),

@@ -24,6 +24,7 @@ mod flows;
 mod forking;
 mod gateways;
 mod identity;
+mod kept;
 mod loops;
 mod maddr;
 mod marks;

@@ -5,6 +5,7 @@ use crate::auth::{Authenticator, Verdict, claimed_user};
 use crate::config::Config;
 use crate::core::events::{AuthFailure, AuthFailureReason, Event, short_text};
 use crate::core::names::{plain_user, same_user, user_of};
+use crate::core::node::Aor;
 use crate::core::proof::Proof;
 use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
@@ -295,13 +296,43 @@ fn authorise_router(
     let aor = t.node.aor(user.unwrap_or_default(), domain);
     match t.store.speaks_for(router, &aor, t.now) {
         Some(true) => Ok(Proof::Router { vouched: true }),
-        Some(false) => {
-            t.stats.forbidden += 1;
-            Err(Refusal::new(403, "Forbidden: From is no user of that router").into())
-        }
+        Some(false) => match delivers(t, incoming, routed, router) {
+            Some(true) => Ok(Proof::Router { vouched: true }),
+            Some(false) => {
+                t.stats.forbidden += 1;
+                Err(Refusal::new(403, "Forbidden: From is no user of that router").into())
+            }
+            None => match target_aor(t, incoming, routed) {
+                Some(aor) if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
+                _ => Err(Refusal::unanswered().into()),
+            },
+        },
         None if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
         None => Err(Refusal::unanswered().into()),
     }
+}
+
+/// Returns whether a message comes from the home of its recipient, which delivers what others have left there for this
+/// user and has verified who they are; `None` if the world must be asked. A home knows all of its users' secrets, so nothing
+/// is gained that it could not do without this.
+fn delivers(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    router: IpAddr,
+) -> Option<bool> {
+    let aor = target_aor(t, incoming, routed).filter(|_| incoming.msg.method() == Method::Message);
+    aor.map_or(Some(false), |aor| t.store.is_home(router, &aor, t.now))
+}
+
+/// Returns the address-of-record that the Request-URI of a request for one of our users names.
+fn target_aor(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+) -> Option<Aor> {
+    let domain = t.node.own_domain(&routed.uri, incoming.flow, false)?;
+    Some(t.node.aor(user_of(&routed.uri)?, domain))
 }
 
 /// Returns the refusal of a request by a shared routing rule for whose sender the router does not vouch.

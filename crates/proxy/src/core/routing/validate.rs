@@ -77,6 +77,24 @@ pub(in crate::core) fn validate(
     })
 }
 
+/// Returns the findings about a request of this server itself.
+pub(in crate::core) fn of_own() -> Findings {
+    Findings {
+        routes_used: 0,
+        last_route_used: false,
+        max_forwards: DEFAULT_MAX_FORWARDS,
+        max_breadth: MAX_BREADTH,
+        realm: None,
+        privileged: false,
+        vouched: true,
+        in_dialog: None,
+        ack: None,
+        spiral: 0,
+        return_path: true,
+        record_route: false,
+    }
+}
+
 /// Returns the hash of all that decides the routing of a request (RFC 5393 section 4.2.2): the same for a request that
 /// returns unchanged, and different for one that returns for another target.
 fn spiral(t: &Turn<'_>, incoming: &IncomingRequest<'_>, routed: &RequestRoute<'_>) -> u64 {
