@@ -51,7 +51,7 @@ fuzz_target!(|data: &[u8]| {
     let mut directory: Directory<StandIn> = Directory::new(config, home, now);
     now += Duration::from_secs(10);
     let own = directory.id();
-    let account = Account { created: 900, password_set: 900, ..Account::default() };
+    let account = Account { password_set: 900, ..Account::default() };
     directory.set_account(now, ALICE, &account, random).expect("room for a user");
     _ = directory.register(now, ALICE, 1_000, random);
     settle(&mut directory, now, random);
@@ -113,7 +113,7 @@ fuzz_target!(|data: &[u8]| {
             5 => {
                 // Only the first two are homes of senders.
                 if let Some(name) = SENDERS.get(number) {
-                    let account = Account { created: 800, password_set: 800, ..Account::default() };
+                    let account = Account { password_set: 800, ..Account::default() };
                     put(&mut directory, KIND_ACCOUNT, name.as_bytes(), &account.to_octets());
                 }
             }
