@@ -13,7 +13,7 @@ use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore, MemoryStore};
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, UserMatch};
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Event, Paths, ResolveId, World};
+use ringway_proxy::{Core, Event, KeptMessage, Paths, ResolveId, World};
 use ringway_sansio::{Duration, Flow, FlowId, Hop, Listener, Outbox, SplitMix, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 use ringway_sip::{message, write};
@@ -185,6 +185,11 @@ impl Run {
                 self.resolve(id, bytes.len() % 3);
             }
             6 => self.core.handle_flow_closed(self.now, flow(which).id),
+            7 if which >= 128 => {
+                let (to, from) = (b"sip:bob@example.org", b"sip:alice@example.org");
+                let kept = KeptMessage { to, from, octets: bytes };
+                self.core.deliver(self.now, which.into(), &kept, &mut self.out);
+            }
             _ => {
                 let flow = flow(which);
                 self.core.handle_handed_over(self.now, &flow, bytes, &mut self.out);

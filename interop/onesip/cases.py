@@ -3,10 +3,7 @@ on the LANs behind the routers."""
 
 import asyncio
 import contextlib
-import ctypes
-import itertools
 import json
-import os
 import re
 import secrets
 import signal
@@ -16,29 +13,31 @@ import threading
 import time
 import wave
 from pathlib import Path
-from xml.etree import ElementTree
 
 sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parent.parent / "mesh")]
 
 import audio
+import away
 import network
-import server
 import sip
 import topology
+from book import BOOK_PORT, LDAP_PORT, Book
 from fleet import Fleet
 from linphone import Linphone
+from routers import DOMAIN, HOST4, PASSWORD, SETTLED, Phone, Router, delivered, inside, line
 from story import Story
 
-CLONE_NEWNET = 0x40000000
-DOMAIN, PASSWORD = "mesh", "correct-horse"
-# Until the routers of a line know each other and keep each other's records.
-SETTLED = 40
-# The router and a host of each LAN with IPv4.
-ROUTER4, HOST4 = "10.50.60.1", "10.50.60.20"
-TONES = {"alice": 440, "bob": 700, "carol": 900}
-RECORDED_BYTES = 3 * 16_000
-# What is the same at every router on its LAN, and where it serves the phonebook.
-ANYCAST, BOOK_PORT, LDAP_PORT = "fd72:696e:6777:6179::1", 5280, 389
+# The router of each LAN with IPv4.
+ROUTER4 = "10.50.60.1"
+TONES = {"alice": 440, "bob": 700, "carol": 900, "dave": 1100}
+RECORDED_SECOND = 16_000
+RECORDED_BYTES = 3 * RECORDED_SECOND
+# 64 times T1: after that a callee that has got no ACK ends the call.
+ACK_AWAITED = 32
+# What baresip prints when a call is ended by a BYE.
+ENDED = "session closed: "
+# What is the same at every router on its LAN.
+ANYCAST = "fd72:696e:6777:6179::1"
 # Until a network of short numbers is created, and the last router has been granted some.
 NUMBERED = 120
 # A list of the mesh is as good as new for so long.
@@ -46,188 +45,6 @@ LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
 GATEWAY_PORT = 5080
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-@contextlib.contextmanager
-def inside(space):
-    """This process is in a namespace for the duration of the block."""
-    home = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    there = os.open(f"/run/netns/{space.name}", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc.setns(there, CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), "setns")
-        yield
-    finally:
-        if _libc.setns(home, CLONE_NEWNET) != 0:
-            os.abort()
-        os.close(there)
-        os.close(home)
-
-
-class Router:
-    """A server that is a router, with a LAN of its own and one host on it."""
-
-    def __init__(self, c, number, ipv4=False, config=None):
-        self.c, self.number, self.ipv4, self.config = c, number, ipv4, config
-        self.space, self.lan = network.Space(c, f"r{number}"), network.Space(c, f"h{number}")
-        self.folder = c.folder / f"router{number}"
-        self.folder.mkdir()
-        self.process, self.interfaces = None, []
-        self.plug()
-
-    def plug(self, *options):
-        """Connects the host."""
-        self.space.inside("link", "add", "lan0", "type", "veth", "peer", "name", "phone0", *options, "netns",
-                          self.lan.name)
-        # Linux takes routes to networks from advertisements only where that is switched on (RFC 4191).
-        self.c.run("sysctl", [*self.lan.enter(), "sh", "-c",
-                              "echo 64 >/proc/sys/net/ipv6/conf/phone0/accept_ra_rt_info_max_plen"])
-        self.lan.inside("link", "set", "phone0", "up")
-        self.space.inside("link", "set", "lan0", "up")
-
-    def connect(self, other):
-        """A wire to another router."""
-        ours, theirs = f"to{other.number}", f"to{self.number}"
-        self.space.inside("link", "add", ours, "type", "veth", "peer", "name", theirs, "netns", other.space.name)
-        for router, device in ((self, ours), (other, theirs)):
-            router.space.inside("link", "set", device, "up")
-            router.interfaces.append(device)
-
-    def start(self):
-        """Starts the server with what an operator would type."""
-        named = [word for device in self.interfaces for word in ("--interface", device)]
-        if self.config is not None:
-            file = self.folder / "ringway.toml"
-            file.write_text(self.config)
-            named += ["--config", str(file)]
-        self.process = self.space.start(
-            f"serve{self.number}", [server.binary(), "serve", "--mesh", *named, "--lan", "lan0",
-                                    *(["--lan-ipv4"] if self.ipv4 else []), "--http", "off"],
-            env={"XDG_STATE_HOME": str(self.folder)})
-
-    def ready(self):
-        """Waits until it serves."""
-        self.c.expect(self.process.wait_output("serving", 20), self.process.output())
-
-    def command(self, *words, stdin=None):
-        """Runs a command of an operator of this router."""
-        argv = [*self.space.enter(), server.binary(), *words]
-        status, output = self.c.run(f"command{self.number}", argv, stdin=stdin,
-                                    env={"XDG_STATE_HOME": str(self.folder)})
-        self.c.expect(status == 0, f"{' '.join(words)}: {output}")
-        return output
-
-    def add(self, *users):
-        """Adds users here."""
-        for user in users:
-            self.command("user", "add", user, "--password-stdin", stdin=f"{PASSWORD}\n")
-
-    def settled(self):
-        """Whether its place on the ring has not changed for a while."""
-        status = json.loads(self.command("mesh", "status", "--json", "--state", str(self.folder / "ringway" / "mesh")))
-        return status["settled"]
-
-    def address(self):
-        """Its address in the mesh."""
-        text = self.command("mesh", "address", "--json", "--state", str(self.folder / "ringway" / "mesh"))
-        return json.loads(text)["address"]
-
-    def host4(self):
-        """The IPv4 address of the host on the LAN. All LANs have the same addresses."""
-        self.lan.inside("address", "replace", f"{HOST4}/24", "dev", "phone0")
-        return HOST4
-
-    def take(self, other):
-        """Plugs the host of another router's LAN into this one's, instead of a host that is there."""
-        _, output = self.c.run("ip", ["ip", "-n", other.lan.name, "-j", "link", "show", "dev", "phone0"])
-        other.space.inside("link", "delete", "lan0")
-        # It may have none.
-        self.c.run("ip", ["ip", "-n", self.space.name, "link", "delete", "lan0"])
-        self.lan = other.lan
-        self.plug("address", json.loads(output)[0]["address"])
-
-    def host(self):
-        """The address in the mesh of the host on the LAN, once it has one by router advertisement."""
-        prefix = self.address().removesuffix(":1")
-
-        def found():
-            _, output = self.c.run("ip", ["ip", "-n", self.lan.name, "-6", "-o", "address", "show", "dev", "phone0"])
-            return next((one for one in re.findall(r"inet6 (fd\S+)/64 (?!.*tentative)", output)
-                         if one.startswith(prefix)), None)
-        return self.c.until(found, 30, "no address by router advertisement")
-
-
-class Phone:
-    """A contact of a user, and what it hears. Not a user agent: the phones that others wrote are below."""
-
-    def __init__(self, router, user, password=PASSWORD):
-        self.c, self.router, self.user, self.password = router.c, router, user, password
-        with inside(router.lan):
-            self.client = sip.Client(router.address(), 5060, source=router.host())
-        router.c.after(self.client.close)
-        self.domain = DOMAIN
-        self.wanted = server.Wanted(domain=DOMAIN, users={user: password})
-
-    def register(self, expires=300):
-        """Registers. Returns the status of the answer."""
-        host, port = self.client.local
-        contact = f"<sip:{self.user}@[{host}]:{port}>"
-        answer = self.client.register(self.user, self.password, DOMAIN, [contact], expires=expires)
-        return answer and answer.status
-
-    def registered(self, seconds=SETTLED):
-        """Registers until that is acknowledged."""
-        self.c.until(lambda: self.register() == 200, seconds, f"{self.user} is not registered")
-
-    def send(self, to, sender=None, method="MESSAGE", headers=()):
-        """Sends a request to a user. Returns the status of the answer, or 0."""
-        uri = f"sip:{to}@{DOMAIN}"
-        fields = {} if sender is None else {"sender": f"sip:{sender}@{DOMAIN}"}
-        answer = self.client.ask(self.client.proved(self, self.user, method, uri, headers=headers, **fields))
-        return answer.status if answer else 0
-
-    def answer(self, seconds=10):
-        """Answers the next request with 200. Returns it, or None."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            request = self.client.receive(max(0.1, deadline - time.monotonic()))
-            if request is not None and not request.status:
-                kept = [f"{name.title()}: {value}" for name, value in request.headers
-                        if name in ("via", "from", "to", "call-id", "cseq")]
-                kept = [f"{line};tag=x" if line.startswith("To:") else line for line in kept]
-                self.client.send("\r\n".join(["SIP/2.0 200 OK", *kept, "Content-Length: 0", "", ""]))
-                return request
-        return None
-
-
-def line(c, count, ipv4=(), configs=()):
-    """Routers in a line that serve, with a user on each: alice, bob, carol, dave. LANs of those in `ipv4` have IPv4.
-    `configs` has the configuration of some, by number."""
-    configs = dict(configs)
-    routers = [Router(c, number, number in ipv4, configs.get(number)) for number in range(count)]
-    for one, other in itertools.pairwise(routers):
-        one.connect(other)
-    for router in routers:
-        router.start()
-    for router in routers:
-        router.ready()
-    for router, user in zip(routers, ("alice", "bob", "carol", "dave"), strict=False):
-        router.add(user)
-    c.until(lambda: all(router.settled() for router in routers), SETTLED, "the ring does not settle")
-    return routers
-
-
-def delivered(c, sender, receiver, seconds=20, number=None):
-    """Sends a message from one phone to another, by its user or a number, until it arrives."""
-    def once():
-        heard = []
-        listener = threading.Thread(target=lambda: heard.append(receiver.answer(5)))
-        listener.start()
-        status = sender.send(number or receiver.user)
-        listener.join()
-        return status == 200 and heard[0] is not None
-    c.until(once, seconds, f"no message of {sender.user} reaches {receiver.user}")
 
 
 @network.case("onesip/four-routers", limit=120)
@@ -245,13 +62,13 @@ def four_routers(c):
     for package in ("dialog", "presence"):
         carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
-    c.expect((got := alice.send("carol")) == 480, f"carol: expected 480, got {got}")
+    c.expect((got := alice.send("carol", method="INFO")) == 480, f"carol: expected 480, got {got}")
 
 
 def carried_by(c, transport):
-    """Routers that are set to it reach each other by a transport, in both directions, and again after one was restarted."""
+    """Routers that are set to it reach each other by a transport, both ways, and again after one has restarted."""
     settings = f'[mesh]\ntransport = "{transport}"\n'
-    routers = line(c, 3, configs={number: settings for number in range(3)})
+    routers = line(c, 3, configs=dict.fromkeys(range(3), settings))
     alice, carol = Phone(routers[0], "alice"), Phone(routers[2], "carol")
     alice.registered()
     carol.registered()
@@ -306,6 +123,25 @@ def any_router(c):
     delivered(c, guest, caller)
     routers[0].process.signal(signal.SIGKILL)
     delivered(c, caller, guest, 40)
+
+
+@network.case("onesip/registered-address", limit=120)
+def registered_address(c):
+    """A phone that registers at the address that all routers have is called from there: it receives from no other, as
+    behind a firewall. So is one that registers at its router's own address, and each by the other."""
+    routers = line(c, 2)
+    alice, bob = Phone(routers[0], "alice", at=ANYCAST), Phone(routers[1], "bob")
+    for phone in (alice, bob):
+        phone.registered()
+    delivered(c, bob, alice)
+    delivered(c, alice, bob)
+    # Of one that knows both addresses, each contact gets its requests from the address that it has registered at.
+    other = Phone(routers[0], "alice")
+    other.registered()
+    for receiver, idle in ((alice, other), (other, alice)):
+        delivered(c, bob, receiver)
+        while idle.client.receive(0.2) is not None:
+            pass
 
 
 @network.case("onesip/moves-in-registration", limit=120)
@@ -569,41 +405,6 @@ def baresip_both(c):
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
 
 
-class Book:
-    """The phonebook as a host on the LAN of a router reads it."""
-
-    def __init__(self, router, host):
-        self.c, self.router, self.host = router.c, router, host
-
-    def get(self, path, status=200, port=BOOK_PORT, seconds=10):
-        """A document by curl."""
-        argv = [*self.router.lan.enter(), "curl", "-s", "-m", str(seconds), "-w", "\\n%{http_code}",
-                f"http://{self.host}:{port}{path}"]
-        _, output = self.c.run("curl", argv)
-        body, _, code = output.rpartition("\n")
-        self.c.expect(code == str(status), f"{path} of {self.host}: {code} instead of {status}: {body[:200]}")
-        return body
-
-    def users(self, query=""):
-        """Users with their numbers."""
-        return {one["user"]: one.get("number") for one in json.loads(self.get(f"/phonebook.json{query}"))["entries"]}
-
-    def dialled(self, path, entry, field):
-        """What a phone of a vendor would dial for each entry."""
-        tree = ElementTree.fromstring(self.get(path))
-        return [one.findtext(field) for one in tree.iter(entry)]
-
-    def ldap(self, what="(uid=*)"):
-        """The same by LDAP: users with their numbers."""
-        argv = [*self.router.lan.enter(), "ldapsearch", "-x", "-LLL", "-o", "ldif-wrap=no", "-H",
-                f"ldap://{self.host}:{LDAP_PORT}", "-b", f"dc={DOMAIN}", what, "uid", "telephoneNumber"]
-        status, output = self.c.run("ldapsearch", argv)
-        self.c.expect(status == 0, f"ldapsearch: {status}: {output}")
-        entries = [dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
-                   for block in output.split("\n\n") if block.startswith("dn:")]
-        return {one["uid"]: one.get("telephoneNumber") for one in entries}
-
-
 def numbered(c, routers, count):
     """Waits until all users of all routers have numbers. Users with their numbers."""
     def found():
@@ -803,10 +604,11 @@ def ring_of_six(c):
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
 
 
-@network.case("onesip/moves-in-call", limit=180)
+@network.case("onesip/moves-in-call", limit=240)
 def moves_in_call(c):
     """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
-    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again."""
+    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again, for longer
+    than the callee waits for the ACK (RFC 3261 section 13.3.1.4), until the one that has moved hangs up."""
     routers = line(c, 3, ipv4=(0, 1, 2))
     moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
     for phone in (moving, staying):
@@ -816,12 +618,29 @@ def moves_in_call(c):
     c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
     routers[1].take(routers[2])
     c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
-    before = [phone.recorded() for phone in phones]
-    c.until(lambda: all(phone.recorded() >= was + RECORDED_BYTES
-                        for phone, was in zip(phones, before, strict=True)), 15,
-            lambda: f"they do not hear each other again: {moving.process.output()[-800:]}")
+
+    def record(seconds, within, why):
+        """Each records so much more."""
+        before = [phone.recorded() for phone in phones]
+        c.until(lambda: all(phone.recorded() >= was + seconds * RECORDED_SECOND
+                            for phone, was in zip(phones, before, strict=True)), within,
+                lambda: f"{why}: {moving.process.output()[-800:]} {staying.process.output()[-800:]}")
+    record(3, 15, "they do not hear each other again")
+    record(ACK_AWAITED + 8, ACK_AWAITED + 20, "the call does not last")
+    c.expect(ENDED not in staying.process.output(), f"the call has ended: {staying.process.output()[-800:]}")
     moving.router = routers[1]
     moving.command("hangup")
+    c.until(lambda: ENDED in staying.process.output(), 10, "the callee gets no BYE")
     for phone, other in ((moving, staying), (staying, moving)):
-        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= 2.0, 40,
+        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= ACK_AWAITED + 8, 10,
                 f"{phone.user} does not hear {other.user}")
+
+
+@network.case("onesip/away", limit=240, alone=True)
+def messages_away(c):
+    """A message for a user who is registered nowhere is answered 202. It reaches the user's phone as it was sent, with
+    a Date, and once; and a baresip at a third router although the sender's router was killed meanwhile."""
+    routers = line(c, 4)
+    alice, bob = Phone(routers[0], "alice"), Phone(routers[1], "bob")
+    away.by_a_phone(c, bob, Phone(routers[2], "carol"))
+    away.by_baresip(c, alice, "dave", lambda: Baresip(routers[1], "dave"))

@@ -169,7 +169,7 @@ impl Default for Config {
             claims: Kinds::none(),
             patience: Duration::from_secs(5),
             look_up_patience: Duration::from_secs(10),
-            partial_patience: Duration::from_secs(2),
+            partial_patience: Duration::from_secs(1),
             dispute_patience: Duration::from_secs(1),
             dispute_age: Duration::from_secs(60),
             dispute_pace: Duration::from_secs(2),

@@ -229,7 +229,7 @@ impl LookUps {
         if is_enough && (look_up.purpose == Purpose::Any || look_up.is_decided(desk)) {
             return Some(self.under_way.swap_remove(at).end());
         }
-        if look_up.is_unanimous() {
+        if look_up.is_unanimous(desk) {
             return Some(self.under_way.swap_remove(at).end_early());
         }
         if is_whole {
@@ -260,7 +260,7 @@ impl LookUps {
         if (is_thorough || look_up.found.is_empty()) && look_up.is_decided(desk) {
             return Some(self.under_way.swap_remove(at).end());
         }
-        if look_up.is_unanimous() {
+        if look_up.is_unanimous(desk) {
             return Some(self.under_way.swap_remove(at).end_early());
         }
         look_up.go_on(desk);
@@ -380,15 +380,21 @@ impl LookUp {
     }
 
     /// Returns whether nothing better is to be expected of keepers that are not settled, since routers have come or gone: all
-    /// that are known have answered, a quorum has the same one record, and nobody has another.
-    fn is_unanimous(&mut self) -> bool {
-        if self.purpose != Purpose::All || self.found.len() != 1 || !self.has_all() {
+    /// that are known have answered, a quorum has the same one record, and nobody has another. Of a name with one holder all
+    /// but one are enough, as one could not change who that is.
+    fn is_unanimous(&mut self, desk: &Desk<'_>) -> bool {
+        if self.purpose != Purpose::All || self.found.len() != 1 {
             return false;
         }
         let keepers = self.search.keepers();
-        let has_it = |one: &&Answerer| keepers.contains(&one.id) && !one.order.is_empty();
+        let has_it = |one: &&Answerer| keepers.contains(&one.id) && one.is_whole() && one.count > 0;
+        let count = self.answerers.iter().filter(has_it).count();
+        let is_enough = match desk.config.claims.contains(self.kind) {
+            true => count + 1 >= keepers.len(),
+            false => self.has_all(),
+        };
         let is_claim = self.found.iter().all(|known| !known.record.is_withdrawal());
-        is_claim && self.answerers.iter().filter(has_it).count() >= QUORUM
+        is_claim && is_enough && count >= QUORUM
     }
 
     /// Asks other keepers that an answer has named.

@@ -11,6 +11,10 @@ pub const KIND_LOCATION: u8 = 2;
 pub const KIND_RULES: u8 = 3;
 /// Kind of the records of numbers.
 pub const KIND_NUMBER: u8 = 4;
+/// Kind of the records of lists of messages.
+pub const KIND_MAIL: u8 = 5;
+/// Kind of the records of parts of messages.
+pub const KIND_MAIL_PART: u8 = 6;
 /// Maximum length in octets of a user's name with its domain. A name with a mark must fit a name of the DHT.
 pub const MAX_NAME: usize = 200;
 /// Maximum length in octets of a short number.
@@ -65,6 +69,26 @@ pub struct Config {
     pub patience: Duration,
     /// Interval at which a router looks for others that claim the names of its users.
     pub audit: Duration,
+    /// Messages that this router has kept for users who are away.
+    pub mail: usize,
+    /// Of these, messages of one sender.
+    pub mail_of_sender: usize,
+    /// Of these, messages of one sender for one recipient.
+    pub mail_of_sender_to_one: usize,
+    /// Messages that are being written at a time.
+    pub mail_jobs: usize,
+    /// Time after which a message that is being written is given up.
+    pub mail_patience: Duration,
+    /// Users of this router whose messages are delivered at a time, one after the other for each.
+    pub mail_checks: usize,
+    /// Shortest interval at which messages for one user are looked for. It doubles while something is left.
+    pub mail_pause: Duration,
+    /// Longest interval at which messages that are left are tried again.
+    pub mail_longest: Duration,
+    /// Time after which the server must have reported what became of a message.
+    pub mail_outcome: Duration,
+    /// Messages for users of this router that are remembered as delivered.
+    pub mail_done: usize,
 }
 
 impl Default for Config {
@@ -96,6 +120,18 @@ impl Default for Config {
             repeat: Duration::from_millis(500),
             patience: Duration::from_secs(6),
             audit: Duration::from_secs(600),
+            mail: 1_024,
+            mail_of_sender: 32,
+            mail_of_sender_to_one: 4,
+            mail_jobs: 64,
+            // A request waits for 10 s in all, and has asked where the user is before.
+            mail_patience: Duration::from_secs(6),
+            mail_checks: 32,
+            mail_pause: Duration::from_secs(5),
+            mail_longest: Duration::from_secs(600),
+            // Timer F of RFC 3261 is 32 s.
+            mail_outcome: Duration::from_secs(40),
+            mail_done: 4_096,
         }
     }
 }

@@ -11,6 +11,7 @@
 //! | [`accounts`] | the users of this router, and those that are registered here |
 //! | [`questions`] | where users are, as far as it is being asked |
 //! | [`numbers`] | the users that numbers stand for |
+//! | [`mail`] | messages for users who are away |
 //! | [`verifications`] | credentials that their home is asked about |
 //! | [`listing`] | lists of all accounts, or all locations, of the network |
 //! | [`machine`] | all of it joined |
@@ -23,6 +24,7 @@ pub mod config;
 mod grants;
 pub mod listing;
 pub mod machine;
+pub mod mail;
 pub mod numbers;
 pub mod private;
 pub mod questions;
@@ -34,6 +36,7 @@ pub mod verifications;
 pub use config::Config;
 pub use listing::{ListEnd, Listed, Stated, Subject};
 pub use machine::{Counters, Directory, Event};
+pub use mail::{Delivery, DeliveryId, Mail, MailCounters};
 pub use numbers::Alias;
 pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};

@@ -1,5 +1,7 @@
 //! The directory of a router: its users and registrations, questions about others, and the DHT below.
 
+mod collect;
+mod keep;
 mod own;
 mod questions;
 
@@ -13,8 +15,11 @@ use ringway_sansio::time::{Time, sooner};
 use ringway_sansio::{Malformed, Random};
 
 use crate::accounts::Accounts;
-use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION};
+use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION, KIND_MAIL, KIND_MAIL_PART};
 use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
+use crate::mail::collecting::Collecting;
+use crate::mail::keeping::Keeping;
+use crate::mail::{Delivery, MailCounters};
 use crate::numbers::Numbers;
 use crate::private::{CredentialsCheck, MAX_SERVICE, Private, PrivateMessage, Verdict};
 use crate::questions::{LookUps, QuestionId, Questions, Whereabouts};
@@ -68,6 +73,15 @@ pub enum Event {
         /// At most [`MAX_SERVICE`] octets.
         octets: Box<[u8]>,
     },
+    /// A message is kept until its recipient returns, or is not.
+    Kept {
+        /// The number that [`Directory::keep`] was given.
+        tag: u64,
+        /// Whether it survives the end of this router and of any two others.
+        is_kept: bool,
+    },
+    /// A message for a user who is registered now: answer with [`Directory::delivered`].
+    Deliver(Delivery),
     /// A list that was asked for has these.
     Listed(Listed),
     /// A list has ended.
@@ -131,6 +145,9 @@ pub struct Directory<C: Crypto = Real> {
     /// Look-ups for others that claim a name of this router.
     audits: BTreeMap<LookUpId, Box<str>>,
     lists: Lists,
+    keeping: Keeping,
+    collecting: Collecting,
+    mail_counters: MailCounters,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
     events: VecDeque<Event>,
@@ -174,6 +191,9 @@ impl<C: Crypto> Directory<C> {
             rules: None,
             audits: BTreeMap::new(),
             lists: Lists::default(),
+            keeping: Keeping::default(),
+            collecting: Collecting::default(),
+            mail_counters: MailCounters::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
             events: VecDeque::new(),
@@ -206,6 +226,16 @@ impl<C: Crypto> Directory<C> {
         self.counters
     }
 
+    /// Returns the counts of messages for users who are away.
+    pub fn mail_counters(&self) -> MailCounters {
+        self.mail_counters
+    }
+
+    /// Returns the number of messages that this router has kept for users who are away.
+    pub fn mail(&self) -> usize {
+        self.keeping.len()
+    }
+
     /// Takes what the mesh knows of the routers beside this one: see [`Dht::update_neighbours`].
     pub fn update_neighbours(
         &mut self,
@@ -221,6 +251,9 @@ impl<C: Crypto> Directory<C> {
     pub fn judge(&mut self, now: Time, id: JudgementId, verdict: Verdict) {
         let Some((router, request, name)) = self.verifications.take(id) else { return };
         let own = self.accounts.own.get(&name).map(|own| own.account.password_set);
+        if verdict == Verdict::Right {
+            self.user_proved(now, &name);
+        }
         let (verdict, grant) = match (verdict, own) {
             (Verdict::Right, Some(password_set)) => {
                 let end = (now + self.config.grant_lifetime).as_secs();
@@ -290,6 +323,8 @@ impl<C: Crypto> Directory<C> {
             self.resolved(now, resolved, random);
         }
         self.audit(now, random);
+        self.keeping_timeout(now, random);
+        self.collecting_timeout(now, random);
         self.settle(now, random);
     }
 
@@ -297,7 +332,10 @@ impl<C: Crypto> Directory<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let audit = self.accounts.audits.first().map(|&(at, _)| at);
         let own = sooner(self.verifications.poll_timeout(&self.config), audit);
-        sooner(self.dht.poll_timeout(), sooner(own, self.numbers.poll_timeout()))
+        let own = sooner(own, self.numbers.poll_timeout());
+        let keeping = self.keeping.poll_timeout(&self.config);
+        let mail = sooner(keeping, self.collecting.poll_timeout(&self.config));
+        sooner(self.dht.poll_timeout(), sooner(own, mail))
     }
 
     /// Removes and returns all messages for the mesh, in their order.
@@ -319,7 +357,22 @@ impl<C: Crypto> Directory<C> {
     fn settle(&mut self, now: Time, random: &mut dyn Random) {
         while let Some(event) = self.dht.poll_event() {
             match event {
-                ringway_dht::Event::Stored((KIND_LOCATION, name), _) => self.stored(&name, true),
+                ringway_dht::Event::Stored((KIND_LOCATION, name), _) => {
+                    self.stored(&name, true);
+                    self.user_came(now, &name);
+                }
+                ringway_dht::Event::Stored((KIND_MAIL, name), version) => {
+                    self.stored_list(now, &name, Some(version), random);
+                }
+                ringway_dht::Event::NotStored((KIND_MAIL, name)) => {
+                    self.stored_list(now, &name, None, random);
+                }
+                ringway_dht::Event::Stored((KIND_MAIL_PART, name), _) => {
+                    self.stored_part(now, &name, true, random);
+                }
+                ringway_dht::Event::NotStored((KIND_MAIL_PART, name)) => {
+                    self.stored_part(now, &name, false, random);
+                }
                 ringway_dht::Event::Stored((KIND_ACCOUNT, name), _) => self.stored_account(&name),
                 ringway_dht::Event::NotStored((KIND_LOCATION, name)) => self.stored(&name, false),
                 ringway_dht::Event::NotStored((KIND_ACCOUNT, name)) => self.lacks_account(&name),
@@ -373,6 +426,8 @@ impl<C: Crypto> Directory<C> {
                 true => self.notify(Event::Message { service, router, octets }),
                 false => self.counters.malformed += 1,
             },
+            Private::Mail { name } => self.hear_of_mail(now, &name),
+            Private::Taken { id, name } => self.taken(now, from, (name, id), random),
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };

@@ -11,11 +11,14 @@
 //! | PROBE, 3 | request (4) |
 //! | PROBED, 4 | request (4) |
 //! | SERVICE, 5 | id of the sender (8), service (1), a message of that service |
+//! | MAIL, 6 | length of the name (1), name of a user for whom the sender keeps messages |
+//! | TAKEN, 7 | id of a message (16), length of the name (1), name of the user who has it |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
 
 use crate::config::MAX_NAME;
+use crate::mail::format::MailId;
 use crate::statement::Grant;
 
 /// Maximum length in octets of the value of a header field with credentials.
@@ -85,6 +88,10 @@ pub(crate) enum Private {
     Probed { request: u32 },
     /// A message of another service, which the directory only carries.
     Service { router: NodeId, service: u8, octets: Box<[u8]> },
+    /// The sender keeps messages for a user.
+    Mail { name: Box<str> },
+    /// A user has a message that the receiver keeps.
+    Taken { id: MailId, name: Box<str> },
 }
 
 impl Private {
@@ -137,7 +144,17 @@ impl Private {
                 }
                 Ok(Private::Service { router, service, octets })
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 5")),
+            6 => {
+                let name = read_text(&mut reader, MAX_NAME)?;
+                reader.end()?;
+                Ok(Private::Mail { name })
+            }
+            7 => {
+                let (id, name) = (reader.array()?, read_text(&mut reader, MAX_NAME)?);
+                reader.end()?;
+                Ok(Private::Taken { id, name })
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 7")),
         }
     }
 
@@ -173,9 +190,24 @@ impl Private {
                 out.push(*service);
                 out.extend(octets);
             }
+            Private::Mail { name } => {
+                out.push(VERSION << 4 | 6);
+                write_text(name, &mut out);
+            }
+            Private::Taken { id, name } => {
+                out.push(VERSION << 4 | 7);
+                out.extend(id);
+                write_text(name, &mut out);
+            }
         }
         out
     }
+}
+
+/// Appends a text, which is within its limit.
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    out.push(text.len() as u8);
+    out.extend(text.as_bytes());
 }
 
 fn read_text(reader: &mut Reader<'_>, max: usize) -> Result<Box<str>, Malformed> {

@@ -7,6 +7,7 @@ use ringway_sansio::{Random, Time};
 
 use crate::listing::{ListEnd, Listed, Subject};
 use crate::machine::{Directory, Event};
+use crate::mail::{Delivery, DeliveryId, Mail};
 use crate::private::{CredentialsCheck, Verdict};
 use crate::questions::{QuestionId, Whereabouts};
 use crate::statement::{Account, Grant, SharedRule};
@@ -86,6 +87,20 @@ pub enum Command {
         /// The message.
         octets: Box<[u8]>,
     },
+    /// A message is to be kept until its recipient is registered somewhere. [`Report::Kept`] follows with the same tag.
+    Keep {
+        /// The server's number for it.
+        tag: u64,
+        /// The message.
+        mail: Mail,
+    },
+    /// What became of a message that was to be delivered.
+    Delivered {
+        /// Its number.
+        id: DeliveryId,
+        /// Whether the recipient has it, or has refused it for good; otherwise it is tried again.
+        is_done: bool,
+    },
     /// What do all routers state? [`Report::Listed`] follows, several times, and [`Report::ListEnded`].
     List {
         /// Of what.
@@ -161,6 +176,15 @@ pub enum Report {
         /// The message.
         octets: Box<[u8]>,
     },
+    /// A message is kept, or is not.
+    Kept {
+        /// The number of the command.
+        tag: u64,
+        /// Whether it survives the end of this router and of any two others.
+        is_kept: bool,
+    },
+    /// A message is to be delivered: answer with [`Command::Delivered`].
+    Deliver(Delivery),
     /// A part of a list.
     Listed(Listed),
     /// A list has ended; `None` if it was not begun.
@@ -243,6 +267,12 @@ impl Service {
             Command::SetGrant { name, grant } => directory.set_grant(now, &name, grant),
             Command::Judge { id, verdict } => directory.judge(now, id, verdict),
             Command::Send { to, service, octets } => directory.send(to, service, &octets),
+            Command::Keep { tag, mail } => {
+                if !directory.keep(now, tag, mail, random) {
+                    return Some(Report::Kept { tag, is_kept: false });
+                }
+            }
+            Command::Delivered { id, is_done } => directory.delivered(now, id, is_done, random),
             Command::List { subject } => {
                 if !directory.list(now, subject, random) {
                     return Some(Report::ListEnded { subject, end: None });
@@ -268,6 +298,8 @@ impl Service {
                 Event::Message { service, router, octets } => {
                     Report::Message { service, router, octets }
                 }
+                Event::Kept { tag, is_kept } => Report::Kept { tag, is_kept },
+                Event::Deliver(delivery) => Report::Deliver(delivery),
                 Event::Listed(listed) => Report::Listed(listed),
                 Event::ListEnded(subject, end) => Report::ListEnded { subject, end: Some(end) },
                 Event::Contested { name, by, marked } => Report::Contested { name, by, marked },

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod mail;
 mod net;
 mod numbers;
 

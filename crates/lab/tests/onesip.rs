@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use ringway_directory::config::KIND_MAIL;
 use ringway_lab::onesip::{Network, PhoneTimes, Settings};
 use ringway_sansio::Duration;
 use ringway_sim::graph::{Adjacency, LinkModel, Topology};
+use ringway_sip::HeaderId;
+use ringway_sip::message;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -102,4 +105,118 @@ fn a_user_moves_from_router_to_router() {
     network.call(0, 0, 1);
     network.run(SECOND * 30).unwrap();
     assert_eq!(network.take_calls()[0].1.failed, Some(480));
+}
+
+/// Twelve routers of which each has several neighbours, the user with each number at home at the router with that number.
+fn twelve() -> Network {
+    let link = LinkModel::new(Duration::from_millis(5));
+    let adjacency = Adjacency::new(&Topology::grid(3, 4), |_, _| link).unwrap();
+    let mut network = Network::new(adjacency, Settings::new((0..12).collect(), 1)).unwrap();
+    network.run(SECOND * 30).unwrap();
+    network
+}
+
+/// Returns who has sent a message, and its body, which has come with a Date of the time at which it was sent.
+fn read(octets: &[u8]) -> (String, String) {
+    let message = message::parse(octets).unwrap();
+    let from = String::from_utf8(message.from().unwrap().uri.to_vec()).unwrap();
+    assert!(message.first(HeaderId::Date).unwrap().ends_with(b" GMT"));
+    (from, String::from_utf8(message.body().to_vec()).unwrap())
+}
+
+/// A user who is away is left a message. The sender's router and two keepers end, and the user comes at a third one.
+#[test]
+fn a_message_waits_for_a_user_who_is_away() {
+    let mut network = twelve();
+    network.come(7, 7);
+    network.run(SECOND * 8).unwrap();
+    network.message(7, 7, 0);
+    network.run(SECOND * 8).unwrap();
+    let sent = network.take_messages();
+    assert_eq!(sent.iter().map(|sent| sent.status).collect::<Vec<_>>(), [202]);
+    let sender = network.graph.node(7).unwrap();
+    let kept_by = sender.directory().dht().publications().kept_by(KIND_MAIL, b"u0@mesh").to_vec();
+    assert!(kept_by.len() >= 3);
+    let number = |id| network.graph.numbered().find(|(_, node)| node.directory().id() == id);
+    let keepers = kept_by.iter().filter_map(|&id| number(id)).map(|(number, _)| number);
+    let keepers: Vec<u32> = keepers.filter(|number| ![0, 7].contains(number)).take(2).collect();
+    assert_eq!(keepers.len(), 2);
+    for node in keepers.iter().copied().chain([7]) {
+        network.graph.stop(node).unwrap();
+    }
+    network.run(SECOND * 60).unwrap();
+    assert!(network.take_received().is_empty());
+    let guest = (1..12).find(|node| *node != 7 && !keepers.contains(node)).unwrap();
+    network.come(guest, 0);
+    network.run(SECOND * 30).unwrap();
+    let received = network.take_received();
+    let at: Vec<(u32, u32)> = received.iter().map(|&(router, user, _)| (router, user)).collect();
+    assert_eq!(at, [(guest, 0)]);
+    assert_eq!(read(&received[0].2), ("sip:u7@mesh".into(), "hello".into()));
+    // Its router is gone and withdraws nothing.
+    network.run(SECOND * 1_800).unwrap();
+    assert!(network.take_received().is_empty());
+}
+
+/// Guests leave messages too, several users find theirs at several routers, and nothing is left of them.
+#[test]
+fn messages_of_several_users_are_delivered_once_and_removed() {
+    let mut network = twelve();
+    // User 1 is a guest of router 8.
+    for (router, user) in [(8, 1), (5, 5), (11, 11)] {
+        network.come(router, user);
+    }
+    network.run(SECOND * 8).unwrap();
+    for _ in 0..2 {
+        for (router, from, to) in [(8, 1, 2), (5, 5, 2), (11, 11, 2), (11, 11, 3), (5, 5, 77)] {
+            network.message(router, from, to);
+        }
+        network.run(SECOND * 10).unwrap();
+    }
+    let statuses: Vec<(u32, u16)> =
+        network.take_messages().iter().map(|sent| (sent.to, sent.status)).collect();
+    assert_eq!(statuses.iter().filter(|sent| **sent == (77, 404)).count(), 2);
+    assert_eq!(statuses.iter().filter(|sent| sent.1 == 202).count(), 8);
+    network.come(2, 2);
+    network.come(10, 3);
+    network.run(SECOND * 60).unwrap();
+    let mut received: Vec<(u32, u32, String)> = Vec::new();
+    for (router, user, octets) in network.take_received() {
+        received.push((router, user, read(&octets).0));
+    }
+    received.sort();
+    let from = |user: u32, sender: u32| {
+        let router = if user == 2 { 2 } else { 10 };
+        (router, user, format!("sip:u{sender}@mesh"))
+    };
+    // By the text of the sender.
+    let expected = [(2, 11), (2, 11), (2, 1), (2, 1), (2, 5), (2, 5), (3, 11), (3, 11)];
+    assert_eq!(received, expected.map(|(user, sender)| from(user, sender)));
+    for node in network.graph.nodes() {
+        assert_eq!(node.directory().mail(), 0);
+    }
+    network.run(SECOND * 700).unwrap();
+    assert!(network.take_received().is_empty());
+}
+
+/// A message whose recipient has just come and gone is kept until the user is there.
+#[test]
+fn a_message_follows_a_user_who_comes_and_goes() {
+    let mut network = twelve();
+    network.come(7, 7);
+    network.come(4, 0);
+    network.run(SECOND * 8).unwrap();
+    network.message(7, 7, 0);
+    network.run(SECOND * 2).unwrap();
+    network.go(4, 0, true);
+    network.run(SECOND * 10).unwrap();
+    network.message(7, 7, 0);
+    network.run(SECOND * 8).unwrap();
+    let statuses: Vec<u16> = network.take_messages().iter().map(|sent| sent.status).collect();
+    assert_eq!(statuses, [200, 202]);
+    assert_eq!(network.take_received().len(), 1);
+    network.come(9, 0);
+    network.run(SECOND * 15).unwrap();
+    let received = network.take_received();
+    assert_eq!(received.iter().map(|received| received.0).collect::<Vec<_>>(), [9]);
 }

@@ -8,13 +8,13 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ringway_directory::{
-    CredentialsCheck, Grant, Located, SharedRule, Verdict, Whereabouts, service::Command,
-    service::Report, statement,
+    CredentialsCheck, Delivery, DeliveryId, Grant, Located, Mail, SharedRule, Verdict, Whereabouts,
+    service::Command, service::Report, statement,
 };
 use ringway_mesh::{NodeId, Prefix};
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::routes::RouteTable;
-use ringway_proxy::{AskId, CredentialsVerdict, Question, Reply};
+use ringway_proxy::{AskId, CredentialsVerdict, MessageToKeep, Question, Reply};
 use ringway_sansio::{Duration, Time, Transport};
 
 use crate::rules;
@@ -33,6 +33,8 @@ const MAX_KNOWN: usize = 16_384;
 /// Questions where users are, and checks of credentials, that requests wait for; shared among their sources.
 const MAX_QUESTIONS: usize = 1_024;
 const MAX_CHECKS: usize = 256;
+/// Messages that are to be kept for users who are away; shared among their sources.
+const MAX_KEEPS: usize = 64;
 /// The preference of a registration, in thousandths.
 const PREFERENCE: u16 = 1_000;
 
@@ -72,6 +74,8 @@ pub enum Event {
         /// A user whose permission is not to be kept any more.
         evicted: Option<Box<str>>,
     },
+    /// A message that was kept is to be delivered: [`Broker::delivered`] follows with the status that it was answered with.
+    Deliver(Delivery),
     /// Something that was to be stated found no room, or only a part of it did.
     NotStated {
         /// What, for the operator.
@@ -143,6 +147,11 @@ pub struct Broker {
     verifying: BTreeMap<u64, Waiting>,
     checks: Shares,
     last: u64,
+    /// Messages that are to be kept.
+    keeping: BTreeMap<u64, Waiting>,
+    keeps: Shares,
+    /// What became of messages, of which there was no room to notify the directory.
+    outcomes: Vec<(DeliveryId, bool)>,
     /// The rules that routers share, and when they were found out.
     rules: Option<(Arc<RouteTable>, Time)>,
     /// Who waits for them.
@@ -167,6 +176,9 @@ impl Broker {
             verifying: BTreeMap::new(),
             checks: Shares::new(MAX_CHECKS),
             last: 0,
+            keeping: BTreeMap::new(),
+            keeps: Shares::new(MAX_KEEPS),
+            outcomes: Vec::new(),
             rules: None,
             asking: Vec::new(),
             present: BTreeMap::new(),
@@ -187,7 +199,10 @@ impl Broker {
             present: self.present.len(),
             stored: self.present.values().filter(|presence| presence.stored).count(),
             pending: self.pending.len(),
-            questions: self.locating.len() + self.verifying.len() + self.asking.len(),
+            questions: self.locating.len()
+                + self.verifying.len()
+                + self.asking.len()
+                + self.keeping.len(),
             known: self.known.len(),
         }
     }
@@ -239,6 +254,7 @@ impl Broker {
                 };
                 self.verify(waiting, check, send)
             }
+            Question::Keep(message) => self.keep(waiting, &message, send),
         }
     }
 
@@ -290,6 +306,45 @@ impl Broker {
         None
     }
 
+    fn keep(&mut self, waiting: Waiting, message: &MessageToKeep, send: Send<'_>) -> Option<Reply> {
+        let to = self.name_of(&message.to).and_then(|name| self.recipient(name));
+        let (Some(to), Some(from)) = (to, self.name_of(&message.from)) else {
+            return Some(Reply::Unavailable);
+        };
+        let (lifetime, octets) = (message.lifetime, message.octets.clone());
+        let mail = Mail { to: to.into(), from: from.into(), lifetime, octets };
+        if !self.keeps.take(waiting.source) {
+            return Some(Reply::Unavailable);
+        }
+        self.last += 1;
+        let tag = self.last;
+        if !send(Command::Keep { tag, mail }) {
+            self.keeps.release(waiting.source);
+            return Some(Reply::Unavailable);
+        }
+        self.keeping.insert(tag, waiting);
+        None
+    }
+
+    /// Returns the user whom a message to a name is kept for: the user of that name, or the one whose number it is. A number
+    /// that several answer for is not to be answered later.
+    fn recipient<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let known = &self.known.get(name)?.located;
+        if known.home.is_some() {
+            return Some(name);
+        }
+        let [alias] = known.aliases.as_slice() else { return None };
+        let home = self.known.get(&alias.name)?.located.home.as_ref()?;
+        let (number, _) = name.split_once('@')?;
+        (*home.account.number == *number).then_some(&*alias.name)
+    }
+
+    /// A message of [`Event::Deliver`] was answered with this status.
+    pub fn delivered(&mut self, id: DeliveryId, status: u16, send: Send<'_>) {
+        self.outcomes.push((id, is_final(status)));
+        self.send_unsent(send);
+    }
+
     /// Visits the routers other than this one at which a user is registered, with the preference of each in thousandths.
     /// Returns whether the user exists; `None` if that must be asked for.
     pub fn visit(
@@ -335,6 +390,15 @@ impl Broker {
         (now.since(known.at) <= LOCATION_AGE).then_some(false)
     }
 
+    /// Returns whether a router is the home of a user; `None` if that must be asked for.
+    pub fn is_home(&self, router: IpAddr, name: &str, now: Time) -> Option<bool> {
+        let IpAddr::V6(address) = router else { return Some(false) };
+        let Some(prefix) = Prefix::of(&address) else { return Some(false) };
+        let known = self.known.get(name).filter(|known| now.since(known.at) <= SENDER_AGE)?;
+        let home = known.located.home.as_ref();
+        Some(home.is_some_and(|home| prefix.contains(home.router)))
+    }
+
     /// Handles what the directory reports. What is not for the workers is ignored.
     pub fn handle(&mut self, now: Time, report: Report, send: Send<'_>) {
         self.send_unsent(send);
@@ -352,6 +416,12 @@ impl Broker {
                 grant.write(&mut octets);
                 self.events.push_back(Event::Granted { name, grant: octets, evicted });
             }
+            Report::Kept { tag, is_kept } => self.kept(tag, is_kept),
+            Report::Deliver(delivery) => {
+                // The request that follows must find the user.
+                self.know(now, delivery.to.clone(), delivery.located.clone());
+                self.events.push_back(Event::Deliver(delivery));
+            }
             Report::Judge { .. }
             | Report::Message { .. }
             | Report::Listed(_)
@@ -364,17 +434,27 @@ impl Broker {
         waiting.iter().for_each(|waiting| self.questions.release(waiting.source));
         let reply = match whereabouts {
             Whereabouts::Found(located) => {
-                if self.known.len() >= MAX_KNOWN {
-                    self.known.retain(|_, known| now.since(known.at) <= LOCATION_AGE);
-                }
-                if self.known.len() < MAX_KNOWN {
-                    self.known.insert(name, Known { located, at: now });
-                }
+                self.know(now, name, located);
                 Reply::Located
             }
             Whereabouts::Unavailable => Reply::Unavailable,
         };
         waiting.into_iter().for_each(|waiting| self.answer(waiting, reply));
+    }
+
+    fn know(&mut self, now: Time, name: Box<str>, located: Located) {
+        if self.known.len() >= MAX_KNOWN {
+            self.known.retain(|_, known| now.since(known.at) <= LOCATION_AGE);
+        }
+        if self.known.len() < MAX_KNOWN {
+            self.known.insert(name, Known { located, at: now });
+        }
+    }
+
+    fn kept(&mut self, tag: u64, is_kept: bool) {
+        let Some(waiting) = self.keeping.remove(&tag) else { return };
+        self.keeps.release(waiting.source);
+        self.answer(waiting, if is_kept { Reply::Kept } else { Reply::Unavailable });
     }
 
     fn found_rules(&mut self, now: Time, rules: Option<&[(NodeId, Vec<SharedRule>)]>) {
@@ -457,8 +537,10 @@ impl Broker {
         self.send_unsent(send);
     }
 
-    /// Notifies the directory of users that are not registered here any more, as far as there is room.
+    /// Notifies the directory of users that are not registered here any more, and of what became of messages, as far as
+    /// there is room.
     fn send_unsent(&mut self, send: Send<'_>) {
+        self.outcomes.retain(|&(id, is_done)| !send(Command::Delivered { id, is_done }));
         while let Some(name) = self.unsent.pop_last() {
             // Whoever has registered again meanwhile has sent that.
             if !self.present.contains_key(&name)
@@ -499,6 +581,15 @@ impl Broker {
             }
         }
     }
+}
+
+/// Returns whether a message that was answered so is not to be delivered again: the recipient has it, or it is of a kind
+/// that the recipient never accepts, or declines (RFC 3261 section 21.6). Everything else may be different later.
+fn is_final(status: u16) -> bool {
+    matches!(
+        status,
+        200..=299 | 400 | 405 | 413..=416 | 420 | 421 | 488 | 493 | 501 | 505 | 513 | 600..
+    )
 }
 
 /// Returns whether an address is that of a router: what claims it has to come by the mesh.

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_directory::{Report, service::Command};
+use ringway_directory::{DeliveryId, Report, service::Command};
 use ringway_mesh::NodeId;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::routes::RouteTable;
@@ -114,6 +114,16 @@ impl<W: World> Exchange<W> {
     /// Returns whether a router may send as a user; `None` if that must be asked for.
     pub fn speaks_for(&self, router: IpAddr, name: &str, now: Time) -> Option<bool> {
         self.lock().speaks_for(router, name, now)
+    }
+
+    /// Returns whether a router is the home of a user; `None` if that must be asked for.
+    pub fn is_home(&self, router: IpAddr, name: &str, now: Time) -> Option<bool> {
+        self.lock().is_home(router, name, now)
+    }
+
+    /// A message of [`Event::Deliver`] was answered with this status.
+    pub fn delivered(&self, id: DeliveryId, status: u16) {
+        self.turn(|broker, send| broker.delivered(id, status, send));
     }
 
     /// Handles what the directory reports.

@@ -97,6 +97,17 @@ impl<W: World> LocationStore for MeshLocation<W> {
             None => Some(false),
         }
     }
+
+    fn is_home(&self, server: IpAddr, aor: &[u8], now: Time) -> Option<bool> {
+        match self.exchange.name_of(aor) {
+            Some(name) => self.exchange.is_home(server, name, now),
+            None => Some(false),
+        }
+    }
+
+    fn keeps_messages(&self) -> bool {
+        true
+    }
 }
 
 /// The users of this server, and that there may be others at other routers.

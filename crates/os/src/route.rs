@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 /// Maximum number of cached source addresses, after which the cache is cleared.
 const SOURCES_REMEMBERED: usize = 4096;
-/// Lifetime of the cached source addresses, so that a change of routes is noticed.
+/// Lifetime of the cached source addresses, so that a change of routes or addresses is noticed.
 const SOURCE_LIFETIME: Duration = Duration::from_secs(30);
 
 /// Returns the source address of the system's route to `remote`, or `None` when there is no route. Sends
@@ -22,12 +22,19 @@ pub fn source_for(remote: IpAddr) -> Option<IpAddr> {
     Some(socket.local_addr().ok()?.ip()).filter(|ip| !ip.is_unspecified())
 }
 
+/// Returns whether this host has an address. Sends nothing.
+fn is_own(ip: IpAddr) -> bool {
+    !ip.is_unspecified() && UdpSocket::bind((ip, 0)).is_ok()
+}
+
 /// The local addresses as seen by a peer: the listener to use for it, and the address to write where that
-/// listens on a wildcard. Caches the source addresses of routes.
+/// listens on a wildcard. Caches the source addresses of routes, and which addresses the host has.
 #[derive(Clone, Debug)]
 pub struct LocalAddresses {
     listeners: Vec<Listener>,
     sources: HashMap<IpAddr, Option<IpAddr>>,
+    /// Whether an address is one of this host.
+    own: HashMap<IpAddr, bool>,
     clear_at: Time,
 }
 
@@ -37,6 +44,7 @@ impl LocalAddresses {
         LocalAddresses {
             listeners: listeners.to_vec(),
             sources: HashMap::new(),
+            own: HashMap::new(),
             clear_at: Time::ZERO,
         }
     }
@@ -78,11 +86,43 @@ impl LocalAddresses {
             .or(Some(first))
     }
 
-    fn source(&mut self, now: Time, remote: IpAddr) -> Option<IpAddr> {
-        if now >= self.clear_at || self.sources.len() >= SOURCES_REMEMBERED {
+    /// Returns the index of the listener that has a local address, bound to it or on a wildcard; `None` when there is
+    /// none, or the host has the address no longer.
+    pub fn listener_at(
+        &mut self,
+        now: Time,
+        transport: Transport,
+        addr: SocketAddr,
+    ) -> Option<usize> {
+        let find = |test: &dyn Fn(SocketAddr) -> bool| {
+            self.listeners.iter().position(|l| l.transport == transport && test(l.addr))
+        };
+        if let Some(bound) = find(&|listener| listener == addr) {
+            return Some(bound);
+        }
+        let wildcard = find(&|listener| {
+            listener.ip().is_unspecified()
+                && listener.port() == addr.port()
+                && listener.is_ipv4() == addr.is_ipv4()
+        })?;
+        self.clear_old(now);
+        let ip = addr.ip();
+        let own = *self.own.entry(ip).or_insert_with(|| is_own(ip));
+        own.then_some(wildcard)
+    }
+
+    /// Clears the caches when they are old or full.
+    fn clear_old(&mut self, now: Time) {
+        let full = self.sources.len().max(self.own.len()) >= SOURCES_REMEMBERED;
+        if now >= self.clear_at || full {
             self.sources.clear();
+            self.own.clear();
             self.clear_at = now + SOURCE_LIFETIME;
         }
+    }
+
+    fn source(&mut self, now: Time, remote: IpAddr) -> Option<IpAddr> {
+        self.clear_old(now);
         *self.sources.entry(remote).or_insert_with(|| source_for(remote))
     }
 }
@@ -103,6 +143,24 @@ mod tests {
         assert_eq!(local.local_addr_for(Time::ZERO, Transport::Tcp, [127, 0, 0, 1].into()), None);
         assert_eq!(
             local.local_addr_for(Time::ZERO, Transport::Udp, Ipv6Addr::LOCALHOST.into()),
+            None
+        );
+    }
+
+    #[test]
+    fn a_listener_has_the_addresses_of_the_host_only() {
+        let mut local =
+            LocalAddresses::new(&[udp("0.0.0.0:5060"), udp("192.0.2.1:5070"), udp("[::]:5060")]);
+        let mut at =
+            |addr: &str| local.listener_at(Time::ZERO, Transport::Udp, addr.parse().unwrap());
+        assert_eq!(at("127.0.0.1:5060"), Some(0));
+        assert_eq!(at("[::1]:5060"), Some(2));
+        assert_eq!(at("192.0.2.1:5070"), Some(1), "bound to it");
+        for other in ["192.0.2.1:5060", "127.0.0.1:5061", "0.0.0.0:5061", "[2001:db8::1]:5060"] {
+            assert_eq!(at(other), None, "{other}");
+        }
+        assert_eq!(
+            local.listener_at(Time::ZERO, Transport::Tcp, "127.0.0.1:5060".parse().unwrap()),
             None
         );
     }

@@ -47,6 +47,8 @@ pub enum Purpose {
     RevokedMarks,
     /// Parties that have moved, in the same memory.
     MovedTargets,
+    /// INVITEs whose ACK is awaited, in the same memory.
+    AwaitedAcks,
     /// Addresses of gateways, in the same memory.
     Gateways,
     /// Wrong passwords, in the same memory.
@@ -55,7 +57,7 @@ pub enum Purpose {
 
 impl Purpose {
     #[cfg(test)]
-    const ALL: [Purpose; 18] = [
+    const ALL: [Purpose; 19] = [
         Purpose::Nonces,
         Purpose::Tags,
         Purpose::Spirals,
@@ -72,6 +74,7 @@ impl Purpose {
         Purpose::FailedHops,
         Purpose::RevokedMarks,
         Purpose::MovedTargets,
+        Purpose::AwaitedAcks,
         Purpose::Gateways,
         Purpose::Guesses,
     ];
@@ -94,6 +97,7 @@ impl Purpose {
             Purpose::FailedHops => b"ringway failed hops",
             Purpose::RevokedMarks => b"ringway revoked marks",
             Purpose::MovedTargets => b"ringway moved targets",
+            Purpose::AwaitedAcks => b"ringway awaited acks",
             Purpose::Gateways => b"ringway gateways",
             Purpose::Guesses => b"ringway guesses",
         }

@@ -29,7 +29,7 @@ pub mod stats;
 mod testing;
 
 pub use core::{
-    AskId, AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, LogLine,
-    Paths, ResolveId, ResolveTarget, World,
+    AskId, AuthFailure, AuthFailureReason, CallEvent, CallInfo, CallStep, Core, Event, KeptMessage,
+    LogLine, Paths, ResolveId, ResolveTarget, World,
 };
-pub use question::{CredentialsQuestion, CredentialsVerdict, Question, Reply};
+pub use question::{CredentialsQuestion, CredentialsVerdict, MessageToKeep, Question, Reply};

@@ -17,6 +17,21 @@ pub enum Question {
     Rules,
     /// Whether the credentials of a user of another server are right.
     Credentials(Box<CredentialsQuestion>),
+    /// Whether a message can be kept until its recipient, who is registered nowhere, has returned.
+    Keep(Box<MessageToKeep>),
+}
+
+/// A message for a user who is registered nowhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MessageToKeep {
+    /// The address-of-record of the recipient.
+    pub to: Box<[u8]>,
+    /// The address-of-record of the sender, who has proved to be this user.
+    pub from: Box<[u8]>,
+    /// Time in seconds after which it is void.
+    pub lifetime: u32,
+    /// What is kept of it, for [`Core::deliver`](crate::Core::deliver), at most [`MAX_KEPT`](crate::core::MAX_KEPT) octets.
+    pub octets: Box<[u8]>,
 }
 
 /// Digest credentials that this server cannot check, because it does not know the password. Their nonce is one of this
@@ -72,6 +87,8 @@ pub enum Reply {
     Located,
     /// The verdict about the credentials.
     Credentials(CredentialsVerdict),
+    /// The message is kept safely, and its sender is answered 202.
+    Kept,
     /// There is no answer: the servers to ask were not reached, or did not answer in time.
     Unavailable,
 }

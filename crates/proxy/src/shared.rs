@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of entries that one key may be stored in.
 const WAYS: usize = 8;
 
+/// The number of buckets of the entries of one source, a power of two.
+const SHARE: u64 = 16;
+
 /// The number of requests of the last [`REQUEST_LIFETIME`] whose worker is known.
 pub const MAX_REQUESTS: usize = 1 << 17;
 
@@ -27,6 +30,9 @@ pub const MAX_REVOKED_MARKS: usize = 1 << 16;
 /// The number of parties of dialogs that have moved to another address.
 pub const MAX_MOVED_TARGETS: usize = 1 << 14;
 
+/// The number of INVITEs whose ACK is awaited though no mark leads it.
+pub const MAX_AWAITED_ACKS: usize = 1 << 14;
+
 /// The number of addresses of routing rules' next hops.
 pub const MAX_GATEWAYS: usize = 1 << 10;
 
@@ -35,6 +41,9 @@ pub const MAX_GUESSES: usize = 1 << 16;
 
 /// The lifetime of a request's entry: 64 times T1, for which it may be retransmitted (RFC 3261 section 17.1.1.2).
 pub const REQUEST_LIFETIME: Duration = Duration::from_secs(32);
+
+/// The time for which an ACK is awaited: 64 times T1, for which the 2xx is retransmitted (RFC 3261 section 13.3.1.4).
+pub const ACK_LIFETIME: Duration = Duration::from_secs(32);
 
 /// The time for which a failed next hop is tried last.
 pub const FAILURE_LIFETIME: Duration = Duration::from_secs(30);
@@ -156,6 +165,13 @@ impl Memory {
     }
 }
 
+/// Returns a hash of a key whose entries are those of a source: whatever keys it can cause, it fills no more than [`SHARE`]
+/// buckets.
+pub fn of_source(source: u64, hash: u64) -> u64 {
+    let bucket = source.wrapping_add(hash % SHARE);
+    hash & !u64::from(u32::MAX) | bucket & u64::from(u32::MAX)
+}
+
 /// Returns the bits that identify a hash in its bucket. Never 0, so that no entry is an empty word.
 fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
@@ -172,6 +188,8 @@ pub struct Shared {
     pub revoked: Memory,
     /// Targets that a party of a dialog has moved to.
     pub moved: Memory,
+    /// INVITEs whose ACK is awaited, by the source of each.
+    pub awaited: Memory,
     /// Addresses of routing rules' next hops.
     pub gateways: Memory,
     /// Wrong passwords, by user and by source.
@@ -193,6 +211,7 @@ impl Shared {
             failed: memory(MAX_FAILED_HOPS, Purpose::FailedHops),
             revoked: memory(MAX_REVOKED_MARKS, Purpose::RevokedMarks),
             moved: memory(MAX_MOVED_TARGETS, Purpose::MovedTargets),
+            awaited: memory(MAX_AWAITED_ACKS, Purpose::AwaitedAcks),
             gateways: memory(MAX_GATEWAYS, Purpose::Gateways),
             guesses: memory(MAX_GUESSES, Purpose::Guesses),
         }
@@ -239,6 +258,31 @@ mod tests {
         memory.put(key(8), 8, NOW, MINUTE);
         assert_eq!(memory.get(key(7), NOW), None, "the one with the least time left");
         assert!((0..7).chain([8]).all(|n| memory.get(key(n), NOW) == Some(n as u8)));
+    }
+
+    #[test]
+    fn one_source_leaves_the_entries_of_others() {
+        let shared = Shared::new(&Secret::new(&[7; 32]));
+        let memory = &shared.awaited;
+        let hash = |text: String| {
+            let mut h = memory.hasher();
+            h.write(text.as_bytes());
+            h.finish()
+        };
+        let key = |source: usize, n: usize| {
+            of_source(hash(format!("source {source}")), hash(format!("{source} {n}")))
+        };
+        for source in 0..100 {
+            memory.put(key(source, 0), 1, NOW, ACK_LIFETIME);
+        }
+        for n in 0..100_000 {
+            memory.put(key(100, n), 1, NOW + Duration::from_secs(1), ACK_LIFETIME);
+        }
+        let now = NOW + Duration::from_secs(2);
+        let left = (0..100).filter(|&source| memory.get(key(source, 0), now).is_some()).count();
+        assert!(left >= 95, "{left}");
+        let own = (0..100_000).filter(|&n| memory.get(key(100, n), now).is_some()).count();
+        assert_eq!(own, SHARE as usize * WAYS);
     }
 
     proptest! {

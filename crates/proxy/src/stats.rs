@@ -87,6 +87,8 @@ pub struct Stats {
     pub asked: u64,
     /// Of these, not answered.
     pub unanswered: u64,
+    /// Messages answered with 202, as they are kept for users who are away.
+    pub kept: u64,
     /// The number of times that a bounded table was full.
     pub limits_hit: u64,
     /// Time from INVITE to the first 18x or 2xx sent back (RFC 6076 section 4.3: session request delay).

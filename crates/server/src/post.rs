@@ -1,5 +1,6 @@
 //! What other threads send to a worker.
 
+use ringway_directory::Delivery;
 use ringway_net::Mailbox;
 use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
@@ -22,6 +23,8 @@ pub enum Post {
     Configured(Arc<Config>),
     /// The reply to a question about users of other servers.
     Answered(AskId, Reply),
+    /// A message that was kept for a user, who is registered now.
+    Deliver(Box<Delivery>),
     /// Accept no new calls.
     Drain,
     /// Publish the counters on the board.

@@ -9,11 +9,16 @@ use crate::mesh::Exchange;
 use crate::observe::{Board, Snapshot};
 use crate::post::Post;
 use crate::text::clean;
+use ringway_directory::{Delivery, DeliveryId};
 use ringway_net::{Control, Handler, LocalAddresses};
 use ringway_os::ChaCha;
 use ringway_proxy::config::Config;
-use ringway_proxy::{AuthFailure, AuthFailureReason, Core, Event, LogLine, Paths, Reply, World};
-use ringway_sansio::{Backlog, CloseReason, Flow, Outbox, Peer, Program, Random, Time, Transport};
+use ringway_proxy::{
+    AuthFailure, AuthFailureReason, Core, Event, KeptMessage, LogLine, Paths, Reply, World,
+};
+use ringway_sansio::{
+    Backlog, CloseReason, Flow, FlowId, Outbox, Peer, Program, Random, Time, Transport,
+};
 use ringway_sip::Malformed;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,6 +44,7 @@ pub const MAX_LINES_PER_SECOND: u32 = 200;
 struct Interfaces {
     local: LocalAddresses,
     clock: ringway_net::Clock,
+    worker: u8,
 }
 
 impl Paths for Interfaces {
@@ -46,6 +52,11 @@ impl Paths for Interfaces {
         // The endpoint chooses the sending socket by the same rule.
         let now = self.clock.now();
         self.local.local_addr_for(now, transport, remote.ip())
+    }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        let listener = self.local.listener_at(self.clock.now(), Transport::Udp, local)?;
+        Some(FlowId::new(self.worker, listener as u64))
     }
 }
 
@@ -89,7 +100,7 @@ impl Worker {
             store,
             users,
             random: Box::new(ChaCha::from_os()?),
-            paths: Box::new(Interfaces { local: control.local_addresses(), clock }),
+            paths: Box::new(Interfaces { local: control.local_addresses(), clock, worker: index }),
             workers: control.mailboxes().len() as u8,
             shared,
             media,
@@ -118,6 +129,14 @@ impl Worker {
         self.board.publish(self.index.into(), snapshot);
     }
 
+    /// Delivers a message that was kept for a user.
+    fn deliver(&mut self, now: Time, delivery: &Delivery, out: &mut Outbox) {
+        let aor = |name: &str| format!("sip:{name}").into_bytes();
+        let (to, from) = (aor(&delivery.to), aor(&delivery.from));
+        let kept = KeptMessage { to: &to, from: &from, octets: &delivery.octets };
+        self.core.deliver(now, delivery.id.0, &kept, out);
+    }
+
     /// Carries out the requests of the core.
     fn pump(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
@@ -142,6 +161,11 @@ impl Worker {
                     // A full mailbox counts the refused post; the peer retransmits.
                     if let Some(mailbox) = self.control.mailboxes().get(usize::from(worker)) {
                         mailbox.try_post(Post::HandedOver(flow, bytes));
+                    }
+                }
+                Event::Delivered { id, status } => {
+                    if let Some(exchange) = &self.exchange {
+                        exchange.delivered(DeliveryId(id), status);
                     }
                 }
                 Event::Failed(transport, addr) => self.locator.failed(transport, addr),
@@ -303,6 +327,7 @@ impl Handler for Worker {
             Post::Changed(aor, why) => self.core.handle_changed(now, &aor, why, out),
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),
+            Post::Deliver(delivery) => self.deliver(now, &delivery, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(),

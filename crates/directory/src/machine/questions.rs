@@ -62,6 +62,11 @@ impl<C: Crypto> Directory<C> {
         answer: Answer,
         random: &mut dyn Random,
     ) {
+        if self.keeping_answered(now, id, &answer, random)
+            || self.collecting_answered(now, id, &answer, random)
+        {
+            return;
+        }
         if let Some(name) = self.audits.remove(&id) {
             if let Answer::Found(records) = answer {
                 self.compare(now, &name, &records, random);
@@ -94,6 +99,8 @@ impl<C: Crypto> Directory<C> {
         for &id in waiting {
             if self.verifications.is_of(id) {
                 self.found_home(now, id, name, whereabouts, random);
+            } else if self.collecting_located(now, id, whereabouts, random) {
+                continue;
             } else if let Some(number) = self.numbers.of(id) {
                 self.numbers.note(&number, id, whereabouts);
                 self.go_on(now, &number, random);

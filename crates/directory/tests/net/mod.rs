@@ -231,7 +231,7 @@ impl Net {
         found
     }
 
-    fn wait<T>(&mut self, at: NodeId, found: impl Fn(&Event) -> Option<T>) -> T {
+    pub(crate) fn wait<T>(&mut self, at: NodeId, found: impl Fn(&Event) -> Option<T>) -> T {
         let end = self.now + Duration::from_secs(30);
         while self.now < end {
             if let Some(found) = self.nodes[&at].events.iter().find_map(&found) {

@@ -12,7 +12,7 @@ use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
 
 use super::hostile::{Attack, besiege};
 use super::node::{Makings, SipRouter};
-use super::phones::{Call, PhoneTimes};
+use super::phones::{Call, PhoneTimes, Sent};
 use super::users::{DOMAIN, Roster, name};
 
 /// Routers that are hostile.
@@ -182,6 +182,29 @@ impl Network {
             node.with_phones(now, |phones| phones.message(now, from, to));
         };
         self.act(router, message)
+    }
+
+    /// Removes and returns the messages that were answered.
+    pub fn take_messages(&mut self) -> Vec<Sent> {
+        let mut all = Vec::new();
+        for number in 0..self.graph.len() {
+            self.act(number, |node, now| {
+                all.extend(node.with_phones(now, |phones| phones.take_messages()));
+            });
+        }
+        all
+    }
+
+    /// Removes and returns the messages that have arrived: at which router, for which user, and what.
+    pub fn take_received(&mut self) -> Vec<(u32, u32, Box<[u8]>)> {
+        let mut all = Vec::new();
+        for number in 0..self.graph.len() {
+            self.act(number, |node, now| {
+                let received = node.with_phones(now, |phones| phones.take_received());
+                all.extend(received.into_iter().map(|(user, octets)| (number, user, octets)));
+            });
+        }
+        all
     }
 
     /// Removes and returns the calls that have ended, by the router of the caller.

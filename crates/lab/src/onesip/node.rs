@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_directory::{Command, Directory, Report, Service};
+use ringway_directory::{Command, Delivery, DeliveryId, Directory, Report, Service};
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
 use ringway_mesh::{NodeId, Prefix};
@@ -20,7 +20,7 @@ use ringway_proxy::config::{Auth, Config, Domain, Limits, MeshNetwork, Mode};
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{LocationStore, MemoryStore};
 use ringway_proxy::shared::Shared;
-use ringway_proxy::{Core, Event, Paths, World as Surroundings};
+use ringway_proxy::{Core, Event, KeptMessage, Paths, World as Surroundings};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{
     Duration, Flow, FlowId, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
@@ -79,6 +79,10 @@ struct OwnPath(SocketAddr);
 impl Paths for OwnPath {
     fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
         Some(self.0)
+    }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        (local == self.0).then_some(FLOW)
     }
 }
 
@@ -344,11 +348,19 @@ impl SipRouter {
                     self.core.handle_committed(now, tag.id, stored, &mut self.out);
                 }
                 Outcome::Contested { .. } => self.counts.contested += 1,
+                Outcome::Deliver(delivery) => self.deliver(now, &delivery),
                 Outcome::Withdrawn { .. } | Outcome::Granted { .. } | Outcome::NotStated { .. } => {
                 }
             }
         }
         any
+    }
+
+    fn deliver(&mut self, now: Time, delivery: &Delivery) {
+        let aor = |name: &str| format!("sip:{name}").into_bytes();
+        let (to, from) = (aor(&delivery.to), aor(&delivery.from));
+        let kept = KeptMessage { to: &to, from: &from, octets: &delivery.octets };
+        self.core.deliver(now, delivery.id.0, &kept, &mut self.out);
     }
 
     /// Hands what the proxy has to the exchange, the mesh and the phones. Returns whether there was anything.
@@ -362,6 +374,7 @@ impl SipRouter {
                         self.core.handle_answered(now, id, reply, &mut self.out);
                     }
                 }
+                Event::Delivered { id, status } => self.exchange.delivered(DeliveryId(id), status),
                 // All addresses are literal: there is nobody to ask for a name.
                 Event::Resolve { id, .. } => {
                     self.core.handle_resolved(now, id, &[], &mut self.out);

@@ -183,6 +183,7 @@ pub struct Phones {
     sent: Vec<(Ipv6Addr, Vec<u8>)>,
     calls: Vec<Call>,
     messages: Vec<Sent>,
+    received_messages: Vec<(u32, Box<[u8]>)>,
     strays: Vec<Stray>,
     /// Calls and messages that arrived.
     arrived: u64,
@@ -210,6 +211,7 @@ impl Phones {
             sent: Vec::new(),
             calls: Vec::new(),
             messages: Vec::new(),
+            received_messages: Vec::new(),
             strays: Vec::new(),
             arrived: 0,
             refused: 0,
@@ -293,6 +295,11 @@ impl Phones {
     /// Removes and returns messages that were answered.
     pub fn take_messages(&mut self) -> Vec<Sent> {
         core::mem::take(&mut self.messages)
+    }
+
+    /// Removes and returns the messages that have arrived here, by the user.
+    pub fn take_received(&mut self) -> Vec<(u32, Box<[u8]>)> {
+        core::mem::take(&mut self.received_messages)
     }
 
     /// Removes and returns the calls that came for users who had gone, after their registrations had expired.
@@ -630,7 +637,10 @@ impl Phones {
             }
             Method::Message => {
                 let status = self.is_for(now, user, request);
-                self.arrived += u64::from(status == 200);
+                if status == 200 {
+                    self.arrived += 1;
+                    self.received_messages.push((user, request.whole().into()));
+                }
                 self.reply(user, request, status, Some(b"m"));
             }
             _ => self.reply(user, request, 501, Some(b"x")),

@@ -7,7 +7,8 @@ use ringway_proxy::location::MemoryStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, World as Surroundings};
 use ringway_sansio::{
-    CloseReason, Duration, Flow, Listener, Malformed, Outbox, Program, Random, Time, Transport,
+    CloseReason, Duration, Flow, FlowId, Listener, Malformed, Outbox, Program, Random, Time,
+    Transport,
 };
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
@@ -125,6 +126,10 @@ struct HostPath(SocketAddr);
 impl Paths for HostPath {
     fn local_for(&mut self, _: Transport, _: SocketAddr) -> Option<SocketAddr> {
         Some(self.0)
+    }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        (local == self.0).then_some(FlowId::new(0, 0))
     }
 }
 

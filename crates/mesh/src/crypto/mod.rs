@@ -7,6 +7,9 @@
 //! sides prove a static key, nobody else learns it, and without the network key not even the first message can be read.
 //! The static key is the ed25519 key of the identity in Montgomery form (RFC 7748 section 4.1), so that a router has one
 //! key. Signatures, and the two purposes of handshakes, are kept apart by domains and prologues.
+//!
+//! What others keep for a router is sealed for it by the one-way Noise pattern N, of the same algorithms: anybody can seal,
+//! only the router can open, and nothing shows who has sealed.
 
 pub mod real;
 pub mod stand_in;
@@ -20,7 +23,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::id::NodeId;
 use crate::identity::{Identity, IdentityError, KEY, Proof};
-use crate::wire::{MAC, SIGNATURE};
+use crate::wire::{MAC, SEAL, SIGNATURE};
 
 /// The key of a network, or zeros if everybody may join. The handshake mixes it into its first message.
 #[derive(Clone)]
@@ -202,7 +205,18 @@ pub trait Crypto: 'static {
         header: &[u8],
         sealed: &'a mut [u8],
     ) -> Option<&'a mut [u8]>;
+
+    /// Seals `bytes` so that only the holder of the public key `key` can open them, and appends the result, which is
+    /// [`ENVELOPE`] octets longer. It does not show who has sealed them. `seed` must be random, and different for each.
+    /// Returns whether `key` is a key; if not, nothing is appended.
+    fn seal_for(key: &[u8; KEY], seed: [u8; 32], bytes: &[u8], out: &mut Vec<u8>) -> bool;
+
+    /// Opens what was sealed for this identity; `None` if it was sealed for another, or has been changed.
+    fn open_sealed(identity: &Identity, sealed: &[u8]) -> Option<Vec<u8>>;
 }
+
+/// Octets by which what is sealed for somebody is longer: an ephemeral key and a tag.
+pub const ENVELOPE: usize = KEY + SEAL;
 
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,19 @@ use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::CryptoResolver;
 use snow::{Builder, Error, HandshakeState, types};
 
-use super::{CodeKey, Crypto, Domain, Established, HandshakeError, NetworkKey, Purpose, Role};
+use super::{
+    CodeKey, Crypto, Domain, ENVELOPE, Established, HandshakeError, NetworkKey, Purpose, Role,
+};
 use crate::id::NodeId;
 use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{SEAL, SIGNATURE};
 
 /// The protocol of all handshakes.
 const NOISE: &str = "Noise_XXpsk0_25519_ChaChaPoly_SHA256";
+/// The protocol of what is sealed for somebody who is not asked (section 7.4 of the Noise framework).
+const NOISE_ONE_WAY: &str = "Noise_N_25519_ChaChaPoly_SHA256";
+/// The purpose of the latter.
+const ENVELOPE_PROLOGUE: &[u8] = b"ringway mesh 1 envelope";
 
 /// What routers use.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +149,29 @@ impl Crypto for Real {
         sealed: &'a mut [u8],
     ) -> Option<&'a mut [u8]> {
         keys.receive.open_in_place(nonce(counter), Aad::from(header), sealed).ok()
+    }
+
+    fn seal_for(key: &[u8; KEY], seed: [u8; 32], bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let sealed = Real::static_key(key).and_then(|key| {
+            let builder = builder(NOISE_ONE_WAY, seed).ok()?.prologue(ENVELOPE_PROLOGUE).ok()?;
+            let mut handshake = builder.remote_public_key(&key).ok()?.build_initiator().ok()?;
+            out.resize(start + bytes.len() + ENVELOPE, 0);
+            handshake.write_message(bytes, &mut out[start..]).ok()
+        });
+        out.truncate(start + sealed.unwrap_or(0));
+        sealed.is_some()
+    }
+
+    fn open_sealed(identity: &Identity, sealed: &[u8]) -> Option<Vec<u8>> {
+        let secret = identity.signing_key().to_scalar_bytes();
+        // The side that opens draws nothing.
+        let builder = builder(NOISE_ONE_WAY, [0; 32]).ok()?.prologue(ENVELOPE_PROLOGUE).ok()?;
+        let mut handshake = builder.local_private_key(&secret).ok()?.build_responder().ok()?;
+        let mut bytes = vec![0; sealed.len()];
+        let length = handshake.read_message(sealed, &mut bytes).ok()?;
+        bytes.truncate(length);
+        Some(bytes)
     }
 }
 

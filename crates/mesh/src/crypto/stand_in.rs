@@ -13,6 +13,9 @@ use crate::id::NodeId;
 use crate::identity::{Identity, IdentityError, KEY, Proof};
 use crate::wire::{SEAL, SIGNATURE};
 
+/// What tells the tag of something that is sealed for somebody from others.
+const ENVELOPE_HEADER: &[u8] = b"envelope";
+
 /// Stands in for [`Real`](super::Real) in simulations of very many routers.
 #[derive(Clone, Copy, Debug)]
 pub struct StandIn;
@@ -182,6 +185,23 @@ impl Crypto for StandIn {
         let end = sealed.len().checked_sub(SEAL)?;
         let (bytes, given) = sealed.split_at_mut(end);
         (tag(keys.receive, counter, header, bytes) == *given).then_some(bytes)
+    }
+
+    /// Not encrypted: the ephemeral key, the octets and a tag that depends on who may open them.
+    fn seal_for(key: &[u8; KEY], seed: [u8; 32], bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        out.extend_from_slice(&seed);
+        out.extend_from_slice(bytes);
+        let tag = tag(hash(0, &[key]), 0, ENVELOPE_HEADER, &out[start..]);
+        out.extend_from_slice(&tag);
+        true
+    }
+
+    fn open_sealed(identity: &Identity, sealed: &[u8]) -> Option<Vec<u8>> {
+        let end = sealed.len().checked_sub(SEAL).filter(|&end| end >= KEY)?;
+        let (bytes, given) = sealed.split_at(end);
+        let own = hash(0, &[&identity.proof().key]);
+        (tag(own, 0, ENVELOPE_HEADER, bytes) == given).then(|| bytes[KEY..].to_vec())
     }
 }
 

@@ -47,7 +47,7 @@ fn both_ends_have_the_keys_and_know_each_other<C: Crypto>() {
     for (from, to) in [(&one.keys, &other.keys), (&other.keys, &one.keys)] {
         let mut out = b"headsome octets".to_vec();
         C::seal(from, 7, b"head", &mut out, 4);
-        assert_eq!(out.len(), 15 + crate::wire::SEAL);
+        assert_eq!(out.len(), 15 + SEAL);
         let open = |counter, header: &[u8], change: usize| {
             let mut sealed = out[4..].to_vec();
             if let Some(octet) = sealed.get_mut(change) {
@@ -150,4 +150,43 @@ alike! {
     a_changed_message_is_refused
     a_handshake_is_repeated_octet_for_octet
     a_signature_is_for_one_key_purpose_and_text
+}
+
+fn only_who_it_is_sealed_for_opens_an_envelope<C: Crypto>() {
+    let (one, other) = (identity(1), identity(2));
+    let mut out = vec![9];
+    assert!(C::seal_for(&one.proof().key, [7; 32], b"some octets", &mut out));
+    assert_eq!((out[0], out.len()), (9, 1 + 11 + ENVELOPE));
+    let sealed = &out[1..];
+    assert_eq!(C::open_sealed(&one, sealed).as_deref(), Some(&b"some octets"[..]));
+    assert_eq!(C::open_sealed(&other, sealed), None);
+    for at in 0..sealed.len() {
+        let mut changed = sealed.to_vec();
+        changed[at] ^= 1;
+        assert_eq!(C::open_sealed(&one, &changed), None, "octet {at}");
+        assert_eq!(C::open_sealed(&one, &sealed[..at]), None, "{at} octets");
+    }
+}
+
+#[test]
+fn an_envelope_is_opened_by_one_router_alone() {
+    only_who_it_is_sealed_for_opens_an_envelope::<Real>();
+    only_who_it_is_sealed_for_opens_an_envelope::<StandIn>();
+}
+
+#[test]
+fn an_envelope_shows_neither_its_octets_nor_the_same_ones_twice() {
+    let key = identity(1).proof().key;
+    let seal = |seed| {
+        let mut out = Vec::new();
+        assert!(Real::seal_for(&key, [seed; 32], b"some octets", &mut out));
+        out
+    };
+    let (one, other) = (seal(1), seal(2));
+    assert_ne!(one, other);
+    assert!(!one.windows(11).any(|part| part == b"some octets"));
+    // No key at all: no point of the curve has this y.
+    let mut out = vec![9];
+    assert!(!Real::seal_for(&[2; 32], [1; 32], b"x", &mut out));
+    assert_eq!(out, [9]);
 }

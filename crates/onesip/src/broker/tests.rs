@@ -297,3 +297,105 @@ fn only_routers_are_guarded() {
         assert!(!is_router(other.parse().unwrap_or(Ipv6Addr::UNSPECIFIED)), "{other}");
     }
 }
+
+/// Returns the question whether a message of bob to a name can be kept.
+fn to_keep(to: &str) -> Question {
+    Question::Keep(Box::new(MessageToKeep {
+        to: to.as_bytes().into(),
+        from: b"sip:bob@mesh"[..].into(),
+        lifetime: 60,
+        octets: b"hello"[..].into(),
+    }))
+}
+
+fn keep(desk: &mut Desk, to: &str, source: u8) -> Option<Reply> {
+    let source = IpAddr::from([192, 0, 2, source]);
+    let id = (3, AskId::default());
+    desk.turn(|broker, send| broker.ask(id, to_keep(to), source, send))
+}
+
+#[test]
+fn a_message_is_kept_for_a_user_who_exists() {
+    let mut desk = Desk::new();
+    assert_eq!(keep(&mut desk, "sip:alice@mesh", 1), Some(Reply::Unavailable));
+    desk.located(NOW, Whereabouts::Found(located(5, &[])));
+    assert_eq!(keep(&mut desk, "sip:alice@mesh", 1), None);
+    let Some(Command::Keep { tag, mail }) = desk.sent.pop() else { panic!("nothing to keep") };
+    let Mail { to, from, lifetime, octets } = mail;
+    assert_eq!((&*to, &*from, lifetime, &*octets), (ALICE, "bob@mesh", 60, &b"hello"[..]));
+    for (is_kept, reply) in [(true, Reply::Kept), (false, Reply::Unavailable)] {
+        assert_eq!(keep(&mut desk, "sip:alice@mesh", 1), None);
+        let Some(Command::Keep { tag, .. }) = desk.sent.pop() else { panic!("nothing to keep") };
+        desk.turn(|broker, send| broker.handle(NOW, Report::Kept { tag, is_kept }, send));
+        assert_eq!(desk.events(), [answered(3, reply)]);
+    }
+    desk.turn(|broker, send| broker.handle(NOW, Report::Kept { tag, is_kept: true }, send));
+    assert_eq!(desk.events().len(), 1);
+    assert_eq!(desk.broker.counts().questions, 0);
+}
+
+/// A message to the number of a user is kept for the user; one to a service number is not.
+#[test]
+fn a_message_to_a_number_is_kept_for_its_user() {
+    let mut desk = Desk::new();
+    let mut alice = located(5, &[]);
+    alice.home.as_mut().unwrap().account.number = "204".into();
+    desk.located(NOW, Whereabouts::Found(alice));
+    for number in ["204", "112"] {
+        let alias = Alias { name: ALICE.into(), is_first: true };
+        let located = Located { aliases: vec![alias], ..Located::default() };
+        let whereabouts = Whereabouts::Found(located);
+        let report = Report::Located { name: format!("{number}@mesh").into(), whereabouts };
+        desk.turn(|broker, send| broker.handle(NOW, report, send));
+    }
+    assert_eq!(keep(&mut desk, "sip:112@mesh", 1), Some(Reply::Unavailable));
+    assert_eq!(keep(&mut desk, "sip:204@mesh", 1), None);
+    assert!(matches!(desk.sent.pop(), Some(Command::Keep { mail, .. }) if &*mail.to == ALICE));
+}
+
+#[test]
+fn one_source_cannot_have_all_messages_kept() {
+    let mut desk = Desk::new();
+    desk.located(NOW, Whereabouts::Found(located(5, &[])));
+    let kept = (0..MAX_KEEPS).filter(|_| keep(&mut desk, "sip:alice@mesh", 1).is_none()).count();
+    assert!((MAX_KEEPS / 8..MAX_KEEPS / 4 + 1).contains(&kept), "{kept}");
+    assert_eq!(keep(&mut desk, "sip:alice@mesh", 2), None);
+}
+
+/// What is delivered is found by the request that follows, and what becomes of it is reported when there is room.
+#[test]
+fn what_becomes_of_a_message_is_reported() {
+    let mut desk = Desk::new();
+    let (id, to, from) = (DeliveryId(7), ALICE.into(), "bob@mesh".into());
+    let (located, octets) = (located(5, &[6]), b"hello"[..].into());
+    let delivery = Delivery { id, to, from, accepted: 1, located, octets };
+    let report = Report::Deliver(delivery.clone());
+    desk.turn(|broker, send| broker.handle(NOW, report, send));
+    assert_eq!(desk.events(), [Event::Deliver(delivery)]);
+    assert_eq!(desk.broker.visit(ALICE, NOW, &mut |_, _| {}), Some(true));
+    desk.room = 0;
+    for status in [200, 603, 415, 480, 408, 403, 500] {
+        desk.turn(|broker, send| broker.delivered(id, status, send));
+    }
+    assert!(desk.sent.is_empty());
+    desk.room = usize::MAX;
+    desk.changed(false, None);
+    let outcomes = desk.sent.iter().filter_map(|command| match command {
+        Command::Delivered { is_done, .. } => Some(*is_done),
+        _ => None,
+    });
+    assert_eq!(outcomes.collect::<Vec<_>>(), [true, true, true, false, false, false, false]);
+}
+
+#[test]
+fn the_home_of_a_user_is_known_for_a_while() {
+    let mut desk = Desk::new();
+    let is_home = |desk: &Desk, router: u64, at| {
+        desk.broker.is_home(id(router).prefix().router().into(), ALICE, at)
+    };
+    assert_eq!(is_home(&desk, 5, NOW), None);
+    desk.located(NOW, Whereabouts::Found(located(5, &[6])));
+    assert_eq!([5, 6].map(|router| is_home(&desk, router, NOW)), [true, false].map(Some));
+    assert_eq!(desk.broker.is_home([192, 0, 2, 1].into(), ALICE, NOW), Some(false));
+    assert_eq!(is_home(&desk, 5, NOW + SENDER_AGE + Duration::from_millis(1)), None);
+}

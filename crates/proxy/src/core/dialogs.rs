@@ -2,19 +2,21 @@
 //! Record-Route follows the dialog.
 //!
 //! See [`mark`](crate::mark) for what a mark binds. What cannot be bound when the mark is made is stored for all
-//! workers ([`Shared`](crate::shared::Shared)): dialogs that have ended, and parties that have moved. A restart loses
-//! both. Then a party that has moved must authenticate like any other, and a mark of an ended dialog holds until it
-//! expires.
+//! workers ([`Shared`](crate::shared::Shared)): dialogs that have ended, parties that have moved, and ACKs that no mark leads.
+//! A restart loses all three. Then a party that has moved must authenticate like any other, and a mark of an ended dialog
+//! holds until it expires.
 
-use super::request::{InDialog, IncomingRequest};
+use super::request::{AckPath, InDialog, IncomingRequest};
 use super::trust::Trust;
+use crate::backoff::network;
 use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
-use crate::shared::Shared;
+use crate::shared::{ACK_LIFETIME, Shared, hash_ip, of_source};
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The separator of a flow token and a mark; no character of either.
@@ -282,6 +284,56 @@ impl Dialogs {
     /// request with credentials does (RFC 3261 section 8.1.3.5).
     pub(super) fn note_begin(&self, msg: &Message<'_>) {
         self.shared.revoked.remove(self.key(msg.call_id(), tag_of(msg.from()), b""));
+    }
+
+    /// Returns the way of the ACK of an INVITE with this Route after ours, if it belongs to a dialog that this proxy has not
+    /// record-routed. A phone that has come from another proxy in the middle of a call sends one, and its ACK has the Route
+    /// of the other proxy as the INVITE has (RFC 3261 section 12.2.1.1), but cannot be challenged as that.
+    pub(super) fn ack_path(&self, msg: &Message<'_>, next: Option<&[u8]>) -> Option<AckPath> {
+        if msg.method() != Method::Invite || tag_of(msg.to()).is_empty() {
+            return None;
+        }
+        Some(next.map_or(AckPath::Contact, |route| AckPath::Route(self.marks.target(route))))
+    }
+
+    /// Records that an INVITE of `source` is accepted, with the 2xx to it.
+    pub(super) fn await_ack(&self, now: Time, source: IpAddr, msg: &Message<'_>, path: AckPath) {
+        let contact = || Some(NameAddr::parse(msg.items(HeaderId::Contact).next()?).ok()?.uri);
+        let target = match path {
+            AckPath::Route(target) => Some(target),
+            AckPath::Contact => contact().map(|uri| self.marks.target(uri)),
+        };
+        if let Some(key) = target.and_then(|target| self.ack_key(source, msg, &target)) {
+            self.shared.awaited.put(key, 1, now, ACK_LIFETIME);
+        }
+    }
+
+    /// Returns whether an ACK is for a 2xx that was recorded: from the same source, of the same dialog and number, and to
+    /// the same target.
+    pub(super) fn is_awaited_ack(
+        &self,
+        now: Time,
+        incoming: &IncomingRequest<'_>,
+        target: &TargetHash,
+    ) -> bool {
+        let key = self.ack_key(incoming.flow.remote.ip(), incoming.msg, target);
+        key.is_some_and(|key| self.shared.awaited.get(key, now).is_some())
+    }
+
+    /// Returns the key of an ACK, from itself or from the 2xx that it is for: both have the tags of the INVITE.
+    fn ack_key(&self, source: IpAddr, msg: &Message<'_>, target: &TargetHash) -> Option<u64> {
+        let number = msg.cseq().ok()?.seq;
+        let mut h = self.shared.awaited.hasher();
+        hash_ip(&mut h, network(source));
+        let share = h.finish();
+        hash_ip(&mut h, source);
+        for field in [msg.call_id(), tag_of(msg.from()), tag_of(msg.to())] {
+            h.write(field);
+            h.write_u8(b'\n');
+        }
+        h.write_u32(number);
+        h.write(target.bytes());
+        Some(of_source(share, h.finish()))
     }
 
     /// Returns the key of a dialog, in whichever order its tags come.

@@ -46,6 +46,13 @@ pub enum Event {
         /// The message.
         bytes: Vec<u8>,
     },
+    /// A message of [`Core::deliver`](super::Core::deliver) has been answered, or has failed.
+    Delivered {
+        /// Its number.
+        id: u64,
+        /// The final status.
+        status: u16,
+    },
     /// A next hop did not answer or could not be reached. It should be avoided for a while.
     Failed(Transport, SocketAddr),
     /// The peer of this connection also offers it for requests to this address of its own (RFC 5923 section 8).

@@ -102,7 +102,7 @@ pub(super) fn locate_attempt(
     findings: &Findings,
     target: &RequestTarget,
 ) -> Lookup {
-    match attempt {
+    let mut found = match attempt {
         Attempt::Flow(flow) => Lookup::Destination(Destination::over(*flow)),
         Attempt::Hop(hop) => locator.destination_of(hop.clone()).into(),
         Attempt::Datagram(addr) => {
@@ -118,7 +118,11 @@ pub(super) fn locate_attempt(
         }
         Attempt::Uri => locate(locator, msg, findings, target),
         Attempt::Binding(_) => Lookup::Unreachable,
+    };
+    if let (Lookup::Destination(destination), Some(local)) = (&mut found, target.local) {
+        locator.send_from(destination, local);
     }
+    found
 }
 
 /// Locates the topmost Route, or else the Request-URI (section 16.6 item 7).

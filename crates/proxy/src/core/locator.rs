@@ -2,7 +2,7 @@
 
 use super::events::ResolveTarget;
 use super::names::{is_sips, is_websocket, next_host};
-use ringway_sansio::{Flow, Hop, Target, Transport};
+use ringway_sansio::{Flow, FlowId, Hop, Target, Transport};
 use ringway_sip::uri::{Scheme, Uri};
 use std::net::SocketAddr;
 
@@ -14,6 +14,9 @@ pub trait Paths: Send {
     /// Returns our address as a peer at `remote` can reach it over `transport`, never a wildcard. Returns
     /// `None` where nothing listens for its answers.
     fn local_for(&mut self, transport: Transport, remote: SocketAddr) -> Option<SocketAddr>;
+
+    /// Returns the id of the datagram flows of this address of ours; `None` if it is ours no longer.
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId>;
 }
 
 /// The destination of an attempt.
@@ -26,6 +29,8 @@ pub(super) struct Destination {
     pub flow: Option<Flow>,
     /// Whether UDP is used for any size, because TCP has been refused by the server.
     pub any_size: bool,
+    /// The id of the datagram flows of `local`, if a datagram is to be sent from there whatever the route.
+    pub from: Option<FlowId>,
 }
 
 impl Destination {
@@ -39,6 +44,16 @@ impl Destination {
             local,
             flow: Some(flow),
             any_size: true,
+            from: None,
+        }
+    }
+
+    /// Returns the target to send to.
+    pub(super) fn into_target(self) -> Target {
+        let Destination { target, transport, local, from, .. } = self;
+        match from {
+            Some(id) => Target::Flow(Flow { id, transport, local, remote: target.remote() }),
+            None => target,
         }
     }
 }
@@ -101,7 +116,21 @@ impl Locator {
         let Hop { transport, addr: remote, name } = hop;
         let local = self.paths.local_for(transport, remote)?;
         let target = Target::Peer { transport, remote, name };
-        Some(Destination { target, transport, local, flow: None, any_size: false })
+        Some(Destination { target, transport, local, flow: None, any_size: false, from: None })
+    }
+
+    /// Has a datagram sent from this address of ours, if it is ours still.
+    pub(super) fn send_from(&mut self, destination: &mut Destination, local: SocketAddr) {
+        if destination.local == local
+            || destination.transport != Transport::Udp
+            || destination.flow.is_some()
+            || local.is_ipv4() != destination.target.remote().is_ipv4()
+        {
+            return;
+        }
+        if let Some(id) = self.paths.datagrams_at(local) {
+            (destination.local, destination.from) = (local, Some(id));
+        }
     }
 
     /// Locates a server (RFC 3263) as far as it needs no question to the world: literal addresses. `request_uri` is

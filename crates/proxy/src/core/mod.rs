@@ -14,6 +14,7 @@ mod events;
 mod forwarding;
 mod gateways;
 mod ids;
+mod kept;
 mod local_requests;
 mod locator;
 mod media;
@@ -49,6 +50,7 @@ pub use events::{
     MAX_TEXT, ResolveTarget,
 };
 pub use ids::{AskId, ResolveId};
+pub use kept::MAX_KEPT;
 use locator::Locator;
 pub use locator::{MAX_RESOLVING, Paths};
 use media::Media;
@@ -96,6 +98,17 @@ pub struct World {
     /// The relay of media that all workers share, if media is relayed. Dialogs then stay on this server, whatever
     /// [`Config::record_route`] is.
     pub media: Option<Arc<dyn MediaRelay>>,
+}
+
+/// A message that was kept for a user who was away.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptMessage<'a> {
+    /// The address-of-record of the recipient.
+    pub to: &'a [u8],
+    /// The address-of-record of the sender, which has been verified.
+    pub from: &'a [u8],
+    /// What was kept: see [`MessageToKeep`](crate::MessageToKeep).
+    pub octets: &'a [u8],
 }
 
 /// The proxy, registrar and redirect server of one worker.
@@ -214,6 +227,13 @@ impl Core {
     pub fn handle_answered(&mut self, now: Time, id: AskId, reply: Reply, out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         parts.answered(&mut turn, id, reply);
+    }
+
+    /// Forwards a message that was kept for a user, who is registered now: [`Event::Delivered`] follows with this number. The
+    /// store must know where the user is.
+    pub fn deliver(&mut self, now: Time, id: u64, kept: &KeptMessage<'_>, out: &mut Outbox) {
+        let (parts, mut turn) = self.turn(now, out);
+        parts.deliver(&mut turn, id, kept);
     }
 
     /// Answers the REGISTER that waited for this commit: the store has made the change durable, or has failed to.

@@ -16,13 +16,13 @@ use crate::local_identity::{LocalIdentity, TAG_LEN, parse_ip};
 use crate::mark::Marks;
 use crate::outbound::FlowTokens;
 use crate::shared::Shared;
-use ringway_sansio::{Flow, FlowId, Time};
+use ringway_sansio::{Flow, FlowId, Time, Transport};
 use ringway_sip::header::Via;
 use ringway_sip::message::Message;
 use ringway_sip::uri::{self, Scheme, Uri};
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// An address-of-record.
@@ -180,6 +180,17 @@ impl Node {
             SocketAddr::new(flow.remote.ip(), port)
         };
         (Flow { remote, ..*flow }, port)
+    }
+
+    /// Returns the flow that requests of this server itself seem to come on.
+    pub(super) fn inside(&self) -> Flow {
+        let mesh = self.config.mesh.map(|mesh| mesh.address.into());
+        let ip = mesh.or(self.config.addresses.first().copied());
+        let listener = self.config.listeners.iter().find(|l| l.transport == Transport::Udp);
+        let port = listener.map_or(Transport::Udp.default_port(), |l| l.addr.port());
+        let local = SocketAddr::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
+        let id = FlowId::new(self.worker, 0);
+        Flow { id, transport: Transport::Udp, local, remote: local }
     }
 
     /// Returns a datagram flow of another worker as one of this worker's own socket on the same address.

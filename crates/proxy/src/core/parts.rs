@@ -3,10 +3,12 @@
 //! Requests are processed by RFC 3261 section 16: 16.3 to 16.5 in `routing`, 16.6 to 16.10 in `calls`, 16.11 in
 //! `stateless`.
 
+use super::KeptMessage;
 use super::calls::{Answer, Calls};
 use super::dialogs::{TargetMatch, refreshes_target};
 use super::events::{Event, short_text};
 use super::ids::{AskId, ClientUser, ContextId, ResolveId, ResolveUser};
+use super::kept;
 use super::local_requests;
 use super::names::user_of;
 use super::parked::{MAX_WAIT, Parked};
@@ -16,7 +18,10 @@ use super::registrations::Registrations;
 use super::request::{Findings, IncomingRequest, Progress};
 use super::routing::access::Access;
 use super::routing::preroute::{Maddr, RequestRoute, preroute};
-use super::routing::{targets, validate::validate};
+use super::routing::{
+    targets,
+    validate::{of_own, validate},
+};
 use super::stateless::{self, Stateless};
 use super::subscriptions::{self, Subscriptions};
 use super::target::RequestTarget;
@@ -26,7 +31,7 @@ use crate::overload::Guard;
 use crate::question::{Question, Reply};
 use ringway_sansio::{Flow, Hop};
 use ringway_sip::header::Via;
-use ringway_sip::message::{Message, Method};
+use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerKey};
 use ringway_sip::uri::Uri;
 use std::net::SocketAddr;
@@ -134,7 +139,7 @@ impl Parts {
         let ends_here = domain.is_some() && (method == Method::Register || user.is_none());
         // RFC 3261 section 16.3 item 3 allows an answer to an OPTIONS without hops left as if it were for this server;
         // RFC 4475 section 3.3.11 expects 483 unless it is.
-        let findings = validate(t, incoming, &routed, ends_here)?;
+        let mut findings = validate(t, incoming, &routed, ends_here)?;
         if method == Method::Ack
             && domain.is_some()
             && !routed.is_in_dialog()
@@ -145,6 +150,9 @@ impl Parts {
             return Ok(());
         }
         let Some(domain) = domain else {
+            if !routed.is_in_dialog() {
+                findings.ack = t.node.dialogs.ack_path(incoming.msg, routed.next_uri());
+            }
             let proof = self.access.authorise(t, incoming, &routed, false)?;
             let targets =
                 targets::remote(t, incoming, &routed).map_err(|stop| stop.with_proof(&proof))?;
@@ -311,6 +319,7 @@ impl Parts {
             proof: None,
             asked: Vec::new(),
             asked_for_rules: false,
+            asked_to_keep: false,
             credentials: None,
         })
     }
@@ -321,6 +330,12 @@ impl Parts {
         parked.note_reply(reply);
         t.stats.unanswered += u64::from(reply == Reply::Unavailable);
         let context = parked.progress.context;
+        if reply == Reply::Kept && parked.progress.asked_to_keep {
+            // RFC 3428 section 7. It goes nowhere else: the user would have it twice.
+            t.stats.kept += 1;
+            parked.read(t, |t, incoming| t.refuse(incoming, 202, "Accepted", &[]));
+            return self.calls.release_held(context);
+        }
         if let Some(server) = parked.read(t, |t, incoming| self.process(t, incoming)) {
             t.tx.drop_server(server);
         }
@@ -442,6 +457,38 @@ impl Parts {
                 ClientUser::Branch(id) => self.calls.cut_off(t, client, id),
                 ClientUser::Notify(id) => self.subscriptions.answered(t, id, 503),
             }
+        }
+    }
+
+    /// Forwards a message that was kept for a user who is registered again: [`Event::Delivered`] follows.
+    pub(super) fn deliver(&mut self, t: &mut Turn<'_>, id: u64, kept: &KeptMessage<'_>) {
+        let status = match self.begin_delivery(t, id, kept) {
+            Ok(()) => return,
+            Err(status) => status,
+        };
+        t.events.push(Event::Delivered { id, status });
+    }
+
+    /// Returns the status with which a message fails at once.
+    fn begin_delivery(
+        &mut self,
+        t: &mut Turn<'_>,
+        id: u64,
+        kept: &KeptMessage<'_>,
+    ) -> Result<(), u16> {
+        let bytes = kept::request(t.node, kept.to, kept.from, kept.octets).ok_or(400_u16)?;
+        let msg = message::parse(&bytes).map_err(|_| 400_u16)?;
+        let via = msg.top_via().map_err(|fault| fault.status)?;
+        let uri = Uri::parse(msg.request_uri()).map_err(|_| 400_u16)?;
+        let flow = t.node.inside();
+        let key = t.tx.key(&msg, &via);
+        let incoming = IncomingRequest { flow: &flow, msg: &msg, via: &via, key, progress: None };
+        match targets::of_user(t, &incoming, &uri, kept.to) {
+            Ok(targets) if targets.is_empty() => Err(480),
+            Ok(targets) => self.calls.begin_own(t, &incoming, id, of_own(), targets),
+            Err(Stop::Refused(refusal)) => Err(refusal.status),
+            // The world says where the user is before it has a message delivered.
+            Err(Stop::Asks { .. }) => Err(504),
         }
     }
 

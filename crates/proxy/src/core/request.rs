@@ -2,6 +2,7 @@
 
 use super::ids::ContextId;
 use super::proof::Proof;
+use crate::mark::TargetHash;
 use crate::question::{CredentialsAnswer, CredentialsVerdict, Question};
 use ringway_sansio::{Flow, Time};
 use ringway_sip::header::Via;
@@ -41,6 +42,11 @@ impl IncomingRequest<'_> {
         self.may_ask(now) && self.progress.is_none_or(|progress| !progress.asked_for_rules)
     }
 
+    /// Returns whether it may wait until it is kept for a user who is away, for which it has not waited before.
+    pub(super) fn may_ask_to_keep(&self, now: Time) -> bool {
+        self.may_ask(now) && self.progress.is_none_or(|progress| !progress.asked_to_keep)
+    }
+
     /// Returns whether it may wait for the servers at which a user is registered, for which it has not waited before.
     pub(super) fn may_ask_about(&self, now: Time, aor: &[u8]) -> bool {
         self.may_ask(now)
@@ -67,6 +73,8 @@ pub(super) struct Progress {
     pub asked: Vec<Box<[u8]>>,
     /// Whether the routing rules of other servers have been asked for.
     pub asked_for_rules: bool,
+    /// Whether the world has been asked to keep it.
+    pub asked_to_keep: bool,
     /// The credentials that another server has been asked about.
     pub credentials: Option<CredentialsAnswer>,
 }
@@ -77,6 +85,7 @@ impl Progress {
         match question {
             Question::Location { aor } => self.asked.push(aor.clone()),
             Question::Rules => self.asked_for_rules = true,
+            Question::Keep(_) => self.asked_to_keep = true,
             Question::Credentials(question) => {
                 let value = question.value.clone();
                 self.credentials = Some(CredentialsAnswer { value, verdict: None });
@@ -117,6 +126,8 @@ pub(super) struct Findings {
     pub return_path: bool,
     /// The dialog of ours that it belongs to.
     pub in_dialog: Option<InDialog>,
+    /// The way of the ACK, if this is an INVITE of a dialog that is not ours.
+    pub ack: Option<AckPath>,
 }
 
 impl Findings {
@@ -125,6 +136,15 @@ impl Findings {
     pub(super) fn is_known(&self) -> bool {
         self.privileged || self.realm.is_some() || self.vouched || self.in_dialog.is_some()
     }
+}
+
+/// The target of the ACK for a 2xx.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AckPath {
+    /// The Route that the INVITE had.
+    Route(TargetHash),
+    /// The Contact of the 2xx (RFC 3261 section 12.2.1.2).
+    Contact,
 }
 
 /// The dialog of ours that a request belongs to.

@@ -182,7 +182,7 @@ impl Stateless {
         };
         forwarded.write(t.out.buffer(), node, |_| {}, branch);
         let report = self.keep_for_another_way(incoming, findings, target, &destination);
-        t.out.finish(start, destination.target, report.map_or(0, Report::to_u64));
+        t.out.finish(start, destination.into_target(), report.map_or(0, Report::to_u64));
         t.stats.forwarded += 1;
     }
 

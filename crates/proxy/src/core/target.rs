@@ -20,6 +20,9 @@ pub(super) struct RequestTarget {
     /// The time without an answer after which targets of the next lower q are tried too. Without it they are tried when
     /// this one has failed.
     pub patience: Option<Duration>,
+    /// The address of ours that datagrams are sent from: the one that the phone knows. A phone, or a filter before it,
+    /// may accept requests from there only.
+    pub local: Option<SocketAddr>,
 }
 
 /// The source of a target, which decides where it may lead.
@@ -52,7 +55,15 @@ impl RequestTarget {
         origin: Origin,
         attempts: SmallVec<[Attempt; 1]>,
     ) -> RequestTarget {
-        RequestTarget { uri, path: Vec::new(), q: 1000, attempts, origin, patience: None }
+        RequestTarget {
+            uri,
+            path: Vec::new(),
+            q: 1000,
+            attempts,
+            origin,
+            patience: None,
+            local: None,
+        }
     }
 
     /// Returns whether it comes from the location service.

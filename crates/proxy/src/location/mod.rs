@@ -96,6 +96,17 @@ pub trait LocationStore: Send + Sync {
         Some(false)
     }
 
+    /// Returns whether the server at this address is the home of `aor`, which may deliver messages to this user that others
+    /// have left. `None` if the world must be asked. By default it is not.
+    fn is_home(&self, _server: IpAddr, _aor: &[u8], _now: Time) -> Option<bool> {
+        Some(false)
+    }
+
+    /// Returns whether the world may be asked to keep messages for users who are registered nowhere. By default not.
+    fn keeps_messages(&self) -> bool {
+        false
+    }
+
     /// Visits the users that a name without contacts stands for, each by its address-of-record, with its q in thousandths:
     /// the user who has a number, or those who answer emergency calls. Answers from memory what
     /// [`LocationStore::elsewhere`] has found out. By default a name stands for nobody else.

@@ -143,7 +143,7 @@ impl DateLine {
 }
 
 /// Appends a date in the form of RFC 3261 section 20.17.
-fn date(out: &mut Vec<u8>, now: Time) {
+pub(crate) fn date(out: &mut Vec<u8>, now: Time) {
     const DAYS: [&[u8]; 7] = [b"Thu", b"Fri", b"Sat", b"Sun", b"Mon", b"Tue", b"Wed"];
     const MONTHS: [&[u8]; 12] = [
         b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov",

@@ -18,6 +18,7 @@ use crate::gruu::Gruus;
 use crate::keys::Secret;
 use crate::location::{BindingView, Commit, CommitTag, LocationStore};
 use answer::DateLine;
+pub(crate) use answer::date;
 pub(crate) use answer::q as write_q;
 pub(crate) use bindings::same_instance;
 pub use config::RegistrarConfig;

@@ -6,7 +6,9 @@ use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
 use ringway_proxy::routes::{RouteTable, Rule};
-use ringway_proxy::{AskId, CredentialsQuestion, CredentialsVerdict, Question, Reply};
+use ringway_proxy::{
+    AskId, CredentialsQuestion, CredentialsVerdict, KeptMessage, MessageToKeep, Question, Reply,
+};
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, verify};
 use std::collections::BTreeMap;
@@ -28,6 +30,14 @@ impl Asked {
         match &self.question {
             Question::Credentials(question) => question,
             other => panic!("expected a question about credentials, got {other:?}"),
+        }
+    }
+
+    /// Returns the message that is to be kept.
+    pub fn message(&self) -> &MessageToKeep {
+        match &self.question {
+            Question::Keep(message) => message,
+            other => panic!("expected a message to keep, got {other:?}"),
         }
     }
 
@@ -65,6 +75,10 @@ pub struct Knowledge {
     facts: BTreeMap<String, Fact>,
     /// What each server may send as: by its address and an address-of-record. `None` is not known yet.
     speakers: BTreeMap<(IpAddr, String), Option<bool>>,
+    /// Whether messages may be kept.
+    keeps: bool,
+    /// Whether a server is the home of a user. `None` is not known yet.
+    homes: BTreeMap<(IpAddr, String), Option<bool>>,
     /// Users whose password is elsewhere.
     users: Vec<String>,
     /// The users that a name stands for, with their q.
@@ -99,6 +113,15 @@ impl LocationStore for Store {
     fn speaks_for(&self, server: IpAddr, aor: &[u8], _: Time) -> Option<bool> {
         let key = (server, String::from_utf8_lossy(aor).into_owned());
         self.knowledge.lock().unwrap().speakers.get(&key).copied().unwrap_or(Some(false))
+    }
+
+    fn is_home(&self, server: IpAddr, aor: &[u8], _: Time) -> Option<bool> {
+        let key = (server, String::from_utf8_lossy(aor).into_owned());
+        self.knowledge.lock().unwrap().homes.get(&key).copied().unwrap_or(Some(false))
+    }
+
+    fn keeps_messages(&self) -> bool {
+        self.knowledge.lock().unwrap().keeps
     }
 
     fn aliases(&self, aor: &[u8], _: Time, visit: &mut dyn FnMut(&[u8], u16)) {
@@ -205,6 +228,27 @@ impl World {
     pub fn speaks(&self, server: Peer, user: &str, may: Option<bool>) {
         let key = (server.remote().ip(), aor(user));
         self.knowledge.lock().unwrap().speakers.insert(key, may);
+    }
+
+    /// Whether a server is the home of this user; `None`: the world must be asked.
+    pub fn home(&self, server: Peer, user: &str, is_home: Option<bool>) {
+        let key = (server.remote().ip(), aor(user));
+        self.knowledge.lock().unwrap().homes.insert(key, is_home);
+    }
+
+    /// Messages for users who are away may be kept.
+    pub fn keeps(&self) {
+        self.knowledge.lock().unwrap().keeps = true;
+    }
+
+    /// Has the core deliver a message that was kept.
+    pub fn deliver_kept(&mut self, id: u64, (from, to): (&str, &str), octets: &[u8]) {
+        let (from, to) = (aor(from), aor(to));
+        let kept = KeptMessage { to: to.as_bytes(), from: from.as_bytes(), octets };
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[0].deliver(now, id, &kept, &mut out);
+        self.out = out;
+        self.pump(0);
     }
 
     /// A name stands for these users, with this q.

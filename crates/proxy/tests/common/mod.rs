@@ -26,7 +26,7 @@ use ringway_proxy::{
     World as Surroundings,
 };
 use ringway_sansio::{
-    Duration, Flow, Hop, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
+    Duration, Flow, FlowId, Hop, Listener, Outbox, Random, SplitMix, Target, Time, Transport,
 };
 use ringway_sip::digest::Algorithm;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,6 +44,9 @@ pub const MESH_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, 1);
 
 /// The address of the proxy under test on the LAN of its phones, which every router has.
 pub const LAN: Ipv4Addr = Ipv4Addr::new(10, 50, 60, 1);
+
+/// The address that every router has for the hosts of its LAN.
+pub const ANYCAST: Ipv6Addr = Ipv6Addr::new(0xfd72, 0x696e, 0x6777, 0x6179, 0, 0, 0, 1);
 
 /// Where the proxy under test is reached over `transport` from `remote`.
 pub fn local(transport: Transport, remote: SocketAddr) -> SocketAddr {
@@ -107,6 +110,7 @@ struct Table {
     missing: Vec<Transport>,
     /// The address in the mesh.
     mesh: Ipv6Addr,
+    worker: u8,
 }
 
 impl Paths for Table {
@@ -116,6 +120,11 @@ impl Paths for Table {
             addr.set_ip(self.mesh.into());
         }
         (!self.missing.contains(&transport)).then_some(addr)
+    }
+
+    fn datagrams_at(&mut self, local: SocketAddr) -> Option<FlowId> {
+        let own = local.ip() == ANYCAST || local.ip() == self.mesh || local.ip() == LAN;
+        own.then_some(FlowId::new(self.worker, 0))
     }
 }
 
@@ -158,6 +167,8 @@ pub struct World {
     /// The next hops of [`Event::Failed`].
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
+    /// What became of messages that were kept.
+    pub delivered: Vec<(u64, u16)>,
     /// The steps of calls.
     pub calls: Vec<CallEvent>,
     /// Credentials that were refused.
@@ -217,7 +228,7 @@ impl World {
                     store: Arc::new(Store { local: store.clone(), knowledge: knowledge.clone() }),
                     users: Arc::new(People { knowledge: knowledge.clone() }),
                     random: Box::new(random) as Box<dyn Random + Send>,
-                    paths: Box::new(Table { missing: missing.to_vec(), mesh }),
+                    paths: Box::new(Table { missing: missing.to_vec(), mesh, worker }),
                     workers,
                     shared: shared.clone(),
                     media: media.clone(),
@@ -235,6 +246,7 @@ impl World {
             names: BTreeMap::new(),
             questions: Vec::new(),
             asks: Vec::new(),
+            delivered: Vec::new(),
             knowledge,
             broken: Vec::new(),
             closed: BTreeSet::new(),
@@ -529,6 +541,7 @@ impl World {
                 self.out = before;
             }
             Event::Failed(_, addr) => self.failed.push(addr),
+            Event::Delivered { id, status } => self.delivered.push((id, status)),
             Event::Alias(..) => {}
             Event::Log(line) => self.lines.push(line),
             Event::Call(call) => self.calls.push(*call),

@@ -417,6 +417,7 @@ impl Mesh {
                     idle = false;
                     let reply = match &asked.question {
                         Question::Rules => Reply::Located,
+                        Question::Keep(_) => Reply::Unavailable,
                         Question::Credentials(_) => Reply::Credentials(asked.verdict(PASSWORD)),
                         Question::Location { .. } => {
                             let aor = asked.aor();

@@ -137,6 +137,14 @@ impl World for Channels {
                     mailbox.try_post(Post::Answered(id, reply));
                 }
             }
+            Event::Deliver(delivery) => {
+                // What finds no room is tried again by the directory.
+                let workers = self.mailboxes.get().map_or(&[][..], Vec::as_slice);
+                let worker = delivery.id.0 as usize % workers.len().max(1);
+                if let Some(mailbox) = workers.get(worker) {
+                    mailbox.try_post(Post::Deliver(Box::new(delivery)));
+                }
+            }
             Event::Committed { tag, stored } => self.commit(tag.worker, tag.id, stored),
             Event::Withdrawn { name } => {
                 warn!("{name} has withdrawn a registration before it was stored");

@@ -52,6 +52,7 @@ pub fn each_counter(s: &Snapshot, visit: Visit<'_>) {
         p.sessions_ineffective,
     );
     visit("forwarded", "Requests forwarded", p.forwarded);
+    visit("messages_kept", "MESSAGE requests kept for users who are away", p.kept);
     visit("stray_responses", "Responses that belong to no transaction", p.stray_responses);
     visit("timeouts", "Branches that timed out", p.timeouts);
     visit("failovers", "Next hops skipped for another one", p.failovers);

@@ -86,6 +86,15 @@ impl Branch {
     }
 }
 
+/// Who waits for the response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Requester {
+    /// A peer, in this server transaction.
+    Peer(ServerId),
+    /// The world, for its message of this number.
+    World(u64),
+}
+
 /// The best final response so far.
 #[derive(Debug)]
 pub(super) struct BestResponse {
@@ -105,7 +114,7 @@ impl BestResponse {
 pub(super) struct Context {
     pub id: ContextId,
     pub kind: Kind,
-    pub server: ServerId,
+    pub requester: Requester,
     /// The request as it came; released once a final response has been forwarded.
     pub request: Option<Arc<[u8]>>,
     /// The flow it came on.
@@ -137,7 +146,7 @@ pub(super) struct Context {
     pub group: TimerId,
     /// Fires when a request other than INVITE is due its 100 (RFC 4320 section 4.1).
     pub trying: TimerId,
-    /// The number of client transactions that still exist, plus one for the server transaction.
+    /// The number of client transactions that still exist, plus one for the requester.
     pub alive: u32,
 }
 
@@ -145,7 +154,7 @@ impl Context {
     /// Returns a context without a response, whose branches wait for their turn.
     pub(super) fn new(
         now: Time,
-        (id, server, kind): (ContextId, ServerId, Kind),
+        (id, requester, kind): (ContextId, Requester, Kind),
         incoming: &IncomingRequest<'_>,
         reply: Flow,
         findings: Findings,
@@ -154,7 +163,7 @@ impl Context {
         Context {
             id,
             kind,
-            server,
+            requester,
             request: Some(incoming.msg.whole().into()),
             flow: *incoming.flow,
             reply,

@@ -1,7 +1,7 @@
 //! Substitutes for a response: time-outs, timer C (RFC 3261 section 16.8) and transport errors (16.9).
 
 use super::Calls;
-use super::context::{CancelReason, State};
+use super::context::{CancelReason, Requester, State};
 use crate::core::events::Event;
 use crate::core::ids::{BranchId, ContextId};
 use crate::core::target::Attempt;
@@ -166,7 +166,7 @@ impl Calls {
     pub(super) fn still_trying(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let Some(ctx) = self.contexts.get_mut(id) else { return };
         ctx.trying = TimerId::NONE;
-        let (server, flow) = (ctx.server, ctx.flow);
+        let (Requester::Peer(server), flow) = (ctx.requester, ctx.flow) else { return };
         self.with_request(t, id, |_, t, msg| {
             let start = t.out.buffer().len();
             write::response(t.out.buffer(), msg, Some(&flow), 100, "", None, &[], &[]);

@@ -2,8 +2,9 @@
 //! released.
 
 use super::Calls;
-use super::context::{Branch, State};
+use super::context::{Branch, Requester, State};
 use super::responses::with_challenges;
+use crate::core::events::Event;
 use crate::core::ids::ContextId;
 use crate::core::turn::Turn;
 use ringway_sansio::TimerId;
@@ -28,8 +29,16 @@ impl Calls {
     /// Sends the best response: section 16.7 items 6 to 9.
     fn answer_best(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let ctx = &mut self.contexts[id];
-        let server = ctx.server;
+        let requester = ctx.requester;
         let Some(best) = ctx.best.take() else { return };
+        let server = match requester {
+            Requester::Peer(server) => server,
+            Requester::World(number) => {
+                t.events.push(Event::Delivered { id: number, status: best.status });
+                self.close(t, id, best.status);
+                return self.remove_if_done(id);
+            }
+        };
         if best.status == 408 && ctx.kind == Kind::NonInvite {
             // RFC 4320 section 4.2: a 408 to a request other than INVITE would come too late to be of use, and is not
             // sent.

@@ -106,9 +106,9 @@ impl Calls {
         msg: &Message<'_>,
     ) -> Option<Lookup> {
         if let Attempt::Binding(other) = attempt {
-            let RequestTarget { uri, path, attempts, .. } = *other;
+            let RequestTarget { uri, path, attempts, local, .. } = *other;
             let target = &mut self.contexts[id].target;
-            (target.uri, target.path) = (uri, path);
+            (target.uri, target.path, target.local) = (uri, path, local);
             target.attempts.extend(attempts);
             return None;
         }

@@ -55,7 +55,8 @@ impl Calls {
         let kind = self.contexts[id.context].kind;
         let (went, hop) =
             ((destination.transport, destination.target.remote()), hop_of(&destination));
-        t.tx.send(t.now, client, kind, destination.target, ClientUser::Branch(id), t.out, start);
+        let target = destination.into_target();
+        t.tx.send(t.now, client, kind, target, ClientUser::Branch(id), t.out, start);
         t.stats.forwarded += 1;
         let timer_c = match kind {
             Kind::Invite => self.wheel.set(t.now + t.node.config.timer_c, Tick::TimerC(id)),

@@ -18,7 +18,7 @@ use super::ids::{BranchId, ContextId};
 use super::request::{Findings, IncomingRequest};
 use super::target::RequestTarget;
 use super::turn::Turn;
-use context::{Context, Contexts};
+use context::{Context, Contexts, Requester};
 use report::end_of_call;
 pub(super) use responses::Answer;
 use ringway_sansio::{Time, TimerWheel};
@@ -134,8 +134,14 @@ impl Calls {
             return t.refuse_with_retry(incoming, 10);
         };
         let came = waited.map_or(t.now, |progress| progress.came);
-        let mut context =
-            Context::new(came, (id, server, kind), incoming, reply, findings, targets);
+        let mut context = Context::new(
+            came,
+            (id, Requester::Peer(server), kind),
+            incoming,
+            reply,
+            findings,
+            targets,
+        );
         context.user = user;
         if waited.is_none() {
             t.note_worker(incoming);
@@ -171,6 +177,26 @@ impl Calls {
             self.report_began(t, id, msg);
         }
         self.start_group(t, id, msg);
+    }
+
+    /// Accepts a message of this server itself, of the number `number`. Returns the status with which it fails at once.
+    pub(super) fn begin_own(
+        &mut self,
+        t: &mut Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+        number: u64,
+        findings: Findings,
+        targets: Vec<RequestTarget>,
+    ) -> Result<(), u16> {
+        if !t.reserve_budget(incoming.msg, incoming.flow, None, true) {
+            return Err(503);
+        }
+        let id = self.contexts.reserve();
+        let requester = (id, Requester::World(number), Kind::NonInvite);
+        let reply = *incoming.flow;
+        self.contexts.insert(Context::new(t.now, requester, incoming, reply, findings, targets));
+        self.start_group(t, id, incoming.msg);
+        Ok(())
     }
 
     /// Returns whether the context of a branch, and so the branch, still exists.

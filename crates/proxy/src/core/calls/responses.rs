@@ -1,8 +1,9 @@
 //! Response processing: RFC 3261 section 16.7.
 
-use super::context::{BestResponse, CancelReason, State};
+use super::context::{BestResponse, CancelReason, Requester, State};
 use super::{Calls, Tick};
 use crate::core::dialogs::refreshes_target;
+use crate::core::events::Event;
 use crate::core::ids::BranchId;
 use crate::core::target::{Attempt, Origin};
 use crate::core::turn::Turn;
@@ -96,7 +97,7 @@ impl Calls {
             ctx.rang = true;
             t.stats.session_request_delay.add(t.now - ctx.came);
         }
-        let server = ctx.server;
+        let Requester::Peer(server) = ctx.requester else { return };
         let start = self.write_response(t, client, id, answer);
         t.tx.respond(t.now, server, status, t.out, start);
     }
@@ -127,7 +128,7 @@ impl Calls {
 
     fn success(&mut self, t: &mut Turn<'_>, client: ClientId, id: BranchId, answer: &Answer<'_>) {
         let ctx = &self.contexts[id.context];
-        let (server, reply, first) = (ctx.server, ctx.reply, !ctx.answered);
+        let (requester, reply, first) = (ctx.requester, ctx.reply, !ctx.answered);
         if !first && ctx.kind == Kind::NonInvite {
             return;
         }
@@ -135,6 +136,16 @@ impl Calls {
         if ctx.findings.in_dialog.is_some() && refreshes_target(msg.method()) {
             t.node.dialogs.refresh_target(t.now, answer.flow, msg);
         }
+        if let Some(path) = ctx.findings.ack.filter(|_| first) {
+            t.node.dialogs.await_ack(t.now, ctx.flow.remote.ip(), msg, path);
+        }
+        let server = match requester {
+            Requester::Peer(server) => server,
+            Requester::World(number) => {
+                t.events.push(Event::Delivered { id: number, status });
+                return self.close(t, id.context, status);
+            }
+        };
         let start = self.write_response(t, client, id, answer);
         match t.tx.server_state(server) {
             Some(ServerState::Trying | ServerState::Proceeding | ServerState::Accepted) => {

@@ -5,6 +5,7 @@ use crate::auth::{Authenticator, Verdict, claimed_user};
 use crate::config::Config;
 use crate::core::events::{AuthFailure, AuthFailureReason, Event, short_text};
 use crate::core::names::{plain_user, same_user, user_of};
+use crate::core::node::Aor;
 use crate::core::proof::Proof;
 use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
@@ -72,8 +73,7 @@ impl Access {
             return Ok(Proof::Dialog);
         }
         if method == Method::Ack {
-            // An ACK cannot be challenged (section 22.1): without a mark it may be sent to our own users only.
-            return if local { Ok(Proof::None) } else { Err(Refusal::SILENT.into()) };
+            return authorise_ack(t, incoming, routed, local);
         }
         let from = incoming.msg.from().map_err(|e| Refusal::new(e.status, e.reason))?;
         let from = Uri::parse(from.uri).ok();
@@ -241,6 +241,30 @@ impl Access {
     }
 }
 
+/// Authorises an ACK that has no mark. It cannot be challenged (RFC 3261 section 22.1), so it may be sent to our own users
+/// only, or where an INVITE of the same source has been sent and accepted: credentials that were accepted in the INVITE are
+/// accepted in its ACK.
+fn authorise_ack(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    local: bool,
+) -> Result<Proof, Stop> {
+    if local {
+        return Ok(Proof::None);
+    }
+    let dialogs = &t.node.dialogs;
+    let target = dialogs.target(routed.next_uri(), routed.uri_bytes, &routed.uri);
+    if !dialogs.is_awaited_ack(t.now, incoming, &target) {
+        return Err(Refusal::SILENT.into());
+    }
+    let from = incoming.msg.from().ok().and_then(|from| Uri::parse(from.uri).ok());
+    let from = from.filter(Uri::is_sip);
+    let domain = from.as_ref().and_then(|uri| t.node.identity.domain(uri.host)).unwrap_or(0);
+    let user = from.and_then(|uri| uri.user).unwrap_or_default();
+    Ok(Proof::Digest { realm: t.node.domain(domain).name.clone(), user: user.into() })
+}
+
 /// Authorises a request of another router of the mesh. It is for our own users, or within a dialog, or for a routing rule
 /// that is shared. A router is not asked for credentials: it vouches for its users, and for no others.
 fn authorise_router(
@@ -272,13 +296,43 @@ fn authorise_router(
     let aor = t.node.aor(user.unwrap_or_default(), domain);
     match t.store.speaks_for(router, &aor, t.now) {
         Some(true) => Ok(Proof::Router { vouched: true }),
-        Some(false) => {
-            t.stats.forbidden += 1;
-            Err(Refusal::new(403, "Forbidden: From is no user of that router").into())
-        }
+        Some(false) => match delivers(t, incoming, routed, router) {
+            Some(true) => Ok(Proof::Router { vouched: true }),
+            Some(false) => {
+                t.stats.forbidden += 1;
+                Err(Refusal::new(403, "Forbidden: From is no user of that router").into())
+            }
+            None => match target_aor(t, incoming, routed) {
+                Some(aor) if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
+                _ => Err(Refusal::unanswered().into()),
+            },
+        },
         None if incoming.may_ask_about(t.now, &aor) => Err(Stop::locate(&aor)),
         None => Err(Refusal::unanswered().into()),
     }
+}
+
+/// Returns whether a message comes from the home of its recipient, which delivers what others have left there for this
+/// user and has verified who they are; `None` if the world must be asked. A home knows all of its users' secrets, so nothing
+/// is gained that it could not do without this.
+fn delivers(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    router: IpAddr,
+) -> Option<bool> {
+    let aor = target_aor(t, incoming, routed).filter(|_| incoming.msg.method() == Method::Message);
+    aor.map_or(Some(false), |aor| t.store.is_home(router, &aor, t.now))
+}
+
+/// Returns the address-of-record that the Request-URI of a request for one of our users names.
+fn target_aor(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+) -> Option<Aor> {
+    let domain = t.node.own_domain(&routed.uri, incoming.flow, false)?;
+    Some(t.node.aor(user_of(&routed.uri)?, domain))
 }
 
 /// Returns the refusal of a request by a shared routing rule for whose sender the router does not vouch.

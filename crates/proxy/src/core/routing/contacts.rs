@@ -1,12 +1,13 @@
 //! The location service (RFC 3261 section 16.5): contacts and flows of users, and other servers, as targets.
 
-use crate::core::names::{is_websocket, user_of};
+use crate::core::names::{is_websocket, next_host, user_of};
 use crate::core::node::{Aor, Node};
 use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
 use crate::gruu::{Gruu, Resolution};
+use crate::local_identity::parse_ip;
 use crate::location::{BindingView, Elsewhere};
 use ringway_sansio::{Duration, Flow, Transport};
 use ringway_sip::header::{Items, NameAddr};
@@ -14,6 +15,7 @@ use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
 use smallvec::{SmallVec, smallvec};
 use std::hash::Hasher;
+use std::net::SocketAddr;
 
 /// The number of users looked up for one request, if contacts are other users of ours.
 const MAX_LOOKUPS: usize = 16;
@@ -241,7 +243,7 @@ impl<'s, 't> Search<'s, 't> {
 /// Returns another server as a target: reached by its Path.
 fn target_elsewhere(uri: Vec<u8>, path: &[u8], q: u16) -> RequestTarget {
     let (path, attempts) = (path.to_vec(), smallvec![Attempt::Uri]);
-    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere, patience: None }
+    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere, patience: None, local: None }
 }
 
 /// What a contact means that may be an address of ours.
@@ -326,7 +328,17 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     attempts.push(attempt);
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
-    RequestTarget { uri, path, q: binding.q, attempts, origin, patience: None }
+    let local = registered_at(binding);
+    RequestTarget { uri, path, q: binding.q, attempts, origin, patience: None, local }
+}
+
+/// Returns the address of ours that a phone has registered at by UDP, if its Contact is where it sent from.
+fn registered_at(binding: &BindingView<'_>) -> Option<SocketAddr> {
+    let flow = binding.flow.filter(|flow| flow.transport == Transport::Udp)?;
+    let contact = Uri::parse(binding.contact).ok()?;
+    let ip = parse_ip(next_host(&contact))?;
+    let there = ip.to_canonical() == flow.remote.ip().to_canonical();
+    (there && binding.path.is_empty()).then_some(flow.local)
 }
 
 /// Returns whether a contact can be reached securely; insecure attempts are removed (RFC 5630 section 5.3). A `sip`

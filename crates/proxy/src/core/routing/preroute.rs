@@ -7,10 +7,11 @@ use crate::core::request::{InDialog, IncomingRequest};
 use crate::mark::{MARK_LEN, Mark};
 use crate::outbound::BadToken;
 use crate::routes::{RouteTable, Rule};
-use ringway_sansio::{Flow, Time};
+use ringway_sansio::{Flow, Time, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::Uri;
+use std::net::SocketAddr;
 
 /// The target of a request after our own Route elements are removed.
 pub(in crate::core) struct RequestRoute<'a> {
@@ -20,6 +21,8 @@ pub(in crate::core) struct RequestRoute<'a> {
     pub uri: Uri<'a>,
     /// Route elements that were ours.
     pub routes_used: usize,
+    /// The address in the last of them, if it is one over UDP.
+    pub local: Option<SocketAddr>,
     /// The meaning of the `maddr` of the Request-URI.
     pub maddr: Maddr,
     /// Whether the last Route element was the real Request-URI (a strict router before us).
@@ -42,6 +45,11 @@ impl RequestRoute<'_> {
     /// Returns whether it belongs to a dialog that this proxy has record-routed.
     pub(in crate::core) fn is_in_dialog(&self) -> bool {
         self.in_dialog.is_some()
+    }
+
+    /// Returns the URI of the first Route element that is not ours.
+    pub(in crate::core) fn next_uri(&self) -> Option<&[u8]> {
+        self.next.as_ref().map(|route| route.uri)
     }
 
     /// Returns whether its next hop is not determined by a Route, a flow, an `maddr` or a dialog.
@@ -77,6 +85,7 @@ impl<'a> RequestRoute<'a> {
             uri,
             maddr,
             routes_used: 0,
+            local: None,
             last_route_used: false,
             next: None,
             mark: None,
@@ -133,7 +142,7 @@ pub(in crate::core) fn preroute<'a>(
 }
 
 impl RequestRoute<'_> {
-    /// Reads the user part of our Record-Route: the mark of the dialog, after a flow token if the flow matters. A token
+    /// Reads our Record-Route: its address, and its user part with the mark of the dialog, after a flow token if the flow matters. A token
     /// counts only beside a mark.
     fn read_user(
         &mut self,
@@ -142,6 +151,9 @@ impl RequestRoute<'_> {
         incoming: &IncomingRequest<'_>,
         route: &Uri<'_>,
     ) -> Result<(), Malformed> {
+        let port = route.port.unwrap_or(default_port(route));
+        let udp = matches!(route.transport(), None | Some(Transport::Udp));
+        self.local = route.host_ip().filter(|_| udp).map(|ip| SocketAddr::new(ip, port));
         let Some(user) = route.user else { return Ok(()) };
         let (token, mark) = split_user(user);
         let flow = match node.tokens.read(token) {
@@ -170,8 +182,7 @@ impl RequestRoute<'_> {
     /// Determines whether the request belongs to the dialog of the mark in its Route.
     fn recognise(&mut self, node: &Node, now: Time, incoming: &IncomingRequest<'_>) {
         if let Some(mark) = &self.mark {
-            let next = self.next.as_ref().map(|route| route.uri);
-            let target = node.dialogs.target(next, self.uri_bytes, &self.uri);
+            let target = node.dialogs.target(self.next_uri(), self.uri_bytes, &self.uri);
             match node.dialogs.recognise(now, incoming, mark, target, self.flow.is_some()) {
                 Ok((dialog, target_match)) => {
                     (self.in_dialog, self.target_match) = (Some(dialog), target_match);

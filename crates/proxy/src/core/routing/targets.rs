@@ -4,7 +4,9 @@ use super::access::{Access, unvouched};
 use super::contacts::{self, Located};
 use super::preroute::{Maddr, RequestRoute};
 use crate::core::dialogs::TargetMatch;
+use crate::core::kept;
 use crate::core::names::{default_port, has_ob, is_websocket, plain_user, user_of};
+use crate::core::node::Aor;
 use crate::core::proof::Proof;
 use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
@@ -51,6 +53,16 @@ pub(in crate::core) fn local(
     Ok(targets)
 }
 
+/// Returns the contacts of an address-of-record, and the servers elsewhere at which it is registered.
+pub(in crate::core) fn of_user(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    uri: &Uri<'_>,
+    aor: &[u8],
+) -> Result<Vec<RequestTarget>, Stop> {
+    Ok(contacts::of_user(t, incoming, uri, &Aor::from_slice(aor))?.targets)
+}
+
 /// Returns the refusal of RFC 5630 section 5.3: a request to a `sips` URI is never forwarded without encryption.
 fn sips_not_allowed(name: &str) -> Refusal {
     let headers = format!("Warning: 380 {name} \"SIPS Not Allowed\"\r\n").into_bytes();
@@ -85,6 +97,9 @@ fn unregistered(
         Err(Refusal::unanswered().into())
     } else if located.exists || access.has_user(&plain_user(user), name) {
         // The user exists, but has no contacts now.
+        if let Some(question) = kept::question(t, incoming, uri, domain, proof) {
+            return Err(Stop::Asks { question, proof: None });
+        }
         Err(Refusal::new(480, "Temporarily Unavailable").into())
     } else {
         Err(Refusal::new(404, "Not Found").into())
@@ -156,7 +171,9 @@ pub(in crate::core) fn remote(
         }
         None => attempts_to_uri(t, incoming, routed),
     };
-    Ok(vec![RequestTarget::remote(uri, Origin::Request, attempts)])
+    // The party of a dialog knows the Route before it.
+    let local = routed.local.filter(|_| routed.is_in_dialog() && routed.next.is_none());
+    Ok(vec![RequestTarget { local, ..RequestTarget::remote(uri, Origin::Request, attempts) }])
 }
 
 /// Returns the attempts for the Request-URI or a Route. The connection that the user of a dialog has registered on

@@ -61,6 +61,7 @@ pub(in crate::core) fn validate(
         privileged: false,
         vouched: false,
         in_dialog: routed.in_dialog,
+        ack: None,
         spiral,
         return_path: true,
         // What makes a dialog; NOTIFY may be the first of one (RFC 6665 section 4.3).
@@ -74,6 +75,24 @@ pub(in crate::core) fn validate(
                 Method::Invite | Method::Subscribe | Method::Notify | Method::Refer
             ),
     })
+}
+
+/// Returns the findings about a request of this server itself.
+pub(in crate::core) fn of_own() -> Findings {
+    Findings {
+        routes_used: 0,
+        last_route_used: false,
+        max_forwards: DEFAULT_MAX_FORWARDS,
+        max_breadth: MAX_BREADTH,
+        realm: None,
+        privileged: false,
+        vouched: true,
+        in_dialog: None,
+        ack: None,
+        spiral: 0,
+        return_path: true,
+        record_route: false,
+    }
 }
 
 /// Returns the hash of all that decides the routing of a request (RFC 5393 section 4.2.2): the same for a request that
