@@ -138,61 +138,70 @@ fuzz_target!(|data: &[u8]| {
             }
             9 => {
                 let copy = Copy { key: record(by, a, b).key(), mark: age };
-                let packet = match b % 8 {
-                    0 => Packet::Entries { span, marks: vec![u64::from(a)] },
-                    6 => Packet::List {
-                        request,
-                        kind: 1,
-                        anyhow: a % 2 == 0,
-                        stretch: stretch(a, b),
-                    },
-                    7 => {
-                        // An answer to the scan that was begun first.
-                        let asked =
-                            dht.take_messages().into_iter().find_map(
-                                |message| match Packet::parse(&message.octets) {
+                let packet =
+                    match b % 8 {
+                        0 => Packet::Entries { span, marks: vec![u64::from(a)] },
+                        6 => Packet::List {
+                            request,
+                            kind: 1,
+                            anyhow: a % 2 == 0,
+                            stretch: stretch(a, b),
+                        },
+                        7 => {
+                            // An answer to the scan that was begun first.
+                            let asked = dht.take_messages().into_iter().find_map(|message| {
+                                match Packet::parse(&message.octets) {
                                     Ok(Packet::List { request, .. }) => Some(request),
                                     _ => None,
-                                },
-                            );
-                        let (request, settled) = (asked.unwrap_or(request), a % 3 > 0);
-                        let records = vec![record(by, a, b), record(by, b, a)];
-                        Packet::Listed {
-                            request,
-                            settled,
-                            last: b % 16 < 8,
-                            stretch: stretch(a, b),
-                            records,
+                                }
+                            });
+                            let (request, settled) = (asked.unwrap_or(request), a % 3 > 0);
+                            let records = vec![record(by, a, b), record(by, b, a)];
+                            Packet::Listed {
+                                request,
+                                settled,
+                                last: b % 16 < 8,
+                                stretch: stretch(a, b),
+                                records,
+                            }
                         }
-                    }
-                    2 if a % 2 == 0 => Packet::Check { request, copies: vec![copy; 2] },
-                    2 => Packet::Astray { copies: vec![copy] },
-                    3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
-                    4 => {
-                        let reason = |at: u8| match at % 3 {
-                            0 => NotRenewed::Elsewhere,
-                            1 => NotRenewed::Unknown,
-                            _ => NotRenewed::Unsettled,
-                        };
-                        let asked = dht.take_messages().into_iter().find_map(
-                            |message| match Packet::parse(&message.octets) {
-                                Ok(Packet::Check { request, .. }) => Some(request),
-                                _ => None,
-                            },
-                        );
-                        let request = asked.unwrap_or(request);
-                        let exceptions = vec![(a % 2, reason(a)), (b % 2, reason(b))];
-                        Packet::Renewed { request, leaves: Leaves::default(), exceptions }
-                    }
-                    5 => {
-                        let renewals = vec![Renewal { copy, stamp: age, rest: request }];
-                        let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
-                        let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
-                        Packet::Digest { confirm, settled, life: age as u16, leaves, span, count, renewals, parts }
-                    }
-                    1 => Packet::Want { span, marks: vec![u64::from(a)] },
-                    _ => Packet::Leave,
-                };
+                        2 if a % 2 == 0 => Packet::Check { request, copies: vec![copy; 2] },
+                        2 => Packet::Astray { copies: vec![copy] },
+                        3 => Packet::Renew { request, stamp: age, copies: vec![copy] },
+                        4 => {
+                            let reason = |at: u8| match at % 3 {
+                                0 => NotRenewed::Elsewhere,
+                                1 => NotRenewed::Unknown,
+                                _ => NotRenewed::Unsettled,
+                            };
+                            let asked = dht.take_messages().into_iter().find_map(|message| {
+                                match Packet::parse(&message.octets) {
+                                    Ok(Packet::Check { request, .. }) => Some(request),
+                                    _ => None,
+                                }
+                            });
+                            let request = asked.unwrap_or(request);
+                            let exceptions = vec![(a % 2, reason(a)), (b % 2, reason(b))];
+                            Packet::Renewed { request, leaves: Leaves::default(), exceptions }
+                        }
+                        5 => {
+                            let renewals = vec![Renewal { copy, stamp: age, rest: request }];
+                            let (confirm, settled, count) = (a % 2 == 0, a % 3 == 0, 1);
+                            let (leaves, parts) = (Leaves::default(), [7].as_slice().into());
+                            Packet::Digest {
+                                confirm,
+                                settled,
+                                life: age as u16,
+                                leaves,
+                                span,
+                                count,
+                                renewals,
+                                parts,
+                            }
+                        }
+                        1 => Packet::Want { span, marks: vec![u64::from(a)] },
+                        _ => Packet::Leave,
+                    };
                 dht.handle(now, origin, &packet.to_octets(), random);
             }
             10 => {

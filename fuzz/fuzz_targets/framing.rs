@@ -6,7 +6,9 @@ use libfuzzer_sys::fuzz_target;
 use ringway_sip::framing::{self, Frame, Framer};
 use ringway_sip::message;
 
-fn frames<'s>(pieces: impl Iterator<Item = &'s [u8]>) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, usize, Option<u16>) {
+fn frames<'s>(
+    pieces: impl Iterator<Item = &'s [u8]>,
+) -> (Vec<Vec<u8>>, Vec<Vec<u8>>, usize, Option<u16>) {
     let mut framer = Framer::new();
     let (mut messages, mut malformed, mut pings) = (Vec::new(), Vec::new(), 0);
     for piece in pieces {

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use ringway_dht::wire::Packet;
 use ringway_dht::{Draft, Record};
 use ringway_directory::config::{KIND_ACCOUNT, KIND_MAIL, KIND_MAIL_PART};
-use ringway_directory::mail::format::{part_name, Entry, Letter, List, MAX_SEALED, PART};
+use ringway_directory::mail::format::{Entry, Letter, List, MAX_SEALED, PART, part_name};
 use ringway_directory::{Account, Config, Delivery, Directory, Event, Grant, Mail};
 use ringway_mesh::crypto::{Crypto, StandIn};
 use ringway_mesh::id::Sequence;

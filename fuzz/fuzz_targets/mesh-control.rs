@@ -3,11 +3,11 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringway_mesh::NodeId;
 use ringway_mesh::crypto::{Crypto, Domain, StandIn};
 use ringway_mesh::identity::{Identity, Search};
 use ringway_mesh::wire::bodies::Seal;
 use ringway_mesh::wire::{Body, Routed};
-use ringway_mesh::NodeId;
 use ringway_sansio::SplitMix;
 
 fn identity(seed: u64) -> Identity {

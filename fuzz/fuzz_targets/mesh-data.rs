@@ -28,7 +28,8 @@ fuzz_target!(|data: &[u8]| {
     }
     let length = packet.len();
     let Ok(mut data) = DataView::parse(&mut packet) else { return };
-    let (behind, hop_limit) = (data.sealed().1.to_vec(), data.cursor().map_or(0, |(_, limit)| limit));
+    let (behind, hop_limit) =
+        (data.sealed().1.to_vec(), data.cursor().map_or(0, |(_, limit)| limit));
     let (mut at, mut entered, mut hops) = (0, Slot(SLOTS[0].0), 0u32);
     loop {
         let Ok((mut cursor, mut limit)) = data.cursor() else { return };

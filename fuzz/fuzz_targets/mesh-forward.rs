@@ -17,10 +17,15 @@ const GREEDY: u64 = 30;
 
 fn neighbours(router: usize) -> [Neighbour; 2] {
     let (before, after) = ((router + ROUTERS - 1) % ROUTERS, (router + 1) % ROUTERS);
-    let neighbour = |id: usize, slot, back| {
-        Neighbour { id: NodeId::new(id as u64), slot: Slot(slot), back: Some(Slot(back)) }
+    let neighbour = |id: usize, slot, back| Neighbour {
+        id: NodeId::new(id as u64),
+        slot: Slot(slot),
+        back: Some(Slot(back)),
     };
-    [neighbour(before, SLOTS[router].0, SLOTS[before].1), neighbour(after, SLOTS[router].1, SLOTS[after].0)]
+    [
+        neighbour(before, SLOTS[router].0, SLOTS[before].1),
+        neighbour(after, SLOTS[router].1, SLOTS[after].0),
+    ]
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -30,14 +35,21 @@ fuzz_target!(|data: &[u8]| {
     message.best = GREEDY;
     loop {
         let around = neighbours(at);
-        let here = Here { id: NodeId::new(at as u64), neighbours: &around, detours: &Detours::default(), closes: true, distance: |_, _| 0 };
+        let here = Here {
+            id: NodeId::new(at as u64),
+            neighbours: &around,
+            detours: &Detours::default(),
+            closes: true,
+            distance: |_, _| 0,
+        };
         let verdict = forward(&mut message, here, entered, |_| {
             greedy = greedy.checked_sub(1)?;
             Some((Route::direct(around[greedy as usize % 2].slot), greedy))
         });
         assert!(message.labels.nibbles() as usize <= MAX_CONTROL_NIBBLES);
         let Verdict::Out(slot) = verdict else { break };
-        let next = around.iter().find(|neighbour| neighbour.slot == slot).expect("a link that is up");
+        let next =
+            around.iter().find(|neighbour| neighbour.slot == slot).expect("a link that is up");
         (at, entered) = (next.id.raw() as usize, next.back.unwrap());
         hops += 1;
         assert!(hops <= (GREEDY + 2) * u64::from(MAX_HOPS));

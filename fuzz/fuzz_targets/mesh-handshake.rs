@@ -10,7 +10,7 @@ use ringway_mesh::crypto::{CodeKey, NetworkKey, StandIn};
 use ringway_mesh::id::Instance;
 use ringway_mesh::identity::{Identity, Search};
 use ringway_mesh::link::{Handshakes, LinkAddress, Local};
-use ringway_mesh::wire::{Kind};
+use ringway_mesh::wire::Kind;
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -52,7 +52,9 @@ fn receive(
             let _ = table.init(now, from, packet, &own, random, &mut out);
             false
         }
-        Ok(Kind::Resp) => table.resp(now, from, packet, &own, &mut out).is_ok_and(|up| up.is_some()),
+        Ok(Kind::Resp) => {
+            table.resp(now, from, packet, &own, &mut out).is_ok_and(|up| up.is_some())
+        }
         Ok(Kind::Conf) => table.conf(from, packet, &own).is_ok(),
         Ok(Kind::Cookie) => {
             let _ = table.cookie(from, packet, &mut out);
@@ -67,7 +69,8 @@ fuzz_target!(|data: &[u8]| {
     let (own, honest) = (identity(1), identity(2));
     let mut random = SplitMix::new(3);
     let mut now = Time::from_secs(1);
-    let limits = Limits { handshakes: HANDSHAKES, handshakes_busy: HANDSHAKES, ..Limits::default() };
+    let limits =
+        Limits { handshakes: HANDSHAKES, handshakes_busy: HANDSHAKES, ..Limits::default() };
     let mut table = Handshakes::<StandIn>::new(now, limits, &mut random);
     let mut other = Handshakes::<StandIn>::new(now, limits, &mut random);
     let mut init = Vec::new();

@@ -16,7 +16,9 @@ use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress, LinkEvent, Links};
 use ringway_mesh::output::{Destination, Output};
 use ringway_mesh::wire::bodies::{Connect, Seal};
-use ringway_mesh::wire::{Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot};
+use ringway_mesh::wire::{
+    Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot,
+};
 use ringway_mesh::{LocalRouter, NodeId, Ring, Router, metric::Space};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, SplitMix, Time};
@@ -52,7 +54,13 @@ fn local(seed: usize) -> LocalRouter {
 
 fn config() -> Config {
     let limits = Limits {
-        contacts: 16, marks: 16, sessions: 8, half_sessions: 8, pending: 8, handshakes: 8, neighbours: 8,
+        contacts: 16,
+        marks: 16,
+        sessions: 8,
+        half_sessions: 8,
+        pending: 8,
+        handshakes: 8,
+        neighbours: 8,
         ..Limits::default()
     };
     Config { limits: limits.into(), extension_bits: 0, control_burst: 4_096, ..Config::default() }
@@ -91,8 +99,18 @@ impl World {
         hostile.add_interface(now, interface(1_452), &mut random);
         let output = Output::new(4_096);
         let mut world = World {
-            now, random, routers, hostile, own: local(HOSTILE), slot: None, output,
-            wire: VecDeque::new(), received: 0, sent: 0, silent: None, packets: BTreeMap::new(),
+            now,
+            random,
+            routers,
+            hostile,
+            own: local(HOSTILE),
+            slot: None,
+            output,
+            wire: VecDeque::new(),
+            received: 0,
+            sent: 0,
+            silent: None,
+            packets: BTreeMap::new(),
         };
         world.pass(Duration::from_secs(8), 80);
         world
@@ -122,7 +140,8 @@ impl World {
                 self.hear(&mut bytes);
             } else if let Some(router) = self.routers.get_mut(to).filter(|_| !is_lost) {
                 self.received += if to == CENTRE { bytes.len() as u64 } else { 0 };
-                let range = router.handle_packet(self.now, address(from), &mut bytes, &mut self.random);
+                let range =
+                    router.handle_packet(self.now, address(from), &mut bytes, &mut self.random);
                 if let Some(packet) = range.map(|range| bytes[range].to_vec()) {
                     self.come(to, &packet);
                 }
@@ -149,7 +168,9 @@ impl World {
                     Destination::All => LINKS[at]
                         .iter()
                         .for_each(|&to| self.wire.push_back((at, to, packet.bytes.to_vec()))),
-                    Destination::One(to) => self.wire.push_back((at, host(to), packet.bytes.to_vec())),
+                    Destination::One(to) => {
+                        self.wire.push_back((at, host(to), packet.bytes.to_vec()))
+                    }
                 }
             }
             // ICMPv6 errors are of no host.
@@ -167,7 +188,13 @@ impl World {
             Ok(kind) => {
                 let from = address(CENTRE);
                 let _ = self.hostile.handle(
-                    self.now, &self.own, from, kind, bytes, &mut self.random, &mut self.output,
+                    self.now,
+                    &self.own,
+                    from,
+                    kind,
+                    bytes,
+                    &mut self.random,
+                    &mut self.output,
                 );
             }
         }
@@ -192,7 +219,9 @@ impl World {
     fn target(&self, octet: u8) -> NodeId {
         match octet {
             0..64 => self.routers[usize::from(octet) % HOSTILE].id(),
-            64..128 => NodeId::new(self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96)),
+            64..128 => NodeId::new(
+                self.routers[0].id().raw().wrapping_add(u64::from(octet)).wrapping_sub(96),
+            ),
             other => NodeId::new(u64::from(other) << 56),
         }
     }
@@ -201,8 +230,14 @@ impl World {
     fn message(&mut self, bytes: &[u8]) {
         let octet = |at: usize| bytes.get(at).copied().unwrap_or_default();
         let all = [
-            Message::Connect, Message::ConnectAck, Message::Introduce, Message::LookUp, Message::LookUpAck,
-            Message::Confirm, Message::Payload, Message::NotResponsible,
+            Message::Connect,
+            Message::ConnectAck,
+            Message::Introduce,
+            Message::LookUp,
+            Message::LookUpAck,
+            Message::Confirm,
+            Message::Payload,
+            Message::NotResponsible,
         ];
         let kind = all[usize::from(octet(0)) % all.len()];
         let (target, own) = (self.target(octet(1)), self.own.id());
@@ -210,9 +245,11 @@ impl World {
         for at in 0..octet(2) & 7 {
             let _ = labels.push(Slot((octet(3) >> at & 3).into()), Slot(0));
         }
-        let id = MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
+        let id =
+            MessageId(if octet(4) & 1 == 0 { octet(4).into() } else { self.random.next_u64() });
         let origin = if octet(5) & 7 == 7 { self.target(octet(5)) } else { own };
-        let mut message = Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
+        let mut message =
+            Routed::new(kind, id, origin, target, &Route { first: Slot(0), labels }, &[]);
         (message.hop_limit, message.path_cost) = (octet(6).into(), octet(7).into());
         message.flags.greedy = octet(8) & 1 != 0;
         message.flags.closest = octet(8) & 2 != 0;
@@ -231,11 +268,26 @@ impl World {
         let hint = |at: u8| {
             let mut onward = Labels::default();
             let _ = onward.push(Slot((octet(10) >> (at & 7) & 3).into()), Slot(0));
-            Hint { id: self.target(octet(11).wrapping_mul(at + 1)), cost: octet(12).into(), back: (octet(12) & 3).into(), onward }
+            Hint {
+                id: self.target(octet(11).wrapping_mul(at + 1)),
+                cost: octet(12).into(),
+                back: (octet(12) & 3).into(),
+                onward,
+            }
         };
-        let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
+        let (proof, sequence) = (
+            *self.own.identity.proof(),
+            Sequence { epoch: octet(13).into(), count: octet(14).into() },
+        );
         let mut noise = bytes.get(15..).unwrap_or_default().to_vec();
-        noise.resize(match kind { Message::LookUp => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
+        noise.resize(
+            match kind {
+                Message::LookUp => 64,
+                Message::LookUpAck => 159,
+                _ => 127,
+            },
+            octet(14),
+        );
         let index = u32::from(octet(13));
         let body = match kind {
             Message::Connect | Message::ConnectAck => Body::Connect(Connect {
@@ -255,7 +307,10 @@ impl World {
         };
         let mut written = Vec::new();
         body.emit(&mut written);
-        if !matches!(kind, Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm) {
+        if !matches!(
+            kind,
+            Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm
+        ) {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
             let domain = if kind == Message::Payload { Domain::Payload } else { Domain::Message };
@@ -289,7 +344,8 @@ impl World {
         if packet.get(8..16) == Some(&own[..8]) {
             return;
         }
-        let number = packet[40..].first_chunk().map(|number| u32::from_be_bytes(*number)).expect("a number");
+        let number =
+            packet[40..].first_chunk().map(|number| u32::from_be_bytes(*number)).expect("a number");
         let (sent, waits) = self.packets.get_mut(&number).expect("a packet that was sent");
         assert_eq!(sent, packet);
         assert_eq!(waits.take(), Some(to), "it comes once, to whom it is for");
@@ -339,7 +395,9 @@ fuzz_target!(|data: &[u8]| {
                 packet.resize(packet.len().max(60), 0);
                 packet[0] = 0x17;
                 if let Some(slot) = world.slot {
-                    world.hostile.send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
+                    world
+                        .hostile
+                        .send_data(world.now, slot, &mut world.output, |out| out.extend(&packet));
                 }
                 world.deliver();
             }
@@ -356,7 +414,9 @@ fuzz_target!(|data: &[u8]| {
                 world.host(*length);
                 bytes.iter().for_each(|octet| world.host(*octet));
             }
-            6 if what >> 4 < 12 => world.silent = Some(usize::from(length & 3)).filter(|&at| at != CENTRE),
+            6 if what >> 4 < 12 => {
+                world.silent = Some(usize::from(length & 3)).filter(|&at| at != CENTRE)
+            }
             6 => world.notice(what >> 4, bytes),
             _ => {
                 let time = Duration::from_millis(10 << (length & 15).min(12));
@@ -373,6 +433,9 @@ fuzz_target!(|data: &[u8]| {
     world.pass(Duration::from_secs(20), 200);
     let up = world.routers[CENTRE].links().up();
     for honest in HONEST {
-        assert!(up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()), "{honest} is lost");
+        assert!(
+            up.iter().any(|neighbour| neighbour.id == world.routers[honest].id()),
+            "{honest} is lost"
+        );
     }
 });

@@ -5,12 +5,12 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringway_mesh::LocalRouter;
 use ringway_mesh::config::Limits;
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::identity::Search;
 use ringway_mesh::session::{Contents, Delivery, Piece, SessionAction, Sessions, Way};
 use ringway_mesh::wire::{DataView, MessageId, Route, Slot};
-use ringway_mesh::LocalRouter;
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -60,7 +60,9 @@ impl Pair {
     fn offer(&mut self, packet: &[u8]) {
         let (prefix, mut out) = (self.locals[1].id().prefix(), Vec::new());
         let sessions = &mut self.sessions[0];
-        if sessions.offer(self.now, &self.locals[0], prefix, packet, &mut self.random, &mut out) == Delivery::Send {
+        if sessions.offer(self.now, &self.locals[0], prefix, packet, &mut self.random, &mut out)
+            == Delivery::Send
+        {
             let pieces: Vec<Piece<'_>> = sessions.pieces(prefix, packet).collect();
             if pieces.is_empty() {
                 self.seal(0, &Contents::Packet(packet));
@@ -99,11 +101,14 @@ impl Pair {
         let sessions = &mut self.sessions[1 - from];
         let opened = match sessions.open(self.now, index, nonce, &header, sealed) {
             Some((_, Contents::Packet(packet))) => Some(packet.to_vec()),
-            Some((_, Contents::Piece(piece))) => sessions.join(self.now, (index, nonce), Slot(1), &piece),
+            Some((_, Contents::Piece(piece))) => {
+                sessions.join(self.now, (index, nonce), Slot(1), &piece)
+            }
             _ => None,
         };
         if let Some(packet) = opened.filter(|_| from == 0) {
-            let number = packet.first_chunk().map(|number| u32::from_be_bytes(*number)).expect("a number");
+            let number =
+                packet.first_chunk().map(|number| u32::from_be_bytes(*number)).expect("a number");
             let (sent, has_come) = &mut self.packets[number as usize];
             assert_eq!(*sent, packet);
             assert!(!core::mem::replace(has_come, true), "packet {number} comes again");
@@ -122,11 +127,24 @@ impl Pair {
                         continue;
                     }
                     let answer = self.sessions[to].look_up(
-                        now, &self.locals[to], index, &noise, &back, self.mtu, id, None, &mut self.random,
+                        now,
+                        &self.locals[to],
+                        index,
+                        &noise,
+                        &back,
+                        self.mtu,
+                        id,
+                        None,
+                        &mut self.random,
                     );
                     if let Some((index, noise)) = answer {
                         self.sessions[from].look_up_ack(
-                            now, &self.locals[from], id, (index, &noise), way(back.clone(), self.mtu), &mut actions,
+                            now,
+                            &self.locals[from],
+                            id,
+                            (index, &noise),
+                            way(back.clone(), self.mtu),
+                            &mut actions,
                         );
                     }
                 }
@@ -179,15 +197,23 @@ fuzz_target!(|data: &[u8]| {
         let (now, mut out) = (pair.now, Vec::new());
         let by = pair.locals[1 - to].id();
         let (sessions, local) = (&mut pair.sessions[to], &pair.locals[to]);
-        let index = bytes.first_chunk().map_or(u32::from(*number), |index| u32::from_be_bytes(*index));
+        let index =
+            bytes.first_chunk().map_or(u32::from(*number), |index| u32::from_be_bytes(*index));
         match what % 14 {
             // Packets of hosts at the first.
             10 => pair.send(usize::from(*length) * 6),
             11 => pair.come(usize::from(what >> 7), (usize::from(number >> 1), number & 1 != 0), 0),
-            12 => pair.come(usize::from(what >> 7), (usize::from(number >> 1), number & 1 != 0), *length),
+            12 => pair.come(
+                usize::from(what >> 7),
+                (usize::from(number >> 1), number & 1 != 0),
+                *length,
+            ),
             13 if what & 0x80 != 0 => pair.mtu = MTUS[usize::from(number & 3)],
             // Pieces that the second has made up.
-            13 => pair.seal(1, &Contents::Piece(Piece { index: number & 15, count: number >> 4, octets: bytes })),
+            13 => pair.seal(
+                1,
+                &Contents::Piece(Piece { index: number & 15, count: number >> 4, octets: bytes }),
+            ),
             0 | 1 if to == 0 => pair.send(40 + bytes.len()),
             0 | 1 => {
                 let prefix = pair.locals[1 - to].id().prefix();
@@ -198,19 +224,41 @@ fuzz_target!(|data: &[u8]| {
                 pair.now += Duration::from_millis(10 << (number & 15).min(13));
                 for at in 0..2 {
                     let mut out = Vec::new();
-                    pair.sessions[at].timeout(pair.now, &pair.locals[at], &mut pair.random, &mut out);
+                    pair.sessions[at].timeout(
+                        pair.now,
+                        &pair.locals[at],
+                        &mut pair.random,
+                        &mut out,
+                    );
                     pair.carry(at, out);
                 }
             }
             3 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(64, 7);
-                let _ = sessions.look_up(now, local, index, &noise, &route, index as u16, id, None, &mut pair.random);
+                let _ = sessions.look_up(
+                    now,
+                    local,
+                    index,
+                    &noise,
+                    &route,
+                    index as u16,
+                    id,
+                    None,
+                    &mut pair.random,
+                );
             }
             4 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(159, 7);
-                sessions.look_up_ack(now, local, id, (index, &noise), way(route, index as u16), &mut out);
+                sessions.look_up_ack(
+                    now,
+                    local,
+                    id,
+                    (index, &noise),
+                    way(route, index as u16),
+                    &mut out,
+                );
             }
             5 => {
                 let mut noise = bytes.to_vec();

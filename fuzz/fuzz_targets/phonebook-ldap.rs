@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use ringway_phonebook::ldap::{ber, Connection, Directory, Progress, MAX_OUTPUT};
+use ringway_phonebook::ldap::{Connection, Directory, MAX_OUTPUT, Progress, ber};
 use ringway_phonebook::{Book, Entry};
 use ringway_sansio::Time;
 
@@ -59,7 +59,8 @@ fuzz_target!(|data: &[u8]| {
             short @ ..0x80 => 2 + usize::from(short),
             long => {
                 let count = usize::from(long & 0x7f);
-                2 + count + rest[2..2 + count].iter().fold(0, |sum, octet| sum << 8 | usize::from(*octet))
+                2 + count
+                    + rest[2..2 + count].iter().fold(0, |sum, octet| sum << 8 | usize::from(*octet))
             }
         };
         ber::parse(&rest[..length]).expect("an answer is a whole message");

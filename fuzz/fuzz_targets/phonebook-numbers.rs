@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use libfuzzer_sys::fuzz_target;
 use ringway_phonebook::numbers::ranges::{Range, Ranges};
 use ringway_phonebook::numbers::state::State;
-use ringway_phonebook::numbers::wire::{Hint, Packet, MAX_MESSAGE};
+use ringway_phonebook::numbers::wire::{Hint, MAX_MESSAGE, Packet};
 use ringway_phonebook::numbers::{Config, Event, Numbers, Space, Tag};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
@@ -31,8 +31,10 @@ fuzz_target!(|data: &[u8]| {
     while let Some((&[action, peer, a, b], more)) = rest.split_first_chunk::<4>() {
         rest = more;
         let from = u64::from(peer % 6);
-        let blocks: Ranges = Range::new(u32::from(a), u32::from(a) + u32::from(b % 16)).into_iter().collect();
-        let last = |kind: fn(&Packet) -> bool| sent.iter().rev().find(|packet| kind(packet)).cloned();
+        let blocks: Ranges =
+            Range::new(u32::from(a), u32::from(a) + u32::from(b % 16)).into_iter().collect();
+        let last =
+            |kind: fn(&Packet) -> bool| sent.iter().rev().find(|packet| kind(packet)).cloned();
         let packet = match action % 16 {
             0 => {
                 let (octets, more) = rest.split_at(usize::from(a).min(rest.len()));
@@ -41,8 +43,18 @@ fuzz_target!(|data: &[u8]| {
                 None
             }
             1 => {
-                let hint = Hint { node: u64::from(b % 8), tag: tag(b), free: u32::from(a), age: u16::from(b) };
-                Some(Packet::Status { request: 0, tag: Some(tag(a)), free: u32::from(b), hints: vec![hint] })
+                let hint = Hint {
+                    node: u64::from(b % 8),
+                    tag: tag(b),
+                    free: u32::from(a),
+                    age: u16::from(b),
+                };
+                Some(Packet::Status {
+                    request: 0,
+                    tag: Some(tag(a)),
+                    free: u32::from(b),
+                    hints: vec![hint],
+                })
             }
             2 => Some(Packet::Ask {
                 request: u64::from(a),
@@ -51,9 +63,13 @@ fuzz_target!(|data: &[u8]| {
                 urgent: b % 2 == 0,
             }),
             3 => match last(|packet| matches!(packet, Packet::Ask { .. })) {
-                Some(Packet::Ask { request, incarnation, .. }) => {
-                    Some(Packet::Grant { incarnation, request, grant: u64::from(b % 4), tag: tag(b), blocks })
-                }
+                Some(Packet::Ask { request, incarnation, .. }) => Some(Packet::Grant {
+                    incarnation,
+                    request,
+                    grant: u64::from(b % 4),
+                    tag: tag(b),
+                    blocks,
+                }),
                 _ => None,
             },
             4 => match last(|packet| matches!(packet, Packet::Grant { .. })) {
@@ -62,7 +78,11 @@ fuzz_target!(|data: &[u8]| {
                 _ => None,
             },
             5 => Some(Packet::Done { grant: u64::from(b % 4) }),
-            6 => Some(Packet::Census { census: u64::from(a % 3), tag: tag(b), lost: vec![u64::from(b % 6)] }),
+            6 => Some(Packet::Census {
+                census: u64::from(a % 3),
+                tag: tag(b),
+                lost: vec![u64::from(b % 6)],
+            }),
             7 => match last(|packet| matches!(packet, Packet::Census { .. })) {
                 Some(Packet::Census { census, .. }) if a % 2 == 0 => {
                     let part = Range { first: 0, last: u32::MAX };
@@ -98,7 +118,8 @@ fuzz_target!(|data: &[u8]| {
             }
             14 => {
                 if let Some(disk) = &disk {
-                    numbers = Numbers::restore(config, 1, disk, now, random).expect("what was stored");
+                    numbers =
+                        Numbers::restore(config, 1, disk, now, random).expect("what was stored");
                     numbers.set_peers(now, &[2, 3, 4]);
                 }
                 None
@@ -143,8 +164,12 @@ fuzz_target!(|data: &[u8]| {
         }
         let state = numbers.state();
         let used: Vec<_> = state.slots.keys().map(|number| number / 10).collect();
-        assert!(used.iter().all(|&block| !state.free.overlaps(Range { first: block, last: block })));
-        assert!(state.grants.len() <= 256 && state.accepted.len() <= 256 && state.legacy.len() <= 4);
+        assert!(
+            used.iter().all(|&block| !state.free.overlaps(Range { first: block, last: block }))
+        );
+        assert!(
+            state.grants.len() <= 256 && state.accepted.len() <= 256 && state.legacy.len() <= 4
+        );
         assert!(state.banned.len() <= 64 && state.free.len() <= 4_096);
     }
 });

@@ -6,9 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use ringway_sctp::wire::cause::Causes;
 use ringway_sctp::wire::chunk::{Chunk, kind};
 use ringway_sctp::wire::reconfig::Reconfig;
-use ringway_sctp::wire::{
-    Init, InitParameters, Packet, Parameters, Writer, asconf,
-};
+use ringway_sctp::wire::{Init, InitParameters, Packet, Parameters, Writer, asconf};
 
 fn init(init: &Init<'_>, is_answer: bool) {
     let _ = init.check();
