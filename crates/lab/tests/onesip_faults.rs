@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use checks::full_name;
 use ringway_directory::{Account, Command};
+use ringway_lab::onesip::users::OUTSIDE;
 use ringway_lab::onesip::{Network, PhoneTimes, Settings};
 use ringway_link::Chance;
+use ringway_proxy::routes::Share;
 use ringway_sansio::{Duration, Random, SplitMix, Time};
 use ringway_sim::graph::faults::{Churn, Outages, Skew};
 use ringway_sim::graph::{Adjacency, Fault, FaultRates, Faults, LinkModel, Topology};
@@ -70,6 +72,8 @@ struct Run {
     crashes: Vec<Time>,
     random: SplitMix,
     acknowledged: checks::Acknowledged,
+    /// The routers with a way to numbers outside.
+    gateways: [u32; 2],
     /// Two routers that add the same name, and that name.
     rivals: [u32; 2],
     contested: String,
@@ -92,13 +96,18 @@ impl Run {
         let talk = Duration::from_secs(5);
         settings.phones =
             PhoneTimes { expires: Duration::from_secs(60), ring: Duration::from_secs(1), talk };
+        // One is cheaper, or they share the load.
+        let gateways = [seed as u32 % routers, (seed as u32 + routers / 3) % routers];
+        let cost = |at: usize| if at == 0 { 10 } else { 10 + (seed % 2) as u16 };
+        let share = |at| Share { cost: cost(at), capacity: 1 };
+        settings.gateways = gateways.into_iter().zip([share(0), share(1)]).collect();
         let network = Network::new(adjacency, settings).map_err(text)?;
         let mut random = SplitMix::new(seed ^ 0xfa);
         let first = (random.next_u64() % u64::from(routers)) as u32;
         let rivals = [first, (first + routers / 2) % routers];
         let contested = full_name(network.roster().len());
         let (faults, acknowledged) = (Faults::new(schedule), checks::Acknowledged::default());
-        Ok(Run { network, faults, crashes, random, acknowledged, rivals, contested })
+        Ok(Run { network, faults, crashes, random, acknowledged, gateways, rivals, contested })
     }
 
     fn draw(&mut self, below: u32) -> u32 {
@@ -132,6 +141,7 @@ impl Run {
             return;
         }
         let (from, to) = (self.draw_user(), self.draw_user());
+        let to = if second % 5 == 1 { OUTSIDE + to } else { to };
         if let Some(location) = self.network.location(from) {
             match second % 3 {
                 0 => self.network.message(location, from, to),
@@ -172,12 +182,19 @@ impl Run {
         self.acknowledged.are_kept(&self.network, &self.crashes)
     }
 
-    /// Calls between pairs of users, all within a second.
+    /// Returns whether all routers with a way to numbers outside run.
+    fn has_gateways(&self) -> bool {
+        self.gateways.iter().all(|&router| self.network.graph.node(router).is_some())
+    }
+
+    /// Calls between pairs of users, and to numbers outside, all within a second.
     fn call_pairs(&mut self) -> Result<usize, String> {
         let mut begun = 0;
         for number in 0..PAIRS {
             let from = self.draw_user();
             let to = self.draw_user();
+            let is_outside = number % 4 == 1 && self.has_gateways();
+            let to = if is_outside { OUTSIDE + to } else { to };
             if from != to
                 && let Some(location) = self.network.location(from)
             {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use ringway_dht::record;
 use ringway_directory::config::{KIND_ACCOUNT, KIND_LOCATION};
 use ringway_mesh::Identity;
+use ringway_proxy::routes::Share;
 use ringway_sansio::{Duration, Random, Time};
 use ringway_sim::Error;
 use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
@@ -37,6 +38,8 @@ pub struct Settings {
     pub directory: ringway_directory::Config,
     /// Who is hostile, if anybody is.
     pub siege: Option<Siege>,
+    /// Routers that share a way to numbers outside, and on what terms.
+    pub gateways: BTreeMap<u32, Share>,
     /// Of everything drawn.
     pub seed: u64,
     /// Shards of the graph.
@@ -47,7 +50,8 @@ impl Settings {
     /// One shard, and everything as it is in a server, with users at home at these routers.
     pub fn new(homes: Vec<u32>, seed: u64) -> Settings {
         let (phones, directory) = (PhoneTimes::default(), ringway_directory::Config::default());
-        Settings { phones, homes, directory, siege: None, seed, shards: 1 }
+        let gateways = BTreeMap::new();
+        Settings { phones, homes, directory, siege: None, gateways, seed, shards: 1 }
     }
 }
 
@@ -69,7 +73,7 @@ impl Network {
     /// # Errors
     /// As [`Graph::start`].
     pub fn new(adjacency: Adjacency, settings: Settings) -> Result<Network, Error> {
-        let Settings { phones, homes, mut directory, siege, seed, shards } = settings;
+        let Settings { phones, homes, mut directory, siege, gateways, seed, shards } = settings;
         let (identities, attacks) = besieged(adjacency.nodes(), siege, seed);
         let mesh = ringway_mesh::config::Config {
             extension_bits: 0,
@@ -80,7 +84,9 @@ impl Network {
         let locations = vec![None; homes.len()];
         let roster = Roster::new(homes);
         let attacks = Arc::new((attacks, siege.map_or(Time::ZERO, |siege| siege.from)));
-        let makings = Makings { mesh, directory, phones, identities, roster, attacks, seed };
+        let gateways = Arc::new(gateways);
+        let makings =
+            Makings { mesh, directory, phones, identities, roster, attacks, gateways, seed };
         let graph = Graph::idle_in_shards(adjacency, seed, shards);
         let mut network = Network { graph, makings, locations };
         for number in 0..network.graph.len() {

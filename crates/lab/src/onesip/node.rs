@@ -11,6 +11,7 @@ use ringway_directory::{Command, Delivery, DeliveryId, Directory, Report, Servic
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
 use ringway_mesh::{NodeId, Prefix};
+use ringway_onesip::rules::shared_rules;
 use ringway_onesip::{
     Event as Outcome, Exchange, Judge, MeshJournal, MeshLocation, MeshUsers, World,
 };
@@ -19,6 +20,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Auth, Config, Domain, Limits, MeshNetwork, Mode};
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{LocationStore, MemoryStore};
+use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, Share, UserMatch};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, KeptMessage, Paths, World as Surroundings};
 use ringway_sansio::time::sooner;
@@ -29,8 +31,8 @@ use ringway_sim::graph::{Destination, GraphNode, Identities, MeshNode, node_rand
 use ringway_sip::digest::Algorithm;
 
 use super::hostile::{Attack, Hostile};
-use super::phones::{PhoneTimes, Phones};
-use super::users::{DOMAIN, HomeUsers, Roster, account, name};
+use super::phones::{self, PhoneTimes, Phones};
+use super::users::{DOMAIN, GATEWAY, HomeUsers, Roster, account, name};
 
 /// The number of the DHT among the applications of the mesh.
 const APPLICATION: u16 = 1;
@@ -101,6 +103,8 @@ pub struct Makings {
     pub roster: Arc<Roster>,
     /// Which routers are hostile, and since when.
     pub attacks: Arc<(BTreeMap<u32, Attack>, Time)>,
+    /// Which routers have a way to numbers outside, and on what terms.
+    pub gateways: Arc<BTreeMap<u32, Share>>,
     /// Of everything drawn.
     pub seed: u64,
 }
@@ -147,7 +151,10 @@ impl SipRouter {
         let exchange = Arc::new(Exchange::new(DOMAIN, Transport::Udp, Queues::default()));
         exchange.set_id(identity.id());
         let users = Arc::new(HomeUsers { roster: roster.clone(), router: number });
-        let core = proxy(address, &exchange, &users, &mut random, now);
+        let routes = makings.gateways.get(&number).map(|share| gateway(ip, *share));
+        let routes = routes.unwrap_or_default();
+        let shared = shared_rules(&routes.rules);
+        let core = proxy(address, &exchange, &users, routes, &mut random, now);
         let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
         let (attacks, from) = &*makings.attacks;
         let hostile =
@@ -170,6 +177,9 @@ impl SipRouter {
             seen: None,
             counts: Counts::default(),
         };
+        if !shared.is_empty() {
+            router.command(now, Command::ShareRules { domain: DOMAIN.into(), rules: shared });
+        }
         for user in roster.of(number) {
             let name = format!("{}@{DOMAIN}", name(user)).into();
             router.command(now, Command::SetAccount { name, account: account() });
@@ -447,6 +457,7 @@ fn proxy(
     address: SocketAddrV6,
     exchange: &Arc<Exchange<Queues>>,
     users: &Arc<HomeUsers>,
+    routes: RouteTable,
     random: &mut SplitMix,
     now: Time,
 ) -> Core {
@@ -457,15 +468,30 @@ fn proxy(
     let store = Arc::new(MeshLocation { local, exchange: exchange.clone() });
     let users = Arc::new(MeshUsers { local: users.clone(), domain: DOMAIN.into() });
     let mesh = Some(MeshNetwork { address: *address.ip() });
-    core(address, mesh, store, users, random, now)
+    core(address, mesh, (store, users), routes, random, now)
+}
+
+/// Returns the rule of a router that has a way to numbers outside: the phone of [`GATEWAY`] there.
+fn gateway(router: Ipv6Addr, share: Share) -> RouteTable {
+    let uri = format!("sip:[{}]:{SIP_PORT}", phones::address(&router, GATEWAY));
+    let rule = Rule {
+        domain: DomainMatch::Own,
+        user: UserMatch::Prefix("0".into()),
+        rewrite: Rewrite::default(),
+        next_hops: vec![NextHop { uri: uri.into(), priority: 0, weight: 1 }],
+        reject: None,
+        open: false,
+        shared: Some(share),
+    };
+    RouteTable { rules: vec![rule] }
 }
 
 /// Creates a proxy with an address.
 pub(crate) fn core(
     address: SocketAddrV6,
     mesh: Option<MeshNetwork>,
-    store: Arc<dyn LocationStore>,
-    users: Arc<dyn Users>,
+    (store, users): (Arc<dyn LocationStore>, Arc<dyn Users>),
+    routes: RouteTable,
     random: &mut SplitMix,
     now: Time,
 ) -> Core {
@@ -486,7 +512,7 @@ pub(crate) fn core(
         },
         trusted: Vec::new(),
         mesh,
-        routes: Default::default(),
+        routes,
         record_route: true,
         timers: Default::default(),
         timer_c: Duration::from_secs(185),

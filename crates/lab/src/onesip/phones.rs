@@ -16,7 +16,7 @@ use ringway_sip::message::{self, Message, Method};
 use ringway_sip::write::{self, Party, Request};
 use ringway_sip::{HeaderId, Uri, transaction};
 
-use super::users::{DOMAIN, name, number, password};
+use super::users::{DOMAIN, GATEWAY, OUTSIDE, name, number, password};
 
 /// Beginning of the last 64 bits of a phone's address; its user is the rest.
 const HOSTS: u64 = 1 << 32;
@@ -650,10 +650,13 @@ impl Phones {
     /// Returns 200 if a request is for a user who is here, or what to refuse it with.
     fn is_for(&mut self, now: Time, user: u32, request: &Message<'_>) -> u16 {
         let target = Uri::parse(request.request_uri()).ok().and_then(|uri| uri.user);
-        let Some(phone) = self.phones.get(&user) else { return 404 };
-        if target.and_then(number) != Some(user) {
-            return 404;
+        let target = target.and_then(number);
+        if user == GATEWAY {
+            return if target >= Some(OUTSIDE) { 200 } else { 404 };
         }
+        let Some(phone) = self.phones.get(&user).filter(|_| target == Some(user)) else {
+            return 404;
+        };
         if !phone.is_here {
             // Nobody is there. Until the registration has expired that is nobody's fault.
             let expired = phone.bound_until;

@@ -10,6 +10,10 @@ use ringway_sip::digest::{Algorithm, Ha1};
 pub const DOMAIN: &str = "mesh";
 /// Second in which all users were added.
 const PASSWORD_SET: u32 = 1;
+/// From here on users are numbers outside the network, which begin with 0.
+pub const OUTSIDE: u32 = 1 << 31;
+/// The user whose phone stands for what is beyond a gateway: it answers for all numbers outside.
+pub const GATEWAY: u32 = u32::MAX;
 
 /// The users of a network, who are numbers from 0. Each is at home at one router.
 #[derive(Debug)]
@@ -46,12 +50,19 @@ impl Roster {
 
 /// Returns the name of a user, without its domain.
 pub fn name(user: u32) -> String {
-    format!("u{user}")
+    match user.checked_sub(OUTSIDE) {
+        Some(number) => format!("0{number}"),
+        None => format!("u{user}"),
+    }
 }
 
 /// Returns the user of a name.
 pub fn number(name: &[u8]) -> Option<u32> {
-    std::str::from_utf8(name).ok()?.strip_prefix('u')?.parse().ok()
+    let name = std::str::from_utf8(name).ok()?;
+    match name.strip_prefix('0') {
+        Some(number) => OUTSIDE.checked_add(number.parse().ok()?),
+        None => name.strip_prefix('u')?.parse().ok(),
+    }
 }
 
 /// Returns the password of a user.

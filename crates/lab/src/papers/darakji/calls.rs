@@ -278,6 +278,7 @@ fn both(seed: u64, has_load: bool, test: &Test) -> Result<[Delays; 2], RunError>
         identities,
         roster: Roster::new(of_users),
         attacks: Arc::default(),
+        gateways: Arc::default(),
         seed,
     };
     let addresses = ids.iter().map(|id| SocketAddrV6::new(id.prefix().router(), DISCARD, 0, 0));

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ringway_onesip::SIP_PORT;
 use ringway_proxy::location::MemoryStore;
+use ringway_proxy::routes::RouteTable;
 use ringway_proxy::{Core, Event};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Flow, FlowId, Outbox, Random, SplitMix, Target, Time, Transport};
@@ -143,8 +144,16 @@ impl CentralRouter {
         let users = Arc::new(HomeUsers { roster: roster.clone(), router: server });
         let store = Arc::new(MemoryStore::new([0; 16]));
         let has_server = number == server;
-        let core = has_server
-            .then(|| Box::new(core(address, None, store, users, &mut random, Time::ZERO)));
+        let core = has_server.then(|| {
+            Box::new(core(
+                address,
+                None,
+                (store, users),
+                RouteTable::default(),
+                &mut random,
+                Time::ZERO,
+            ))
+        });
         let drawn = SplitMix::new(random.next_u64());
         CentralRouter {
             number,
