@@ -72,7 +72,7 @@ struct Run {
     crashes: Vec<Time>,
     random: SplitMix,
     acknowledged: checks::Acknowledged,
-    /// The routers with a way to numbers outside.
+    /// The routers with a way to the other domain.
     gateways: [u32; 2],
     /// Two routers that add the same name, and that name.
     rivals: [u32; 2],
@@ -182,12 +182,12 @@ impl Run {
         self.acknowledged.are_kept(&self.network, &self.crashes)
     }
 
-    /// Returns whether all routers with a way to numbers outside run.
+    /// Returns whether all routers with a way to the other domain run.
     fn has_gateways(&self) -> bool {
         self.gateways.iter().all(|&router| self.network.graph.node(router).is_some())
     }
 
-    /// Calls between pairs of users, and to numbers outside, all within a second.
+    /// Calls between pairs of users, and to the other domain, all within a second.
     fn call_pairs(&mut self) -> Result<usize, String> {
         let mut begun = 0;
         for number in 0..PAIRS {

@@ -63,9 +63,9 @@ fn a_paper_with_open_parts_is_reproducible() {
         rings.iter().map(|r| (r.nodes.len(), r.keys.len())).collect::<Vec<_>>(),
         [(3, 10); 3]
     );
-    // Figures 5 to 8, 17 to 19, 25 and 26 are drawn from runs.
+    // Figures 5 to 8, 16 to 19, 25 and 26 are drawn from runs.
     let sheet = done.sheet();
-    assert_eq!((sheet.pictures.len(), sheet.ladders.len()), (6, 2));
+    assert_eq!((sheet.pictures.len(), sheet.ladders.len()), (6, 3));
     assert!(parts.rows.iter().any(|r| r[2] == "drawn from a run"));
     // Points of a chart over sizes have their intervals, and bars their names.
     let points = done.points().unwrap();

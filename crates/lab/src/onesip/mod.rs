@@ -17,6 +17,7 @@ pub mod scale;
 pub mod users;
 
 pub use network::{Network, Settings};
-pub use node::{Makings, SipRouter};
+pub use node::{Makings, SipLog, SipRouter, SipStep};
+pub(crate) use phones::address as phone_address;
 pub use phones::{Call, PhoneTimes, Phones};
 pub use users::Roster;

@@ -12,7 +12,7 @@ use ringway_sim::Error;
 use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
 
 use super::hostile::{Attack, besiege};
-use super::node::{Makings, SipRouter};
+use super::node::{Makings, SipLog, SipRouter};
 use super::phones::{Call, PhoneTimes, Sent};
 use super::users::{DOMAIN, Roster, name};
 
@@ -38,8 +38,10 @@ pub struct Settings {
     pub directory: ringway_directory::Config,
     /// Who is hostile, if anybody is.
     pub siege: Option<Siege>,
-    /// Routers that share a way to numbers outside, and on what terms.
+    /// Routers that share a way to the other domain, and on what terms.
     pub gateways: BTreeMap<u32, Share>,
+    /// Where SIP messages are logged, if they are.
+    pub log: Option<SipLog>,
     /// Of everything drawn.
     pub seed: u64,
     /// Shards of the graph.
@@ -51,7 +53,7 @@ impl Settings {
     pub fn new(homes: Vec<u32>, seed: u64) -> Settings {
         let (phones, directory) = (PhoneTimes::default(), ringway_directory::Config::default());
         let gateways = BTreeMap::new();
-        Settings { phones, homes, directory, siege: None, gateways, seed, shards: 1 }
+        Settings { phones, homes, directory, siege: None, gateways, log: None, seed, shards: 1 }
     }
 }
 
@@ -73,7 +75,8 @@ impl Network {
     /// # Errors
     /// As [`Graph::start`].
     pub fn new(adjacency: Adjacency, settings: Settings) -> Result<Network, Error> {
-        let Settings { phones, homes, mut directory, siege, gateways, seed, shards } = settings;
+        let Settings { phones, homes, mut directory, siege, gateways, log, seed, shards } =
+            settings;
         let (identities, attacks) = besieged(adjacency.nodes(), siege, seed);
         let mesh = ringway_mesh::config::Config {
             extension_bits: 0,
@@ -86,7 +89,7 @@ impl Network {
         let attacks = Arc::new((attacks, siege.map_or(Time::ZERO, |siege| siege.from)));
         let gateways = Arc::new(gateways);
         let makings =
-            Makings { mesh, directory, phones, identities, roster, attacks, gateways, seed };
+            Makings { mesh, directory, phones, identities, roster, attacks, gateways, log, seed };
         let graph = Graph::idle_in_shards(adjacency, seed, shards);
         let mut network = Network { graph, makings, locations };
         for number in 0..network.graph.len() {

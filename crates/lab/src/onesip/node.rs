@@ -103,11 +103,29 @@ pub struct Makings {
     pub roster: Arc<Roster>,
     /// Which routers are hostile, and since when.
     pub attacks: Arc<(BTreeMap<u32, Attack>, Time)>,
-    /// Which routers have a way to numbers outside, and on what terms.
+    /// Which routers have a way to the other domain, and on what terms.
     pub gateways: Arc<BTreeMap<u32, Share>>,
+    /// Where SIP messages are logged, if they are.
+    pub log: Option<SipLog>,
     /// Of everything drawn.
     pub seed: u64,
 }
+
+/// A SIP message that a phone or a router has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SipStep {
+    /// When, by the clock of its router.
+    pub at: Time,
+    /// Who has sent it.
+    pub from: Ipv6Addr,
+    /// To whom.
+    pub to: Ipv6Addr,
+    /// Its first line.
+    pub line: String,
+}
+
+/// Messages of all routers.
+pub type SipLog = Arc<Mutex<Vec<SipStep>>>;
 
 /// What a router has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +152,7 @@ pub struct SipRouter {
     out: Outbox,
     random: SplitMix,
     hostile: Option<Hostile>,
+    log: Option<SipLog>,
     /// What the directory last knew of the ring: changes of the contacts, and the other end of the line.
     seen: Option<(u64, Option<NodeId>)>,
     counts: Counts,
@@ -174,6 +193,7 @@ impl SipRouter {
             out: Outbox::new(),
             random,
             hostile,
+            log: makings.log.clone(),
             seen: None,
             counts: Counts::default(),
         };
@@ -399,6 +419,7 @@ impl SipRouter {
         for (send, bytes) in out.iter() {
             let (Target::Flow(Flow { remote, .. }) | Target::Peer { remote, .. }) = send.to;
             let SocketAddr::V6(remote) = remote else { continue };
+            self.note(now, *self.address.ip(), *remote.ip(), bytes);
             match Prefix::of(remote.ip()) == Prefix::of(self.address.ip()) {
                 true => self.phones.receive(now, *remote.ip(), bytes),
                 false => self.mesh.send_datagram(now, self.address, remote, bytes),
@@ -414,10 +435,20 @@ impl SipRouter {
         let sent = self.phones.take_sent();
         let any = !sent.is_empty();
         for (from, bytes) in sent {
+            self.note(now, from, *self.address.ip(), &bytes);
             let from = SocketAddrV6::new(from, SIP_PORT, 0, 0);
             self.receive(now, from.into(), &bytes);
         }
         any
+    }
+
+    /// Logs a SIP message, if any is logged.
+    fn note(&self, at: Time, from: Ipv6Addr, to: Ipv6Addr, bytes: &[u8]) {
+        if let Some(log) = &self.log {
+            let line = bytes.split(|octet| *octet == b'\r').next().unwrap_or_default();
+            let line = String::from_utf8_lossy(line).into_owned();
+            lock(log).push(SipStep { at, from, to, line });
+        }
     }
 
     /// Hands a SIP message to the proxy.
@@ -471,12 +502,12 @@ fn proxy(
     core(address, mesh, (store, users), routes, random, now)
 }
 
-/// Returns the rule of a router that has a way to numbers outside: the phone of [`GATEWAY`] there.
+/// Returns the rule of a router that has a way to other domains: the phone of [`GATEWAY`] there is their server.
 fn gateway(router: Ipv6Addr, share: Share) -> RouteTable {
     let uri = format!("sip:[{}]:{SIP_PORT}", phones::address(&router, GATEWAY));
     let rule = Rule {
-        domain: DomainMatch::Own,
-        user: UserMatch::Prefix("0".into()),
+        domain: DomainMatch::Foreign,
+        user: UserMatch::Any,
         rewrite: Rewrite::default(),
         next_hops: vec![NextHop { uri: uri.into(), priority: 0, weight: 1 }],
         reject: None,

@@ -16,7 +16,7 @@ use ringway_sip::message::{self, Message, Method};
 use ringway_sip::write::{self, Party, Request};
 use ringway_sip::{HeaderId, Uri, transaction};
 
-use super::users::{DOMAIN, GATEWAY, OUTSIDE, name, number, password};
+use super::users::{DOMAIN, GATEWAY, OUTSIDE, aor, name, number, password};
 
 /// Beginning of the last 64 bits of a phone's address; its user is the rest.
 const HOSTS: u64 = 1 << 32;
@@ -338,8 +338,7 @@ impl Phones {
     fn request(&mut self, now: Time, user: u32, purpose: Purpose, peer: u32) {
         let (id, tag) = (self.next(), self.random.next_u64());
         let via = self.via(user, id);
-        let uri = |user| format!("sip:{}@{DOMAIN}", name(user));
-        let (from, to, contact) = (uri(user), uri(peer), self.contact(user));
+        let (from, to, contact) = (aor(user), aor(peer), self.contact(user));
         let expires = self.times.expires.as_secs().to_string();
         let mut cseq = 1;
         let (method, fields): (_, &[(&'static str, &[u8])]) = match purpose {

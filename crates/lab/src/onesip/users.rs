@@ -10,9 +10,11 @@ use ringway_sip::digest::{Algorithm, Ha1};
 pub const DOMAIN: &str = "mesh";
 /// Second in which all users were added.
 const PASSWORD_SET: u32 = 1;
-/// From here on users are numbers outside the network, which begin with 0.
+/// Another domain, beyond gateways.
+pub const OUTSIDE_DOMAIN: &str = "kau.example";
+/// From here on users are of the other domain, where names begin with 0.
 pub const OUTSIDE: u32 = 1 << 31;
-/// The user whose phone stands for what is beyond a gateway: it answers for all numbers outside.
+/// The user whose phone stands for the server of the other domain: it answers for all its users.
 pub const GATEWAY: u32 = u32::MAX;
 
 /// The users of a network, who are numbers from 0. Each is at home at one router.
@@ -54,6 +56,12 @@ pub fn name(user: u32) -> String {
         Some(number) => format!("0{number}"),
         None => format!("u{user}"),
     }
+}
+
+/// Returns the address of record of a user.
+pub fn aor(user: u32) -> String {
+    let domain = if user < OUTSIDE { DOMAIN } else { OUTSIDE_DOMAIN };
+    format!("sip:{}@{domain}", name(user))
 }
 
 /// Returns the user of a name.

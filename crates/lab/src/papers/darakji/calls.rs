@@ -279,6 +279,7 @@ fn both(seed: u64, has_load: bool, test: &Test) -> Result<[Delays; 2], RunError>
         roster: Roster::new(of_users),
         attacks: Arc::default(),
         gateways: Arc::default(),
+        log: None,
         seed,
     };
     let addresses = ids.iter().map(|id| SocketAddrV6::new(id.prefix().router(), DISCARD, 0, 0));

@@ -8,6 +8,7 @@
 
 mod calls;
 mod central;
+mod domains;
 mod ids;
 mod model;
 mod pictures;
@@ -48,7 +49,7 @@ struct StudyResult {
 /// The parts of the paper that have figures, or an experiment that was planned.
 const PARTS: &[Part] = &[
     part("Figures 5 to 8", "virtual ring, source routes and packets", Drawn),
-    part("Figure 16", "SIP packets by the domain of their target", Open),
+    part("Figure 16", "SIP packets by the domain of their target", Drawn),
     part("Figure 17", "a put request", Drawn),
     part("Figures 18 and 19", "routing to an exact id and to the closest one", Drawn),
     part("Tables 4 to 8, Figures 20 and 21", "spread of ids", Compared),

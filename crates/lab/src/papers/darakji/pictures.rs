@@ -1,10 +1,10 @@
-//! Figures 5 to 8, 17 to 19, 25 and 26 as pictures of runs: rings, cables and packets as the routers have them, not as drawn by
+//! Figures 5 to 8, 16 to 19, 25 and 26 as pictures of runs: rings, cables and packets as the routers have them, not as drawn by
 //! hand.
 //!
 //! Ids are those of the paper's figures as far as its text has them: the highest bits of ours are theirs. Figures 6, 18
 //! and 19 assume, as the paper does, that a router knows nobody but its neighbours on the ring and on its cables.
 
-use super::{Study, StudyResult};
+use super::{Study, StudyResult, domains};
 use crate::mesh::{
     Cable, Contents, HostPlan, LabRouter, Log, Network, Plan, Step, identity_at, lock, shared_log,
 };
@@ -484,7 +484,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
             closest,
             figures_25_and_26(study)?,
         ],
-        ladders: vec![packets, figure_17(study)?],
+        ladders: vec![packets, domains::figure_16(study)?, figure_17(study)?],
         ..StudyResult::default()
     })
 }
