@@ -160,8 +160,8 @@ def moves_in_registration(c):
         c.after(client.close)
         return client
 
-    def ask(phone, client, cseq, *proof):
-        host, port = phone.client.local
+    def ask(client, cseq, *proof):
+        host, port = client.local
         fields = [f"Contact: <sip:alice@[{host}]:{port}>", "Expires: 300", *proof]
         return client.ask(client.request("REGISTER", uri, to=aor, sender=aor, cseq=cseq, call_id="moves",
                                          headers=fields))
@@ -171,17 +171,18 @@ def moves_in_registration(c):
         return "Authorization: " + sip.credentials(challenge, "alice", PASSWORD, "REGISTER", uri)
 
     first = Phone(routers[0], "alice")
-    refused = ask(first, door(first), 1)
+    refused = ask(door(first), 1)
     c.expect(refused is not None and refused.status == 401, f"expected a challenge, got {refused and refused.start}")
     routers[2].take(routers[0])
     moved = Phone(routers[2], "alice")
     there = door(moved)
-    again = c.until(lambda: ask(moved, there, 2, proof(refused)), 30, "no answer after the phone has moved")
+    again = c.until(lambda: ask(there, 2, proof(refused)), 30, "no answer after the phone has moved")
     c.expect(again.status == 401, f"the nonce of another router: expected 401, got {again.start}")
     # Without it a phone would have to take its password for wrong (RFC 7616 section 3.3).
     c.expect("stale=true" in again.get("www-authenticate"), f"not stale: {again.get('www-authenticate')}")
-    done = ask(moved, there, 3, proof(again))
+    done = ask(there, 3, proof(again))
     c.expect(done is not None and done.status == 200, f"expected 200, got {done and done.start}")
+    moved.client = there
     delivered(c, caller, moved)
     delivered(c, moved, caller)
     routers[0].take(routers[2])

@@ -275,10 +275,11 @@ impl Server {
         Ok(())
     }
 
-    /// Logs that the server runs, and prints the settings of a phone if users were created. Starts
-    /// management last, so that a client that reaches it finds a server that listens and handles
-    /// signals.
+    /// Starts management, so that a client that reaches it finds a server that listens and handles
+    /// signals. Then logs that the server runs: whoever has waited for that can use
+    /// management. Prints the settings of a phone if users were created.
     fn announce(&mut self) -> Result<(), Failure> {
+        self.start_management()?;
         let loaded = self.store.load_summary();
         info!(
             listen = self.monitor.facts.load().listen.join(" "),
@@ -309,7 +310,7 @@ impl Server {
         let beside = control::directory_of(&self.kind)?;
         let numbers = self.store.numbers().map(|numbers| numbers.all());
         self.first_run.print(&self.config, &flags(&self.sources), &beside, numbers.as_ref())?;
-        self.start_management()
+        Ok(())
     }
 
     /// Serves until the process must stop: after a drain, on a second signal, or because a worker
