@@ -165,7 +165,7 @@ impl Memory {
     }
 }
 
-/// Returns a hash of a key whose entries are those of a source: whatever keys it can cause, it fills no more than [`SHARE`]
+/// Returns a hash of a key whose entries are those of a source: whatever keys it can cause, it fills no more than `SHARE`
 /// buckets.
 pub fn of_source(source: u64, hash: u64) -> u64 {
     let bucket = source.wrapping_add(hash % SHARE);

@@ -7,7 +7,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`format`] | lists and messages as octets |
+//! | [`mod@format`] | lists and messages as octets |
 //! | `keeping` | messages that this router has kept |
 //! | `collecting` | messages for users of this router |
 
