@@ -109,6 +109,8 @@ pub struct Config {
     pub dispute_pace: Duration,
     /// Disputed names about which a keeper still has to ask.
     pub disputes: usize,
+    /// Of these, names that one signer has claimed last.
+    pub disputes_of_signer: usize,
     /// Least time to wait for an answer.
     pub min_wait: Duration,
     /// Maximum time to wait for an answer.
@@ -173,7 +175,8 @@ impl Default for Config {
             dispute_patience: Duration::from_secs(1),
             dispute_age: Duration::from_secs(60),
             dispute_pace: Duration::from_secs(2),
-            disputes: 256,
+            disputes: 1_024,
+            disputes_of_signer: 64,
             min_wait: Duration::from_millis(100),
             max_wait: Duration::from_secs(1),
             pause: Duration::from_secs(2),

@@ -1,12 +1,14 @@
 //! Names that several routers claim, and of which this keeper cannot know who was first.
 //!
 //! It may have become a keeper only just, or have missed the first claim, which came to it later. So it asks all keepers when
-//! another router claims a name, and takes the order of most of them.
+//! another router claims a name, and takes the order of most of them. One signer can have it ask about its share of names only.
 
 use std::collections::VecDeque;
 
+use ringway_mesh::NodeId;
 use ringway_sansio::time::{Duration, Time};
 
+use crate::config::Config;
 use crate::record::Record;
 
 /// How often it is asked about one name that too few keepers answer for.
@@ -16,6 +18,8 @@ const ATTEMPTS: u8 = 4;
 struct Dispute {
     kind: u8,
     name: Box<[u8]>,
+    /// Who has claimed it last.
+    by: NodeId,
     attempts: u8,
 }
 
@@ -29,18 +33,19 @@ pub(crate) struct Disputes {
 }
 
 impl Disputes {
-    /// Has it be asked about the name of a record; at most `max` names are known at a time.
-    pub(crate) fn open(&mut self, now: Time, record: &Record, max: usize, pace: Duration) {
+    /// Has it be asked about the name of a record, which `by` has signed, if there is room.
+    pub(crate) fn open(&mut self, now: Time, config: &Config, record: &Record, by: NodeId) {
         let (kind, name) = (record.kind(), record.name());
         if self.open.iter().any(|open| open.kind == kind && *open.name == *name) {
             return;
         }
-        if self.open.len() >= max {
+        let of_signer = self.open.iter().filter(|open| open.by == by).count();
+        if self.open.len() >= config.disputes || of_signer >= config.disputes_of_signer {
             self.dropped += 1;
             return;
         }
-        self.open.push_back(Dispute { kind, name: name.into(), attempts: 0 });
-        self.due.get_or_insert(now + pace);
+        self.open.push_back(Dispute { kind, name: name.into(), by, attempts: 0 });
+        self.due.get_or_insert(now + config.dispute_pace);
     }
 
     /// Returns the name to ask about now, if it is time to. It is asked about again until it is [settled](Self::settle).
@@ -91,12 +96,11 @@ mod tests {
     #[test]
     fn names_are_asked_about_in_turn_until_they_are_settled_or_for_the_last_time() {
         let mut disputes = Disputes::default();
+        let (config, by) = (Config::default(), NodeId::new(1));
         let at = Time::from_secs;
-        disputes.open(at(0), &record(b"alice"), 2, PACE);
-        disputes.open(at(0), &record(b"bob"), 2, PACE);
-        disputes.open(at(0), &record(b"bob"), 2, PACE);
-        disputes.open(at(0), &record(b"carol"), 2, PACE);
-        assert_eq!(disputes.dropped, 1);
+        for name in [&b"alice"[..], b"bob", b"bob"] {
+            disputes.open(at(0), &config, &record(name), by);
+        }
         let mut next = |now| disputes.next(at(now), PACE).map(|(_, name)| name.to_vec());
         assert_eq!(next(1), None);
         assert_eq!(next(2), Some(b"alice".to_vec()));
@@ -107,5 +111,20 @@ mod tests {
         assert!((6..12).step_by(2).all(|now| asked(&mut disputes, now)));
         assert!(!asked(&mut disputes, 12));
         assert_eq!(disputes.poll_timeout(), None);
+    }
+
+    #[test]
+    fn one_signer_leaves_room_for_others() {
+        let mut disputes = Disputes::default();
+        let config = Config { disputes: 5, disputes_of_signer: 3, ..Config::default() };
+        let mut open = |by| {
+            for number in 0..4_u64 {
+                let name = format!("{by}.{number}");
+                disputes.open(Time::ZERO, &config, &record(name.as_bytes()), NodeId::new(by));
+            }
+            (disputes.open.len(), disputes.dropped)
+        };
+        assert_eq!(open(1), (3, 1));
+        assert_eq!(open(2), (5, 3));
     }
 }

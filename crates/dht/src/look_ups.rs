@@ -451,7 +451,7 @@ impl LookUp {
         let may_vote = |one: &&Answerer| keepers.contains(&one.id) && one.is_whole();
         let voters: SmallVec<[&Answerer; KEEPERS]> =
             self.answerers.iter().filter(may_vote).collect();
-        let place = |signer: NodeId| {
+        let standing = |signer: NodeId| {
             let mut ranks: SmallVec<[u8; KEEPERS]> =
                 voters.iter().map(|voter| voter.rank(signer)).collect();
             ranks.sort_unstable();
@@ -459,7 +459,7 @@ impl LookUp {
             (KEEPERS.saturating_sub(firsts), ranks.get(ranks.len() / 2).copied())
         };
         let mut found = core::mem::take(&mut self.found);
-        found.sort_by_cached_key(|known| (place(known.signer), known.signer));
+        found.sort_by_cached_key(|known| (standing(known.signer), known.signer));
         found
     }
 }

@@ -603,8 +603,7 @@ impl<C: Crypto> Dht<C> {
         let may_be_first = is_new && (placed == table::Outcome::Kept || request == 0);
         let is_claim = self.config.claims.contains(record.kind());
         if may_be_first && is_claim && self.table.is_disputed(now, &self.config, record) {
-            let Config { disputes, dispute_pace, .. } = self.config;
-            self.disputes.open(now, record, disputes, dispute_pace);
+            self.disputes.open(now, &self.config, record, signer);
         }
         if !is_known && self.neighbours.owned().contains(record.key()) {
             self.repair.changed(now, request == 0);

@@ -336,16 +336,18 @@ impl Table {
         true
     }
 
-    /// Returns the highest of the signers at a position without the one that came first.
+    /// Returns the highest of the signers at a position without the first of those that have not withdrawn their claims.
     fn highest_of_others(&self, key: NodeId) -> Option<NodeId> {
-        let first = self.of_key(key).min_by_key(|entry| entry.order)?.signer;
+        let of_key = self.of_key(key);
+        let first = of_key.min_by_key(|entry| (entry.record.is_withdrawal(), entry.order))?.signer;
         self.of_key(key).map(|entry| entry.signer).filter(|signer| *signer != first).max()
     }
 
     /// Puts the records at a position in the order of these, which its keepers state together: those by other signers follow.
-    /// The first one is kept if it is not here yet.
+    /// The first one that was not withdrawn is kept if it is not here yet.
     pub(crate) fn arrange(&mut self, now: Time, config: &Config, known: &[Known]) {
-        let Some(first) = known.first() else { return };
+        let is_claim = |known: &&Known| !known.record.is_withdrawal();
+        let Some(first) = known.iter().find(is_claim) else { return };
         let key = first.record.key();
         let rank = |signer| known.iter().position(|known| known.signer == signer);
         let mut slots: Vec<(u64, Slot)> =

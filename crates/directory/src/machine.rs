@@ -18,6 +18,7 @@ use crate::accounts::Accounts;
 use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION, KIND_MAIL, KIND_MAIL_PART};
 use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
 use crate::mail::collecting::Collecting;
+use crate::mail::hints::Hints;
 use crate::mail::keeping::Keeping;
 use crate::mail::{Delivery, MailCounters};
 use crate::numbers::Numbers;
@@ -147,6 +148,7 @@ pub struct Directory<C: Crypto = Real> {
     lists: Lists,
     keeping: Keeping,
     collecting: Collecting,
+    hints: Hints,
     mail_counters: MailCounters,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
@@ -193,6 +195,7 @@ impl<C: Crypto> Directory<C> {
             lists: Lists::default(),
             keeping: Keeping::default(),
             collecting: Collecting::default(),
+            hints: Hints::default(),
             mail_counters: MailCounters::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
@@ -426,7 +429,7 @@ impl<C: Crypto> Directory<C> {
                 true => self.notify(Event::Message { service, router, octets }),
                 false => self.counters.malformed += 1,
             },
-            Private::Mail { name } => self.hear_of_mail(now, &name),
+            Private::Mail { name } => self.hear_of_mail(now, from, &name),
             Private::Taken { id, name } => self.taken(now, from, (name, id), random),
             Private::Judged { request, verdict, grant } => {
                 let judged = self.verifications.judged(from, request, verdict, grant);

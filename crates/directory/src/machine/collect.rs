@@ -52,13 +52,25 @@ impl<C: Crypto> Directory<C> {
         }
     }
 
-    /// A router keeps messages for a name.
-    pub(super) fn hear_of_mail(&mut self, now: Time, name: &str) {
-        let own = self.id();
-        match unmarked(name, own).filter(|unmarked| self.accounts.is_own(unmarked)) {
-            Some(unmarked) => self.expect_mail(&unmarked, now),
-            None => self.expect_mail(name, now),
+    /// Another router keeps messages for a name.
+    pub(super) fn hear_of_mail(&mut self, now: Time, from: Prefix, name: &str) {
+        if self.own_name(name).is_some() && self.hints.follow(now, from) {
+            self.expect_mail_as(now, name);
         }
+    }
+
+    /// Has messages for a user of this router looked for, who is known by any of two names.
+    pub(super) fn expect_mail_as(&mut self, now: Time, name: &str) {
+        if let Some(name) = self.own_name(name) {
+            self.expect_mail(&name, now);
+        }
+    }
+
+    /// Returns the name without a mark of a user of this router.
+    fn own_name(&self, name: &str) -> Option<Box<str>> {
+        let unmarked = unmarked(name, self.id()).filter(|name| self.accounts.is_own(name));
+        let name: Box<str> = unmarked.map_or_else(|| name.into(), Into::into);
+        self.accounts.is_own(&name).then_some(name)
     }
 
     /// Has messages for a user of this router looked for, by each name that the user has.
@@ -121,7 +133,7 @@ impl<C: Crypto> Directory<C> {
                             self.found_message(now, &name, &sealed, random);
                         }
                     }
-                    _ => self.skip(now, &name, random),
+                    _ => self.put_off(now, &name, random),
                 }
             }
             _ => {}
@@ -147,6 +159,7 @@ impl<C: Crypto> Directory<C> {
         listed.sort_by_key(|&(at, ..)| at);
         let Some(check) = self.collecting.active.get_mut(name) else { return };
         check.any = !listed.is_empty();
+        listed.retain(|&(_, router, _)| !self.collecting.is_put_off(now, router));
         for (_, router, entry) in listed {
             if self.collecting.is_done(&(router, entry.id)) {
                 // That router has not heard so.
@@ -210,10 +223,13 @@ impl<C: Crypto> Directory<C> {
         check.step = Step::Fetching(parts);
     }
 
-    /// Leaves the first message of the queue for a later attempt.
-    fn skip(&mut self, now: Time, name: &str, random: &mut dyn Random) {
-        if let Some(check) = self.collecting.active.get_mut(name) {
-            check.queue.pop_front();
+    /// Leaves what the router keeps that keeps the first message of the queue for a later attempt: one that lists what is not
+    /// there could have this one look for it without end.
+    fn put_off(&mut self, now: Time, name: &str, random: &mut dyn Random) {
+        let Some(check) = self.collecting.active.get_mut(name) else { return };
+        if let Some(&(router, _)) = check.queue.front() {
+            check.queue.retain(|&(of, _)| of != router);
+            self.collecting.put_off(now, &self.config, router);
         }
         self.fetch_first(now, name, random);
     }
@@ -224,12 +240,16 @@ impl<C: Crypto> Directory<C> {
         let Some(&(router, entry)) = first else { return };
         let key = (router, entry.id);
         self.collecting.note_done(now, &self.config, key, entry.end);
-        if is_taken {
-            self.send_taken(now, name, key, random);
-        } else {
+        if !is_taken {
             self.mail_counters.invalid += 1;
+            return self.put_off(now, name, random);
         }
-        self.skip(now, name, random);
+        self.collecting.forgive(router);
+        self.send_taken(now, name, key, random);
+        if let Some(check) = self.collecting.active.get_mut(name) {
+            check.queue.pop_front();
+        }
+        self.fetch_first(now, name, random);
     }
 
     fn send_taken(
@@ -281,7 +301,7 @@ impl<C: Crypto> Directory<C> {
             Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
             Whereabouts::Unavailable => self.questions.home(&letter.from).map(|home| home.router),
         };
-        let Some(home) = home else { return self.skip(now, name, random) };
+        let Some(home) = home else { return self.put_off(now, name, random) };
         let bits = self.config.dht.extension_bits;
         let Some(check) = self.collecting.active.get_mut(name) else { return };
         let Some(&(router, _)) = check.queue.front() else { return };

@@ -287,7 +287,8 @@ impl<C: Crypto> Directory<C> {
         let Some(bag) = self.keeping.bags.get(&name) else {
             let removals = &self.keeping.removals;
             let is_asked = removals.values().any(|removal| removal.name == name);
-            if is_asked || removals.len() >= self.config.mail_jobs || !is_name(&name) {
+            let is_full = is_asked || removals.len() >= self.config.mail_jobs;
+            if is_full || !is_name(&name) || !self.hints.follow(now, by) {
                 return;
             }
             let list = self.dht.look_up_all(now, KIND_MAIL, name.as_bytes(), random);
@@ -317,7 +318,7 @@ impl<C: Crypto> Directory<C> {
     fn remind(&mut self, now: Time, name: &str) {
         let Some(home) = self.keeping.bags.get(name).map(|bag| bag.home) else { return };
         if home == self.id() {
-            self.hear_of_mail(now, name);
+            self.expect_mail_as(now, name);
         } else {
             let octets = Private::Mail { name: name.into() }.to_octets();
             self.private.push(PrivateMessage { to: home.prefix(), octets });

@@ -69,6 +69,8 @@ pub(crate) struct Collecting {
     /// Messages that were delivered, or are none, until they are void.
     done: BTreeMap<NodeId, BTreeMap<MailId, u32>>,
     count: usize,
+    /// Routers that have listed what was not there or is of no use: until when they are left alone, and how often that was so.
+    put_off: BTreeMap<NodeId, (Time, u32)>,
     last: u64,
 }
 
@@ -132,6 +134,27 @@ impl Collecting {
             let wait = config.mail_pause * (1 << attempts.min(MAX_DOUBLED));
             self.insert(name, now + wait.min(config.mail_longest), attempts + 1);
         }
+    }
+
+    /// Returns whether what a router lists is left alone for now.
+    pub(crate) fn is_put_off(&self, now: Time, router: NodeId) -> bool {
+        self.put_off.get(&router).is_some_and(|(until, _)| now < *until)
+    }
+
+    /// Leaves alone what a router lists, each time for twice as long.
+    pub(crate) fn put_off(&mut self, now: Time, config: &Config, router: NodeId) {
+        let times = self.put_off.get(&router).map_or(0, |(_, times)| *times);
+        let wait = config.mail_pause * (1 << times.min(MAX_DOUBLED));
+        if self.put_off.len() >= config.origins && !self.put_off.contains_key(&router) {
+            let first = self.put_off.iter().min_by_key(|(_, (until, _))| *until);
+            first.map(|(&router, _)| router).map(|router| self.put_off.remove(&router));
+        }
+        self.put_off.insert(router, (now + wait.min(config.mail_longest), times + 1));
+    }
+
+    /// A message that a router has kept was delivered.
+    pub(crate) fn forgive(&mut self, router: NodeId) {
+        self.put_off.remove(&router);
     }
 
     /// Returns the number of the next delivery.
@@ -214,6 +237,28 @@ mod tests {
         assert_eq!(collecting.count, 10);
         collecting.note_done(Time::from_secs(500), &config, (honest, [1; 16]), 600);
         assert_eq!(collecting.count, 1);
+    }
+
+    /// A router that lists what is not there is left alone for longer each time, and others are not.
+    #[test]
+    fn a_router_that_lists_nothing_of_use_is_put_off() {
+        let (config, mut now) = (Config::default(), Time::from_secs(1_000));
+        let (hostile, honest) = (NodeId::new(1), NodeId::new(2));
+        let mut collecting = Collecting::default();
+        let mut waits = Vec::new();
+        for _ in 0..12 {
+            collecting.put_off(now, &config, hostile);
+            assert!(collecting.is_put_off(now, hostile) && !collecting.is_put_off(now, honest));
+            let (until, _) = collecting.put_off[&hostile];
+            waits.push(until - now);
+            now = until;
+            assert!(!collecting.is_put_off(now, hostile));
+        }
+        assert_eq!(waits[..3], [5, 10, 20].map(Duration::from_secs));
+        assert_eq!(waits[11], config.mail_longest);
+        collecting.put_off(now, &config, honest);
+        collecting.forgive(honest);
+        assert!(!collecting.is_put_off(now, honest));
     }
 
     /// However often a router hints, a user is looked for at most once in an interval, and what is left is tried less and

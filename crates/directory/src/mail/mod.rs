@@ -10,9 +10,11 @@
 //! | [`mod@format`] | lists and messages as octets |
 //! | `keeping` | messages that this router has kept |
 //! | `collecting` | messages for users of this router |
+//! | `hints` | what other routers may have this one look up |
 
 pub(crate) mod collecting;
 pub mod format;
+pub(crate) mod hints;
 pub(crate) mod keeping;
 
 use ringway_mesh::NodeId;

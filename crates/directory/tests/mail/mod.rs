@@ -9,6 +9,8 @@ use ringway_mesh::NodeId;
 use ringway_mesh::identity::Search;
 use ringway_sansio::SplitMix;
 
+/// The type of a question among the messages of the DHT.
+const GET: usize = 4;
 const ALICE: &str = "alice@mesh";
 const BOB: &str = "bob@mesh";
 
@@ -219,6 +221,37 @@ fn a_message_of_a_router_that_may_not_send_as_its_sender_is_dropped() {
     assert!(net.register(home, ALICE, "secret"));
     assert_eq!(run(&mut net, 60_000), []);
     assert_eq!(net.nodes[&home].directory.mail_counters().invalid, 1);
+}
+
+/// A hostile router hints without end that it keeps messages for users of another one, and that messages were delivered of which
+/// nobody knows: it has that router ask little, and the user's message arrives.
+#[test]
+fn hints_of_one_router_cost_another_little() {
+    let (mut net, home, sender, others) = network(10);
+    let hostile = others[3];
+    for number in 0..200 {
+        net.add(home, &format!("user{number}@mesh"), "secret");
+    }
+    net.run(60_000);
+    let asked = |net: &Net| net.nodes[&home].directory.dht().sent()[GET].messages;
+    let before = asked(&net);
+    for round in 0..20_u8 {
+        for number in 0..50 {
+            let text = |name: String| [&[name.len() as u8], name.as_bytes()].concat();
+            let mail = [vec![0x16], text(format!("user{number}@mesh"))].concat();
+            let name = text(format!("{round}.{number}@mesh"));
+            let taken = [vec![0x17], vec![round; 16], name].concat();
+            for octets in [mail, taken] {
+                net.send_private(hostile, home.prefix(), octets);
+            }
+        }
+        net.run(500);
+    }
+    // Sixteen look-ups of five messages and some more.
+    assert!(asked(&net) - before < 16 * 5 * 2, "{}", asked(&net) - before);
+    assert!(keep(&mut net, sender, (BOB, ALICE), b"hello"));
+    assert!(net.register(home, ALICE, "secret"));
+    assert_eq!(texts(&run(&mut net, 10_000)), ["hello"]);
 }
 
 /// A router that claims to be the home of a user opens none of the user's messages, and takes none of them away.

@@ -7,7 +7,7 @@ use super::sections::{
     Tls, TlsSettings, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use super::shape::{Host, HttpAddr};
+use super::shape::{Host, HttpAddr, Listen, MeshTransport};
 use super::span::Span;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
@@ -49,6 +49,7 @@ impl Check<'_, '_> {
         self.registrar(&file.registrar);
         if let Some(mesh) = &mut file.mesh {
             self.services(&mut mesh.service);
+            self.mesh_transport(mesh.transport.as_ref(), &file.listen);
         }
         if file.timers.t2 < file.timers.t1 {
             let what = format!("expected at least t1, {}", Span(file.timers.t1));
@@ -179,6 +180,16 @@ impl Check<'_, '_> {
             out.push(DomainSettings { name, aliases, mode });
         }
         out
+    }
+
+    /// Checks that answers of other routers can arrive. Without listeners in the file there are the usual ones.
+    fn mesh_transport(&mut self, transport: Option<&MeshTransport>, listen: &[Listen]) {
+        let Some(MeshTransport(transport)) = transport else { return };
+        let is_it = |l: &Listen| l.transport == *transport && l.encapsulation.is_none();
+        if !listen.is_empty() && !listen.iter().any(is_it) {
+            let what = format!("expected a transport of listen, got {transport}");
+            self.report("mesh.transport", what);
+        }
     }
 
     fn services(&mut self, services: &mut Vec<MeshService>) {

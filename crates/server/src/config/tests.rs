@@ -17,6 +17,14 @@ fn each_problem_is_reported_at_its_key() {
     let table = [
         ("lisen = []", "r.toml:1:1: unknown key `lisen`; did you mean `listen`?"),
         (
+            "[mesh]\ntransport = \"tls\"",
+            "r.toml:2:13: mesh.transport: expected \"udp\", \"tcp\" or \"sctp\", got \"tls\"",
+        ),
+        (
+            "listen = [\"udp://0.0.0.0:5060\"]\n[mesh]\ntransport = \"tcp\"",
+            "r.toml:3:13: mesh.transport: expected a transport of listen, got TCP",
+        ),
+        (
             "\n[limits]\nidel = \"5m\"",
             "r.toml:3:1: limits: unknown key `idel`; did you mean `idle`?",
         ),
