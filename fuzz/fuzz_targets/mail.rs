@@ -52,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     now += Duration::from_secs(10);
     let own = directory.id();
     let account = Account { password_set: 900, ..Account::default() };
-    directory.set_account(now, ALICE, &account, random).expect("room for a user");
+    directory.set_account(now, ALICE, (&account, b""), random).expect("room for a user");
     _ = directory.register(now, ALICE, 1_000, random);
     settle(&mut directory, now, random);
     let (mut open, mut seen): (Vec<Delivery>, _) = (Vec::new(), BTreeSet::new());

@@ -45,6 +45,8 @@ LISTED = 40
 # baresip's control port, on the loopback of its own namespace.
 CONTROL = 4444
 GATEWAY_PORT = 5080
+# Until a home has all deputies that there are: it looks for them after 15 s, and then less and less often.
+DEPUTIES = 120
 
 
 @network.case("onesip/four-routers", limit=120)
@@ -390,6 +392,31 @@ def baresip(c):
     """Two baresips, four routers between, one of them a guest at the far end: they hear each other's tone."""
     routers = line(c, 4)
     talk(c, Baresip(routers[0], "alice"), Baresip(routers[3], "bob"))
+
+
+@network.case("onesip/home-gone", limit=240, alone=True)
+def home_gone(c):
+    """When the home of a user is killed, its deputies check the password: a baresip registers at another router, calls and is
+    heard; a wrong password is refused. When the home is back, the user is still registered there, and at home again."""
+    routers = line(c, 4)
+    home = routers[0]
+    c.until(lambda: home.deputies() == 3, DEPUTIES, lambda: f"{home.deputies()} deputies")
+    home.process.signal(signal.SIGKILL)
+    home.process.wait(10)
+    guest, bob = Baresip(routers[3], "alice"), Baresip(routers[1], "bob")
+    talk(c, guest, bob)
+    wrong, right, caller = Phone(routers[2], "alice", "a guess"), Phone(routers[2], "alice"), Phone(routers[1], "bob")
+    c.until(lambda: wrong.register() == 401, SETTLED, "a wrong password is not refused")
+    right.registered()
+    caller.registered()
+    delivered(c, caller, right)
+    home.start()
+    home.ready()
+    c.until(home.settled, SETTLED, "the ring does not settle")
+    delivered(c, caller, right, SETTLED)
+    again = Phone(home, "alice")
+    again.registered()
+    delivered(c, caller, again, SETTLED)
 
 
 @network.case("onesip/baresip-ipv4", limit=150, alone=True)

@@ -98,8 +98,15 @@ class Router:
 
     def settled(self):
         """Whether its place on the ring has not changed for a while."""
-        status = json.loads(self.command("mesh", "status", "--json", "--state", str(self.folder / "ringway" / "mesh")))
-        return status["settled"]
+        return self.status()["settled"]
+
+    def deputies(self):
+        """How many routers stand in for it."""
+        return self.status()["deputies"]
+
+    def status(self):
+        """What it says about itself in the mesh."""
+        return json.loads(self.command("mesh", "status", "--json", "--state", str(self.folder / "ringway" / "mesh")))
 
     def address(self):
         """Its address in the mesh."""

@@ -8,7 +8,7 @@
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringway_mesh::NodeId;
+use ringway_mesh::{NodeId, Proof};
 use ringway_sansio::time::{Duration, Time};
 
 use crate::config::Config;
@@ -274,6 +274,12 @@ impl Table {
                 entry.checked = false;
             }
         }
+    }
+
+    /// Returns what each signer of a record here proves itself with, verified.
+    pub fn signers(&self) -> impl Iterator<Item = Proof> {
+        let first = |slots: &BTreeSet<Slot>| slots.first().and_then(|slot| self.entries.get(slot));
+        self.signers.values().filter_map(first).map(|entry| entry.record.proof())
     }
 
     /// Returns the records of a kind at these positions, in their order, without withdrawals; of a claimed kind only that of

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringway_mesh::NodeId;
 use ringway_sansio::Time;
 
+use crate::deputies::Secret;
 use crate::grants::Grants;
 use crate::statement::{Account, Grant};
 
@@ -12,6 +13,8 @@ use crate::statement::{Account, Grant};
 #[derive(Clone, Debug)]
 pub(crate) struct OwnAccount {
     pub account: Account,
+    /// What deputies check credentials with.
+    pub secret: Secret,
     /// Whether enough routers keep the record.
     pub stored: bool,
     /// The home that claims the same name, if there is one.

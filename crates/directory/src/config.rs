@@ -15,6 +15,10 @@ pub const KIND_NUMBER: u8 = 4;
 pub const KIND_MAIL: u8 = 5;
 /// Kind of the records of parts of messages.
 pub const KIND_MAIL_PART: u8 = 6;
+/// Kind of the records of homes about their deputies.
+pub const KIND_DEPUTIES: u8 = 7;
+/// Maximum length in octets of what a deputy needs to check the credentials of a user.
+pub const MAX_SECRET: usize = 96;
 /// Maximum length in octets of a user's name with its domain. A name with a mark must fit a name of the DHT.
 pub const MAX_NAME: usize = 200;
 /// Maximum length in octets of a short number.
@@ -69,6 +73,30 @@ pub struct Config {
     pub patience: Duration,
     /// Interval at which a router looks for others that claim the names of its users.
     pub audit: Duration,
+    /// Time after which a home that does not answer counts as silent: its deputies are asked.
+    pub silence: Duration,
+    /// Time for which a home that was silent is not waited for.
+    pub silence_memory: Duration,
+    /// Homes that are known to be silent.
+    pub silent_homes: usize,
+    /// Time in which a deputy must have confirmed that it was asked.
+    pub deputy_confirms: Duration,
+    /// Time after which a verification by a deputy is given up, and after which a deputy gives up.
+    pub deputy_patience: Duration,
+    /// Time for which a home must not have answered before a deputy shares what it has.
+    pub deputy_silence: Duration,
+    /// Homes that a deputy watches at a time.
+    pub vigils: usize,
+    /// Time for which a deputy remembers the key that it has put together after it was last of use.
+    pub delegate_memory: Duration,
+    /// Time after which a home has another delegate. Grants of a delegate last at most as long.
+    pub delegate_period: Duration,
+    /// Time after the start in which a home chooses deputies. It doubles until there are enough.
+    pub deputies_first: Duration,
+    /// Interval at which a home asks whether its deputies are there.
+    pub deputies_audit: Duration,
+    /// Time in which they must have answered.
+    pub deputies_answer: Duration,
     /// Messages that this router has kept for users who are away.
     pub mail: usize,
     /// Of these, messages of one sender.
@@ -120,6 +148,19 @@ impl Default for Config {
             repeat: Duration::from_millis(500),
             patience: Duration::from_secs(6),
             audit: Duration::from_secs(600),
+            silence: Duration::from_millis(1_500),
+            silence_memory: Duration::from_secs(60),
+            silent_homes: 1_024,
+            deputy_confirms: Duration::from_secs(1),
+            // A request waits for 10 s in all.
+            deputy_patience: Duration::from_secs(9),
+            deputy_silence: Duration::from_millis(2_500),
+            vigils: 64,
+            delegate_memory: Duration::from_secs(600),
+            delegate_period: Duration::from_secs(86_400),
+            deputies_first: Duration::from_secs(15),
+            deputies_audit: Duration::from_secs(300),
+            deputies_answer: Duration::from_secs(3),
             mail: 1_024,
             mail_of_sender: 32,
             mail_of_sender_to_one: 4,

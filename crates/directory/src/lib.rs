@@ -11,6 +11,7 @@
 //! | [`accounts`] | the users of this router, and those that are registered here |
 //! | [`questions`] | where users are, as far as it is being asked |
 //! | [`numbers`] | the users that numbers stand for |
+//! | [`deputies`] | routers that check the credentials of users whose home is silent |
 //! | [`mail`] | messages for users who are away |
 //! | [`verifications`] | credentials that their home is asked about |
 //! | [`listing`] | lists of all accounts, or all locations, of the network |
@@ -21,6 +22,7 @@
 
 pub mod accounts;
 pub mod config;
+pub mod deputies;
 mod grants;
 pub mod listing;
 pub mod machine;
@@ -34,6 +36,7 @@ pub mod statement;
 pub mod verifications;
 
 pub use config::Config;
+pub use deputies::Secret;
 pub use listing::{ListEnd, Listed, Stated, Subject};
 pub use machine::{Counters, Directory, Event};
 pub use mail::{Delivery, DeliveryId, Mail, MailCounters};
@@ -42,4 +45,4 @@ pub use private::{CredentialsCheck, Verdict};
 pub use questions::{QuestionId, Whereabouts};
 pub use resolve::{Home, Located};
 pub use service::{Command, Report, Service};
-pub use statement::{Account, Grant, Location, Number, SharedRule};
+pub use statement::{Account, Grant, Location, Number, Replica, SharedRule};

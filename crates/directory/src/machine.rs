@@ -1,6 +1,7 @@
 //! The directory of a router: its users and registrations, questions about others, and the DHT below.
 
 mod collect;
+mod deputies;
 mod keep;
 mod own;
 mod questions;
@@ -16,6 +17,9 @@ use ringway_sansio::{Malformed, Random};
 
 use crate::accounts::Accounts;
 use crate::config::{Config, KIND_ACCOUNT, KIND_LOCATION, KIND_MAIL, KIND_MAIL_PART};
+use crate::deputies::Secret;
+use crate::deputies::home::Delegation;
+use crate::deputies::vigil::Vigils;
 use crate::listing::{ListEnd, Listed, Lists, Subject, listed};
 use crate::mail::collecting::Collecting;
 use crate::mail::hints::Hints;
@@ -25,7 +29,7 @@ use crate::numbers::Numbers;
 use crate::private::{CredentialsCheck, MAX_SERVICE, Private, PrivateMessage, Verdict};
 use crate::questions::{LookUps, QuestionId, Questions, Whereabouts};
 use crate::statement::{Grant, SharedRule};
-use crate::verifications::{JudgementId, Verifications};
+use crate::verifications::{Judgement, JudgementId, Verifications};
 
 /// Maximum number of events that wait for the caller.
 const MAX_EVENTS: usize = 4_096;
@@ -64,6 +68,8 @@ pub enum Event {
         router: NodeId,
         /// What is to be checked.
         check: CredentialsCheck,
+        /// What [`Directory::set_account`] was given at the user's home, which is silent: this router is its deputy.
+        secret: Option<Secret>,
     },
     /// Another router has sent a message of another service.
     Message {
@@ -149,6 +155,11 @@ pub struct Directory<C: Crypto = Real> {
     keeping: Keeping,
     collecting: Collecting,
     hints: Hints,
+    /// The delegate of this router, which draws it with its first user.
+    delegation: Option<Delegation>,
+    vigils: Vigils,
+    /// Checks for silent homes that other routers have caused.
+    substitutions: Hints,
     mail_counters: MailCounters,
     credits: BTreeMap<Prefix, Credit>,
     private: Vec<PrivateMessage>,
@@ -196,6 +207,9 @@ impl<C: Crypto> Directory<C> {
             keeping: Keeping::default(),
             collecting: Collecting::default(),
             hints: Hints::default(),
+            delegation: None,
+            vigils: Vigils::default(),
+            substitutions: Hints::default(),
             mail_counters: MailCounters::default(),
             credits: BTreeMap::new(),
             private: Vec::new(),
@@ -252,19 +266,27 @@ impl<C: Crypto> Directory<C> {
 
     /// Answers an [`Event::Judge`].
     pub fn judge(&mut self, now: Time, id: JudgementId, verdict: Verdict) {
-        let Some((router, request, name)) = self.verifications.take(id) else { return };
+        let Some(judgement) = self.verifications.take(id) else { return };
+        let Judgement { router, request, name, silent, .. } = judgement;
+        let end = (now + self.config.grant_lifetime).as_secs();
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
         let own = self.accounts.own.get(&name).map(|own| own.account.password_set);
-        if verdict == Verdict::Right {
+        if verdict == Verdict::Right && silent.is_none() {
             self.user_proved(now, &name);
         }
-        let (verdict, grant) = match (verdict, own) {
-            (Verdict::Right, Some(password_set)) => {
-                let end = (now + self.config.grant_lifetime).as_secs();
-                let end = u32::try_from(end).unwrap_or(u32::MAX);
-                let grant = Grant::sign::<C>(&self.identity, &name, router, (end, password_set));
-                (Verdict::Right, Some(grant))
+        let grant = match (silent, own) {
+            (Some((home, password_set)), _) => self.vigils.key(home).map(|(delegate, home)| {
+                let terms = (end, password_set);
+                Grant::sign_for::<C>((delegate, *home), &name, router, terms)
+            }),
+            (None, Some(password_set)) => {
+                Some(Grant::sign::<C>(&self.identity, &name, router, (end, password_set)))
             }
+            (None, None) => None,
+        };
+        let (verdict, grant) = match (verdict, grant) {
             (Verdict::Right, None) => (Verdict::NoSuchUser, None),
+            (Verdict::Right, grant) => (Verdict::Right, grant),
             (verdict, _) => (verdict, None),
         };
         let octets = Private::Judged { request, verdict, grant }.to_octets();
@@ -320,8 +342,9 @@ impl<C: Crypto> Directory<C> {
     pub fn handle_timeout(&mut self, now: Time, random: &mut dyn Random) {
         self.dht.handle_timeout(now, random);
         let own = self.id();
-        let ended = self.verifications.timeout(now, &self.config, own, &mut self.private);
+        let (ended, silent) = self.verifications.timeout(now, &self.config, own, &mut self.private);
         ended.into_iter().for_each(|outcome| self.verified(outcome));
+        self.deputies_timeout(now, silent, random);
         for resolved in self.numbers.timeout(now) {
             self.resolved(now, resolved, random);
         }
@@ -338,6 +361,8 @@ impl<C: Crypto> Directory<C> {
         let own = sooner(own, self.numbers.poll_timeout());
         let keeping = self.keeping.poll_timeout(&self.config);
         let mail = sooner(keeping, self.collecting.poll_timeout(&self.config));
+        let own = sooner(own, self.vigils.poll_timeout(&self.config));
+        let own = sooner(own, self.delegation.as_ref().map(Delegation::poll_timeout));
         sooner(self.dht.poll_timeout(), sooner(own, mail))
     }
 
@@ -406,21 +431,33 @@ impl<C: Crypto> Directory<C> {
         random: &mut dyn Random,
     ) -> Result<(), Malformed> {
         match Private::parse(octets)? {
-            Private::Check { request, router, check } => {
-                if !from.contains(router) {
-                    self.counters.malformed += 1;
-                    return Ok(());
-                }
+            Private::Check { router, .. } | Private::Release { router, .. }
+                if !from.contains(router) =>
+            {
+                self.counters.malformed += 1;
+            }
+            Private::Check { silent: None, request, router, check } => {
                 let name = &check.name;
                 match self.verifications.judge(now, &self.config, router, request, name) {
-                    Some(id) => self.notify(Event::Judge { id, router, check }),
+                    Some(id) => self.notify(Event::Judge { id, router, check, secret: None }),
                     None => self.counters.judgements += 1,
                 }
+            }
+            Private::Check { silent: Some(home), request, router, check } => {
+                self.check_for_home(now, home, (router, request), check, random);
+            }
+            Private::Release { request, router, home } => {
+                self.asked_for_share(now, home, (router, request), random);
+            }
+            Private::Released { request, share } => {
+                self.vigils.released(from, request, &share);
+                self.go_on_for_homes(now);
             }
             Private::Probe { request } => {
                 let octets = Private::Probed { request }.to_octets();
                 self.private.push(PrivateMessage { to: from, octets });
             }
+            Private::Probed { request } if self.deputies_probed(from, request) => {}
             Private::Probed { request } => {
                 let step = self.numbers.probed(now, from, request);
                 self.take_step(now, step, random);
@@ -432,11 +469,15 @@ impl<C: Crypto> Directory<C> {
             Private::Mail { name } => self.hear_of_mail(now, from, &name),
             Private::Taken { id, name } => self.taken(now, from, (name, id), random),
             Private::Judged { request, verdict, grant } => {
-                let judged = self.verifications.judged(from, request, verdict, grant);
+                let desk = (now, &self.config);
+                let judged = self.verifications.judged(desk, from, request, verdict, grant);
                 let Some((home, mut outcome)) = judged else { return Ok(()) };
                 let (own, bits) = (self.id(), self.config.dht.extension_bits);
-                let is_good =
-                    |grant: &Grant| grant.verify::<C>(&outcome.name, own, bits) == Some(home);
+                // The account may have been forgotten meanwhile, the home not.
+                let known = self.questions.home(&outcome.name).filter(|of| of.router == home);
+                let account = known.map(|known| known.account.clone()).unwrap_or_default();
+                let stated = (home, &account);
+                let is_good = |grant: &Grant| grant.is_of::<C>(stated, &outcome.name, own, bits);
                 outcome.grant = grant.filter(is_good);
                 // What allows nothing here is no proof either.
                 if verdict == Verdict::Right && outcome.grant.is_none() {
@@ -496,7 +537,7 @@ mod tests {
         };
         let now = Time::from_secs(1_000);
         let mut directory: Directory = Directory::new(Config::default(), identity, now);
-        directory.set_account(now, ALICE, &Account::default(), random)?;
+        directory.set_account(now, ALICE, (&Account::default(), &[]), random)?;
         directory.register(now, ALICE, 1_000, random)?;
         directory.lacks_account(ALICE.as_bytes());
         directory.stored(ALICE.as_bytes(), true);

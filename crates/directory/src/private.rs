@@ -13,11 +13,15 @@
 //! | SERVICE, 5 | id of the sender (8), service (1), a message of that service |
 //! | MAIL, 6 | length of the name (1), name of a user for whom the sender keeps messages |
 //! | TAKEN, 7 | id of a message (16), length of the name (1), name of the user who has it |
+//! | CHECK of a deputy, 8 | id of the silent home (8), the parts of CHECK; answered at once by PROBED and then by JUDGED |
+//! | RELEASE, 9 | request (4), id of the sender (8), id of the silent home (8) |
+//! | RELEASED, 10 | request (4), share of the sender (33) |
 
 use ringway_mesh::{NodeId, Prefix};
 use ringway_sansio::{Malformed, Reader};
 
 use crate::config::MAX_NAME;
+use crate::deputies::shares::Share;
 use crate::mail::format::MailId;
 use crate::statement::Grant;
 
@@ -78,8 +82,8 @@ pub enum Verdict {
 /// A private message, read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Private {
-    /// Asks the home of a user to check credentials.
-    Check { request: u32, router: NodeId, check: CredentialsCheck },
+    /// Asks the home of a user to check credentials, or a deputy of this home, which is silent.
+    Check { silent: Option<NodeId>, request: u32, router: NodeId, check: CredentialsCheck },
     /// What the home thinks of them.
     Judged { request: u32, verdict: Verdict, grant: Option<Grant> },
     /// Asks for PROBED, which shows how far a router is.
@@ -92,6 +96,10 @@ pub(crate) enum Private {
     Mail { name: Box<str> },
     /// A user has a message that the receiver keeps.
     Taken { id: MailId, name: Box<str> },
+    /// Asks a deputy of a home that is silent for its share.
+    Release { request: u32, router: NodeId, home: NodeId },
+    /// The share.
+    Released { request: u32, share: Share },
 }
 
 impl Private {
@@ -102,7 +110,11 @@ impl Private {
             return Err(reader.fault("expected version 1 of private messages"));
         }
         match head & 15 {
-            1 => {
+            kind @ (1 | 8) => {
+                let silent = match kind {
+                    8 => Some(NodeId::new(reader.u64()?)),
+                    _ => None,
+                };
                 let (request, router) = (reader.u32()?, NodeId::new(reader.u64()?));
                 let name = read_text(&mut reader, MAX_NAME)?;
                 let method = read_text(&mut reader, MAX_METHOD)?;
@@ -111,7 +123,7 @@ impl Private {
                 if !check.fits() {
                     return Err(reader.fault("expected a name, a method and credentials"));
                 }
-                Ok(Private::Check { request, router, check })
+                Ok(Private::Check { silent, request, router, check })
             }
             2 => {
                 let request = reader.u32()?;
@@ -154,15 +166,27 @@ impl Private {
                 reader.end()?;
                 Ok(Private::Taken { id, name })
             }
-            _ => Err(reader.fault("expected a type of a private message from 1 to 7")),
+            9 => {
+                let (request, router) = (reader.u32()?, NodeId::new(reader.u64()?));
+                let home = NodeId::new(reader.u64()?);
+                reader.end()?;
+                Ok(Private::Release { request, router, home })
+            }
+            10 => {
+                let (request, share) = (reader.u32()?, reader.array()?);
+                reader.end()?;
+                Ok(Private::Released { request, share })
+            }
+            _ => Err(reader.fault("expected a type of a private message from 1 to 10")),
         }
     }
 
     pub(crate) fn to_octets(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(128);
         match self {
-            Private::Check { request, router, check } => {
-                out.push(VERSION << 4 | 1);
+            Private::Check { silent, request, router, check } => {
+                out.push(VERSION << 4 | if silent.is_some() { 8 } else { 1 });
+                silent.iter().for_each(|home| out.extend(home.to_bytes()));
                 out.extend(request.to_be_bytes());
                 out.extend(router.to_bytes());
                 for text in [&check.name, &check.method] {
@@ -199,6 +223,17 @@ impl Private {
                 out.extend(id);
                 write_text(name, &mut out);
             }
+            Private::Release { request, router, home } => {
+                out.push(VERSION << 4 | 9);
+                out.extend(request.to_be_bytes());
+                out.extend(router.to_bytes());
+                out.extend(home.to_bytes());
+            }
+            Private::Released { request, share } => {
+                out.push(VERSION << 4 | 10);
+                out.extend(request.to_be_bytes());
+                out.extend(share);
+            }
         }
         out
     }
@@ -231,7 +266,8 @@ mod tests {
             method: "M".repeat(MAX_METHOD).into(),
             credentials: [b'c'; MAX_CREDENTIALS].into(),
         };
-        let message = Private::Check { request: 1, router: NodeId::new(2), check };
+        let silent = Some(NodeId::new(3));
+        let message = Private::Check { silent, request: 1, router: NodeId::new(2), check };
         let octets = message.to_octets();
         assert!(octets.len() <= MAX_PRIVATE);
         assert_eq!(Private::parse(&octets), Ok(message));

@@ -96,6 +96,19 @@ impl Questions {
         self.accounts.get(name)?.home.as_ref()
     }
 
+    /// Returns the home of a user, if it was looked up a short while ago.
+    pub(crate) fn fresh_home(&self, now: Time, config: &Config, name: &str) -> Option<&Home> {
+        let known = self.accounts.get(name)?;
+        let is_fresh = now.since(known.looked_up) < config.account_age;
+        known.home.as_ref().filter(|_| is_fresh)
+    }
+
+    /// Returns a number for a question that needs no look-up.
+    pub(crate) fn draw(&mut self) -> QuestionId {
+        self.last += 1;
+        QuestionId(self.last)
+    }
+
     /// Asks where a user is. Who asks for a name that is asked about already gets the same answer. Returns `None` if too
     /// much is asked.
     pub(crate) fn ask(
@@ -105,8 +118,7 @@ impl Questions {
         name: &str,
         look_ups: &mut dyn LookUps,
     ) -> Option<QuestionId> {
-        self.last += 1;
-        let id = QuestionId(self.last);
+        let id = self.draw();
         if let Some(question) = self.under_way.get_mut(name) {
             question.waiting.push(id);
             return Some(id);

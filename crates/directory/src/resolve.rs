@@ -71,10 +71,9 @@ pub fn may_have<C: Crypto>(
         _ if router == home.router => true,
         None => false,
         Some(grant) => {
-            grant.home.id() == home.router
-                && grant.password_set >= home.account.password_set
+            grant.password_set >= home.account.password_set
                 && !grant.has_ended(now)
-                && grant.verify::<C>(name, router, bits) == Some(home.router)
+                && grant.is_of::<C>((home.router, &home.account), name, router, bits)
         }
     }
 }

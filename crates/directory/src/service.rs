@@ -5,6 +5,7 @@ use ringway_mesh::NodeId;
 use ringway_mesh::crypto::Crypto;
 use ringway_sansio::{Random, Time};
 
+use crate::deputies::Secret;
 use crate::listing::{ListEnd, Listed, Subject};
 use crate::machine::{Directory, Event};
 use crate::mail::{Delivery, DeliveryId, Mail};
@@ -22,6 +23,8 @@ pub enum Command {
         name: Box<str>,
         /// What is stated of it.
         account: Account,
+        /// What a deputy's server needs to check the user's credentials: see [`Directory::set_account`].
+        secret: Secret,
     },
     /// A user of this router is removed.
     RemoveAccount {
@@ -166,6 +169,8 @@ pub enum Report {
         router: NodeId,
         /// What to check.
         check: CredentialsCheck,
+        /// What the user's home has given with [`Command::SetAccount`], if it is silent and this router checks instead.
+        secret: Option<Secret>,
     },
     /// Another router has sent a message of another service.
     Message {
@@ -222,9 +227,9 @@ impl Service {
         random: &mut dyn Random,
     ) -> Option<Report> {
         match command {
-            Command::SetAccount { name, account } => {
+            Command::SetAccount { name, account, secret } => {
                 // What the DHT has no room for is seen by those who look the user up.
-                _ = directory.set_account(now, &name, &account, random);
+                _ = directory.set_account(now, &name, (&account, &secret.0), random);
             }
             Command::RemoveAccount { name } => _ = directory.remove_account(now, &name, random),
             Command::Register { name, preference } => {
@@ -294,7 +299,9 @@ impl Service {
                 }
                 Event::Rules(rules) => Report::Rules { rules },
                 Event::Granted { name, grant, evicted } => Report::Granted { name, grant, evicted },
-                Event::Judge { id, router, check } => Report::Judge { id, router, check },
+                Event::Judge { id, router, check, secret } => {
+                    Report::Judge { id, router, check, secret }
+                }
                 Event::Message { service, router, octets } => {
                     Report::Message { service, router, octets }
                 }

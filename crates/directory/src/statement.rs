@@ -8,6 +8,7 @@
 //! | second in which the password was set | 4 |
 //! | length of the short number, the number | 1 + n |
 //! | length of the display name, the name in UTF-8 | 1 + n |
+//! | public keys of the home's delegate ([`deputies`](crate::deputies)) and of the one before, what is sealed for it; may be missing | 64 + n |
 //!
 //! A *location* is a record by a router at which the user is registered:
 //!
@@ -19,14 +20,16 @@
 //! | grant: proof of the home, end, second of the password, signature | 48 + 4 + 4 + 64 |
 //!
 //! A *grant* is what the home of a user signs when the user has proved to be that user at another router: that router may
-//! have the user registered, and send as the user, until the grant ends or the password changes.
+//! have the user registered, and send as the user, until the grant ends or the password changes. While the home is silent, its
+//! delegate signs instead.
 
-use ringway_mesh::crypto::{Crypto, Domain};
+use ringway_mesh::crypto::{Crypto, Domain, ENVELOPE};
+use ringway_mesh::identity::KEY;
 use ringway_mesh::wire::SIGNATURE;
 use ringway_mesh::{Identity, NodeId, Proof};
 use ringway_sansio::{Malformed, Reader, Time};
 
-use crate::config::{MAX_ANSWERERS, MAX_DISPLAY, MAX_NAME, MAX_NUMBER, MAX_PATTERN};
+use crate::config::{MAX_ANSWERERS, MAX_DISPLAY, MAX_NAME, MAX_NUMBER, MAX_PATTERN, MAX_SECRET};
 
 /// The version of both.
 const VERSION: u8 = 1;
@@ -44,6 +47,19 @@ pub struct Account {
     pub number: Box<str>,
     /// The name for display; empty if there is none.
     pub display: Box<str>,
+    /// What deputies check credentials with while the home is silent.
+    pub replica: Option<Replica>,
+}
+
+/// What is needed to check the credentials of a user, sealed for the delegate of the home.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replica {
+    /// The public key of the delegate.
+    pub key: [u8; KEY],
+    /// That of the delegate before, whose grants may not have ended.
+    pub before: [u8; KEY],
+    /// What is sealed for the delegate.
+    pub sealed: Box<[u8]>,
 }
 
 impl Account {
@@ -56,6 +72,11 @@ impl Account {
         for text in [number, display] {
             out.push(text.len() as u8);
             out.extend(text.as_bytes());
+        }
+        if let Some(Replica { key, before, sealed }) = &self.replica {
+            out.extend(key);
+            out.extend(before);
+            out.extend(&sealed[..]);
         }
         out
     }
@@ -70,8 +91,18 @@ impl Account {
         let password_set = reader.u32()?;
         let number = read_text(&mut reader, MAX_NUMBER)?;
         let display = read_text(&mut reader, MAX_DISPLAY)?;
-        reader.end()?;
-        Ok(Account { password_set, number, display })
+        let replica = match reader.is_at_end() {
+            true => None,
+            false => {
+                let (key, before) = (reader.array()?, reader.array()?);
+                Some(Replica { key, before, sealed: reader.rest().into() })
+            }
+        };
+        let length = |replica: &Replica| replica.sealed.len();
+        if replica.as_ref().is_some_and(|r| !(1..=MAX_SECRET + ENVELOPE).contains(&length(r))) {
+            return Err(reader.fault("expected 1 to 144 octets that are sealed"));
+        }
+        Ok(Account { password_set, number, display, replica })
     }
 }
 
@@ -124,17 +155,37 @@ impl Grant {
         router: NodeId,
         (end, password_set): (u32, u32),
     ) -> Grant {
-        let signed = signed(name, router, (end, password_set));
-        let signature = C::sign(home, Domain::Grant, &signed);
-        Grant { home: *home.proof(), end, password_set, signature }
+        Grant::sign_for::<C>((home, *home.proof()), name, router, (end, password_set))
     }
 
-    /// Verifies the proof of the home and its signature. Returns the home. Whether it has ended is for
-    /// [`Grant::has_ended`].
-    pub fn verify<C: Crypto>(&self, name: &str, router: NodeId, bits: u8) -> Option<NodeId> {
-        let home = C::verify_proof(&self.home, bits).ok()?;
+    /// Signs the same as the delegate of a home that is silent.
+    pub fn sign_for<C: Crypto>(
+        (delegate, home): (&Identity, Proof),
+        name: &str,
+        router: NodeId,
+        (end, password_set): (u32, u32),
+    ) -> Grant {
+        let signed = signed(name, router, (end, password_set));
+        let signature = C::sign(delegate, Domain::Grant, &signed);
+        Grant { home, end, password_set, signature }
+    }
+
+    /// Returns whether the home of a user, or the delegate that it states, has signed it for this router. Whether it has ended
+    /// is for [`Grant::has_ended`].
+    pub fn is_of<C: Crypto>(
+        &self,
+        (home, account): (NodeId, &Account),
+        name: &str,
+        router: NodeId,
+        bits: u8,
+    ) -> bool {
+        if C::verify_proof(&self.home, bits) != Ok(home) {
+            return false;
+        }
         let signed = signed(name, router, (self.end, self.password_set));
-        C::verify(&self.home.key, Domain::Grant, &signed, &self.signature).then_some(home)
+        let is_by = |key| C::verify(key, Domain::Grant, &signed, &self.signature);
+        let delegates = account.replica.iter().flat_map(|of| [&of.key, &of.before]);
+        core::iter::once(&self.home.key).chain(delegates).any(is_by)
     }
 
     /// Returns whether it has ended.
@@ -383,8 +434,16 @@ mod tests {
 
     #[test]
     fn an_account_comes_back() {
-        let account = Account { password_set: 9, number: "204".into(), display: "Käthe".into() };
-        assert_eq!(Account::parse(&account.to_octets()), Ok(account));
+        let (number, display) = ("204".into(), "Käthe".into());
+        let account = Account { password_set: 9, number, display, replica: None };
+        assert_eq!(Account::parse(&account.to_octets()), Ok(account.clone()));
+        let sealed =
+            |length| Replica { key: [7; KEY], before: [8; KEY], sealed: vec![1; length].into() };
+        for (length, is_good) in [(1, true), (144, true), (0, false), (145, false)] {
+            let account = Account { replica: Some(sealed(length)), ..account.clone() };
+            let octets = account.to_octets();
+            assert_eq!(Account::parse(&octets).ok(), is_good.then_some(account), "{length}");
+        }
     }
 
     #[test]
@@ -396,13 +455,29 @@ mod tests {
 
     #[test]
     fn a_grant_is_for_one_name_one_router_and_one_password() {
-        let (home, router) = (identity(1), identity(2).id());
-        let grant = Grant::sign::<Real>(&home, "alice@mesh", router, (1_000, 5));
-        assert_eq!(grant.verify::<Real>("alice@mesh", router, 0), Some(home.id()));
-        assert_eq!(grant.verify::<Real>("alicia@mesh", router, 0), None);
-        assert_eq!(grant.verify::<Real>("alice@mesh", identity(3).id(), 0), None);
+        let (signer, router) = (identity(1), identity(2).id());
+        let nothing = Account::default();
+        let home = (signer.id(), &nothing);
+        let grant = Grant::sign::<Real>(&signer, "alice@mesh", router, (1_000, 5));
+        assert!(grant.is_of::<Real>(home, "alice@mesh", router, 0));
+        assert!(!grant.is_of::<Real>(home, "alicia@mesh", router, 0));
+        assert!(!grant.is_of::<Real>(home, "alice@mesh", identity(3).id(), 0));
+        let other = (identity(3).id(), &nothing);
+        assert!(!grant.is_of::<Real>(other, "alice@mesh", router, 0));
         for changed in [Grant { end: 1_001, ..grant }, Grant { password_set: 6, ..grant }] {
-            assert_eq!(changed.verify::<Real>("alice@mesh", router, 0), None);
+            assert!(!changed.is_of::<Real>(home, "alice@mesh", router, 0));
+        }
+        // A delegate signs as long as the home states it.
+        let delegate = identity(4);
+        let signers = (&delegate, *signer.proof());
+        let grant = Grant::sign_for::<Real>(signers, "alice@mesh", router, (1_000, 5));
+        assert!(!grant.is_of::<Real>(home, "alice@mesh", router, 0));
+        let (key, other, sealed) = (delegate.proof().key, [9; KEY], Box::<[u8]>::from([1]));
+        for (key, before) in [(key, other), (other, key)] {
+            let replica = Some(Replica { key, before, sealed: sealed.clone() });
+            let account = Account { replica, ..Account::default() };
+            let home = (signer.id(), &account);
+            assert!(grant.is_of::<Real>(home, "alice@mesh", router, 0));
         }
         assert!(grant.has_ended(Time::from_secs(1_000)) && !grant.has_ended(Time::from_secs(999)));
     }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod deputies;
 mod mail;
 mod net;
 mod numbers;
@@ -84,7 +85,7 @@ fn a_router_cannot_take_a_user_that_has_not_come_to_it() {
     assert_eq!(net.routers(caller, ALICE), [home]);
     let account = Account { password_set: 1, ..Account::default() };
     net.change(hostile, |directory, now, random| {
-        directory.set_account(now, ALICE, &account, random).unwrap();
+        directory.set_account(now, ALICE, (&account, b""), random).unwrap();
         directory.register(now, ALICE, 1_000, random).unwrap();
     });
     net.run(400_000);
@@ -170,7 +171,7 @@ fn a_name_added_twice_is_kept_by_one() {
     // What its home states later is stated of the marked name too.
     let account = Account { number: "204".into(), ..Account::default() };
     net.change(second, |directory, now, random| {
-        directory.set_account(now, ALICE, &account, random).unwrap();
+        directory.set_account(now, ALICE, (&account, b""), random).unwrap();
     });
     net.run(310_000);
     let home = net.locate(left[4], &marked).unwrap().home;
@@ -222,7 +223,7 @@ fn one_router_cannot_use_up_the_checks_of_a_home() {
     assert!(counters.policed > 9_000, "{counters:?}");
 }
 
-/// A verification whose home is gone ends within the time that a phone waits.
+/// A verification whose home is gone before it has deputies ends within the time that a phone waits.
 #[test]
 fn a_verification_without_a_home_ends() {
     let mut net = Net::new(10, 9);

@@ -10,7 +10,7 @@ mod checks;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use checks::full_name;
-use ringway_directory::{Account, Command};
+use ringway_directory::{Account, Command, Secret};
 use ringway_lab::onesip::users::OUTSIDE;
 use ringway_lab::onesip::{Network, PhoneTimes, Settings};
 use ringway_link::Chance;
@@ -32,6 +32,8 @@ const USERS: u32 = 2;
 /// Pairs who call each other at last, and the time within which each callee rings.
 const PAIRS: u64 = 40;
 const RINGS_WITHIN: Duration = Duration::from_secs(4);
+/// Time in seconds from the end of a router until all its users are registered at another one.
+const HOMELESS: u64 = 60;
 
 fn outages(per_minute: f64, median_s: u64) -> Outages {
     Outages { per_minute, median: Duration::from_secs(median_s) }
@@ -65,6 +67,18 @@ fn topology(seed: u64) -> Topology {
     topology.largest_part()
 }
 
+/// Returns whether all others reach each other without this node.
+fn hold_together_without(adjacency: &Adjacency, node: u32) -> bool {
+    let mut reached = vec![false; adjacency.nodes() as usize];
+    let mut next = vec![u32::from(node == 0)];
+    while let Some(at) = next.pop() {
+        if at != node && !core::mem::replace(&mut reached[at as usize], true) {
+            next.extend(adjacency.neighbours(at));
+        }
+    }
+    reached.iter().filter(|reached| !**reached).count() == 1
+}
+
 /// A run of one seed.
 struct Run {
     network: Network,
@@ -77,6 +91,8 @@ struct Run {
     /// Two routers that add the same name, and that name.
     rivals: [u32; 2],
     contested: String,
+    /// A router without which the others still reach each other.
+    dispensable: u32,
 }
 
 impl Run {
@@ -101,13 +117,26 @@ impl Run {
         let cost = |at: usize| if at == 0 { 10 } else { 10 + (seed % 2) as u16 };
         let share = |at| Share { cost: cost(at), capacity: 1 };
         settings.gateways = gateways.into_iter().zip([share(0), share(1)]).collect();
+        let dispensable =
+            (0..routers).rev().find(|&router| hold_together_without(&adjacency, router));
+        let dispensable = dispensable.unwrap_or_default();
         let network = Network::new(adjacency, settings).map_err(text)?;
         let mut random = SplitMix::new(seed ^ 0xfa);
         let first = (random.next_u64() % u64::from(routers)) as u32;
         let rivals = [first, (first + routers / 2) % routers];
         let contested = full_name(network.roster().len());
         let (faults, acknowledged) = (Faults::new(schedule), checks::Acknowledged::default());
-        Ok(Run { network, faults, crashes, random, acknowledged, gateways, rivals, contested })
+        Ok(Run {
+            network,
+            faults,
+            crashes,
+            random,
+            acknowledged,
+            gateways,
+            rivals,
+            contested,
+            dispensable,
+        })
     }
 
     fn draw(&mut self, below: u32) -> u32 {
@@ -167,7 +196,8 @@ impl Run {
             self.network.act(router, |node, now| {
                 if !node.directory().accounts().is_own(&name) {
                     let name: Box<str> = name.into();
-                    node.command(now, Command::SetAccount { name: name.clone(), account });
+                    let secret = Secret::default();
+                    node.command(now, Command::SetAccount { name: name.clone(), account, secret });
                     node.command(now, Command::Register { name, preference: 1_000 });
                 }
             });
@@ -208,6 +238,42 @@ impl Run {
         Ok(begun)
     }
 
+    /// One router ends for good. Its users, and those of others who were there, go to another one, register there though their home
+    /// may be the one that has ended, call and are called.
+    fn stop_a_home(&mut self) -> Result<(), String> {
+        let gone = self.dispensable;
+        self.network.graph.stop(gone).map_err(|error| error.to_string())?;
+        let (users, roster) = (0..self.network.roster().len(), self.network.roster().clone());
+        let other = (gone + 1) % self.network.graph.len();
+        let is_affected = |user: &u32| {
+            roster.home(*user) == Some(gone) || self.network.location(*user) == Some(gone)
+        };
+        let affected: Vec<u32> = users.filter(is_affected).collect();
+        for &user in &affected {
+            if let Some(before) = self.network.location(user) {
+                self.network.go(before, user, false);
+            }
+            self.network.come(other, user);
+        }
+        let text = |error: ringway_sim::Error| error.to_string();
+        self.network.run(Duration::from_secs(HOMELESS)).map_err(text)?;
+        checks::everybody_is_registered(&self.network)?;
+        self.network.take_calls();
+        let mut begun = 0;
+        for &user in &affected {
+            let peer = self.network.roster().len() - 1 - user;
+            for (from, to) in [(user, peer), (peer, user)] {
+                if from != to
+                    && let Some(location) = self.network.location(from)
+                {
+                    begun += usize::from(self.network.call(location, from, to));
+                }
+            }
+        }
+        self.network.run(Duration::from_secs(60)).map_err(text)?;
+        checks::everybody_was_reached(&self.network.take_calls(), begun, RINGS_WITHIN)
+    }
+
     fn run(&mut self) -> Result<(), String> {
         let text = |error: ringway_sim::Error| error.to_string();
         for second in 0..=BUILD + FAULTS + CALM {
@@ -228,6 +294,7 @@ impl Run {
         self.look()?;
         let (contested, rivals) = (self.contested.clone(), self.rivals);
         checks::names_are_unique(&mut self.network, &contested, rivals)?;
+        self.stop_a_home()?;
         for user in 0..self.network.roster().len() {
             if let Some(location) = self.network.location(user) {
                 self.network.go(location, user, false);

@@ -24,6 +24,8 @@ pub const MODIFIER: usize = 16;
 /// Purposes of the two hashes (BLAKE3's key derivation keeps them apart).
 const ID_CONTEXT: &str = "ringway mesh 1 id";
 const EXTENSION_CONTEXT: &str = "ringway mesh 1 hash extension";
+/// Purpose of keys that follow from an identity.
+const DELEGATE_CONTEXT: &str = "ringway mesh 1 delegate";
 
 /// The first line of an identity file.
 const FILE_HEADER: &str = "ringway mesh identity 1";
@@ -154,6 +156,20 @@ impl Identity {
     /// Returns the key that signs.
     pub fn signing_key(&self) -> &SigningKey {
         &self.key
+    }
+
+    /// The holder of a secret key that is no router: its id has no hash extension, so that no router takes it for one.
+    pub fn of_secret(secret: &[u8; KEY]) -> Identity {
+        let key = SigningKey::from_bytes(secret);
+        let proof = Proof { key: key.verifying_key().to_bytes(), modifier: [0; MODIFIER] };
+        Identity { key, proof, id: proof.id() }
+    }
+
+    /// Returns a key that follows from this one and a number, as its holder alone can compute it. It is no router.
+    pub fn delegate(&self, number: u64) -> Identity {
+        let mut hasher = blake3::Hasher::new_derive_key(DELEGATE_CONTEXT);
+        hasher.update(self.key.as_bytes()).update(&number.to_be_bytes());
+        Identity::of_secret(hasher.finalize().as_bytes())
     }
 
     /// Returns the text of an identity file. It holds the secret key.

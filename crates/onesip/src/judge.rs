@@ -1,14 +1,19 @@
-//! Credentials that other routers ask this one about, because it is the home of their user.
+//! Credentials that other routers ask this one about, because it is the home of their user, or a deputy of the home.
+//!
+//! A deputy checks them with the hashes that the home has sealed: those of MD5, SHA-256 and SHA-512-256, in this order.
 //!
 //! A router could guess passwords by asking. So what it may ask wrongly of one user is bounded, as is what all may.
 
 use std::collections::BTreeMap;
 
-use ringway_directory::{CredentialsCheck, Verdict};
+use ringway_directory::{CredentialsCheck, Secret, Verdict};
 use ringway_mesh::NodeId;
 use ringway_proxy::auth::Users;
 use ringway_sansio::{Duration, Time};
-use ringway_sip::digest::{self, Credentials};
+use ringway_sip::digest::{self, Algorithm, Credentials, Ha1};
+
+/// The algorithms whose hashes a deputy has, in their order.
+const ALGORITHMS: [Algorithm; 3] = [Algorithm::Md5, Algorithm::Sha256, Algorithm::Sha512_256];
 
 /// Wrong credentials after which a router has to wait, for one user.
 const MAX_FAILURES: u32 = 10;
@@ -24,21 +29,55 @@ struct Failures {
     at: Time,
 }
 
-/// Judges credentials of the users of this server.
+/// Returns what deputies of this server check the credentials of a user with; nothing if there is no such user.
+pub fn secret_of(users: &dyn Users, user: &str, realm: &str) -> Secret {
+    let hash = |algorithm| users.ha1(user.as_bytes(), realm.as_bytes(), algorithm);
+    let hashes: Option<Vec<Ha1>> = ALGORITHMS.map(hash).into_iter().collect();
+    let octets = |hashes: Vec<Ha1>| hashes.iter().flat_map(|hash| hash.octets()).copied().collect();
+    Secret(hashes.map(octets).unwrap_or_default())
+}
+
+/// The user of another home, as its deputy knows it.
+struct Sealed<'a> {
+    name: &'a str,
+    secret: &'a Secret,
+}
+
+impl Users for Sealed<'_> {
+    fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+        let mut rest = &self.secret.0[..];
+        let before = ALGORITHMS.iter().take_while(|other| **other != algorithm);
+        for other in before {
+            rest = rest.get(other.octets()..)?;
+        }
+        let octets = rest.get(..algorithm.octets())?;
+        self.exists(user, realm).then(|| Ha1::from_octets(algorithm, octets))?
+    }
+
+    fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+        let name = self.name.as_bytes().strip_prefix(user);
+        name.and_then(|rest| rest.strip_prefix(b"@")) == Some(realm)
+    }
+}
+
+/// Judges credentials of the users of this server, and of those of a home that it is the deputy of.
 #[derive(Default)]
 pub struct Judge {
     failures: BTreeMap<(Option<NodeId>, Box<str>), Failures>,
 }
 
 impl Judge {
-    /// Returns whether credentials that a router has received are right.
+    /// Returns whether credentials that a router has received are right. `secret` is that of the user if its home is silent;
+    /// otherwise it is one of `users`.
     pub fn judge(
         &mut self,
         now: Time,
         router: NodeId,
-        check: &CredentialsCheck,
+        (check, secret): (&CredentialsCheck, Option<&Secret>),
         users: &dyn Users,
     ) -> Verdict {
+        let sealed = secret.map(|secret| Sealed { name: &check.name, secret });
+        let users = sealed.as_ref().map_or(users, |sealed| sealed);
         let Some((user, realm)) = check.name.rsplit_once('@') else { return Verdict::NoSuchUser };
         if !users.exists(user.as_bytes(), realm.as_bytes()) {
             return Verdict::NoSuchUser;
@@ -95,7 +134,6 @@ fn is_right(check: &CredentialsCheck, user: &str, realm: &str, users: &dyn Users
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ringway_sip::digest::{Algorithm, Ha1};
 
     const NOW: Time = Time::from_secs(1_000);
 
@@ -111,6 +149,18 @@ mod tests {
         }
     }
 
+    /// A server without users.
+    struct Nobody;
+
+    impl Users for Nobody {
+        fn ha1(&self, _: &[u8], _: &[u8], _: Algorithm) -> Option<Ha1> {
+            None
+        }
+        fn exists(&self, _: &[u8], _: &[u8]) -> bool {
+            false
+        }
+    }
+
     fn check(name: &str) -> CredentialsCheck {
         let value = "Digest username=\"alice\", realm=\"mesh\", nonce=\"n\", uri=\"sip:mesh\", \
                      response=\"00000000000000000000000000000000\", algorithm=MD5";
@@ -121,6 +171,31 @@ mod tests {
         }
     }
 
+    /// A deputy knows the hashes of one user, and no other.
+    #[test]
+    fn a_deputy_judges_by_what_the_home_has_sealed() {
+        let secret = secret_of(&Alice, "alice", "mesh");
+        assert_eq!(secret.0.len(), 16 + 32 + 32);
+        assert!(secret.0.len() <= ringway_directory::config::MAX_SECRET);
+        let sealed = |name| Sealed { name, secret: &secret };
+        for algorithm in ALGORITHMS {
+            let hash = sealed("alice@mesh").ha1(b"alice", b"mesh", algorithm);
+            assert_eq!(hash, Alice.ha1(b"alice", b"mesh", algorithm));
+            assert_eq!(sealed("alice@mesh").ha1(b"alic", b"e@mesh", algorithm), None);
+            assert_eq!(sealed("alice@mesh").ha1(b"bob", b"mesh", algorithm), None);
+        }
+        let short = Secret(secret.0[..47].into());
+        let cut = Sealed { name: "alice@mesh", secret: &short };
+        assert_eq!(cut.ha1(b"alice", b"mesh", Algorithm::Sha256), None);
+        assert_eq!(secret_of(&Alice, "bob", "mesh"), Secret::default());
+        let mut judge = Judge::default();
+        let question = check("alice@mesh");
+        let verdict = judge.judge(NOW, NodeId::new(1), (&question, Some(&secret)), &Nobody);
+        assert_eq!(verdict, Verdict::Wrong);
+        let verdict = judge.judge(NOW, NodeId::new(1), (&question, None), &Nobody);
+        assert_eq!(verdict, Verdict::NoSuchUser);
+    }
+
     /// One router that guesses is blocked alone; many that guess one user's password are blocked together.
     #[test]
     fn guesses_of_routers_are_bounded() {
@@ -128,23 +203,23 @@ mod tests {
         let mut judge = Judge::default();
         let router = |number: u64| Some(NodeId::new(number));
         assert_eq!(
-            judge.judge(NOW, NodeId::new(1), &check("bob@mesh"), &users),
+            judge.judge(NOW, NodeId::new(1), (&check("bob@mesh"), None), &users),
             Verdict::NoSuchUser
         );
         for _ in 0..100 {
             assert_eq!(
-                judge.judge(NOW, NodeId::new(1), &check("alice@mesh"), &users),
+                judge.judge(NOW, NodeId::new(1), (&check("alice@mesh"), None), &users),
                 Verdict::Wrong
             );
         }
         let failures = |judge: &Judge, router| judge.failures[&(router, "alice@mesh".into())].count;
         assert_eq!(failures(&judge, router(1)), MAX_FAILURES);
         for number in 2..100 {
-            judge.judge(NOW, NodeId::new(number), &check("alice@mesh"), &users);
+            judge.judge(NOW, NodeId::new(number), (&check("alice@mesh"), None), &users);
         }
         assert_eq!(failures(&judge, None), MAX_FAILURES_OF_USER);
         let later = NOW + MEMORY;
-        judge.judge(later, NodeId::new(1), &check("alice@mesh"), &users);
+        judge.judge(later, NodeId::new(1), (&check("alice@mesh"), None), &users);
         assert_eq!(failures(&judge, router(1)), 1);
     }
 }

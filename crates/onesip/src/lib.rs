@@ -27,7 +27,7 @@ mod shares;
 pub use broker::{Broker, Counts, Event};
 pub use exchange::{Exchange, World};
 pub use journal::MeshJournal;
-pub use judge::Judge;
+pub use judge::{Judge, secret_of};
 pub use location::{MeshLocation, MeshUsers};
 
 use std::net::Ipv6Addr;

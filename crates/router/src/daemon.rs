@@ -534,7 +534,8 @@ impl Daemon<'_> {
             probing: self.refused.load(Relaxed),
             ..self.traffic.counters()
         };
-        let around = Surroundings { tun, interfaces, start: self.start, counters };
+        let deputies = self.users.deputies();
+        let around = Surroundings { tun, interfaces, start: self.start, deputies, counters };
         let value = match view {
             View::Status => serde_json::to_value(status::status(now, router, &around)),
             View::Peers => serde_json::to_value(status::peers(now, router, &around)),

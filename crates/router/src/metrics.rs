@@ -43,6 +43,11 @@ impl Collector for Page {
                 "1 if the routers beside this one do not change",
                 status.settled.into(),
             ),
+            (
+                "deputies",
+                "Routers that check the credentials of this one's users while it is silent",
+                status.deputies as u64,
+            ),
         ] {
             out.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }

@@ -33,6 +33,8 @@ pub struct Status {
     pub sessions: usize,
     /// Whether the contacts beside this router on the ring have not changed for five seconds.
     pub settled: bool,
+    /// Routers that check the credentials of this one's users while it is silent.
+    pub deputies: usize,
     /// Packets of hosts: sent, received, forwarded for others, and dropped.
     pub packets: Packets,
     /// Messages of the mesh that were dropped as malformed or forged.
@@ -146,6 +148,8 @@ pub struct Surroundings<'a> {
     pub interfaces: BTreeMap<u32, String>,
     /// When it started.
     pub start: Time,
+    /// See [`Status::deputies`].
+    pub deputies: usize,
     /// What the daemon has counted.
     pub counters: Counters,
 }
@@ -194,6 +198,7 @@ pub fn status<C: Crypto, S: Space>(
         contacts: router.overlay().contacts().ids().len(),
         sessions: router.sessions(),
         settled: router.overlay().is_settled(now),
+        deputies: around.deputies,
         packets: Packets {
             sent: packets.sent,
             delivered: packets.delivered,

@@ -95,6 +95,11 @@ impl Users {
         [self.refused, dht.unpaid, dht.policed + directory.policed]
     }
 
+    /// Returns how many routers check the credentials of this one's users while it is silent.
+    pub(crate) fn deputies(&self) -> usize {
+        self.directory.deputies().len()
+    }
+
     /// Begins to receive private messages at the router's address, which this host has now on the device `tun`.
     pub(crate) fn open(&mut self, address: Ipv6Addr, tun: &str, interface: u32) -> io::Result<()> {
         let id = self.directory.id();

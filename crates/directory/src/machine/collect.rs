@@ -298,18 +298,17 @@ impl<C: Crypto> Directory<C> {
         random: &mut dyn Random,
     ) {
         let home = match whereabouts {
-            Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
-            Whereabouts::Unavailable => self.questions.home(&letter.from).map(|home| home.router),
+            Whereabouts::Found(located) => located.home.as_ref(),
+            Whereabouts::Unavailable => self.questions.home(&letter.from),
         };
-        let Some(home) = home else { return self.put_off(now, name, random) };
+        let Some(home) = home.cloned() else { return self.put_off(now, name, random) };
         let bits = self.config.dht.extension_bits;
         let Some(check) = self.collecting.active.get_mut(name) else { return };
         let Some(&(router, _)) = check.queue.front() else { return };
-        let may_send = router == home
+        let may_send = router == home.router
             || letter.grant.is_some_and(|grant| {
-                grant.home.id() == home
-                    && !grant.has_ended(Time::from_secs(letter.accepted.into()))
-                    && grant.verify::<C>(&letter.from, router, bits) == Some(home)
+                !grant.has_ended(Time::from_secs(letter.accepted.into()))
+                    && grant.is_of::<C>((home.router, &home.account), &letter.from, router, bits)
             });
         if !may_send {
             return self.done_with_first(now, name, false, random);

@@ -9,13 +9,16 @@ use smallvec::SmallVec;
 use super::{Directory, Event, Refused, signer};
 use crate::accounts::{OwnAccount, Registered};
 use crate::config::{KIND_ACCOUNT, KIND_LOCATION, KIND_NUMBER, KIND_RULES};
+use crate::deputies::Secret;
 use crate::statement::{
     Account, Grant, Location, Number, SharedRule, is_name, is_number, marked, number_name,
     write_rules,
 };
 
 impl<C: Crypto> Directory<C> {
-    /// Adds a user of this router, or changes what is stated of it.
+    /// Adds a user of this router, or changes what is stated of it. With `secret` the [deputies](crate::deputies) of this router
+    /// check the user's credentials while it is silent; it is empty, or has at most [`MAX_SECRET`](crate::config::MAX_SECRET)
+    /// octets.
     ///
     /// # Errors
     /// A name that is too long, or too many records.
@@ -23,12 +26,14 @@ impl<C: Crypto> Directory<C> {
         &mut self,
         now: Time,
         name: &str,
-        account: &Account,
+        (account, secret): (&Account, &[u8]),
         random: &mut dyn Random,
     ) -> Result<(), Refused> {
         if !is_name(name) {
             return Err(Refused::Name);
         }
+        let replica = self.replica(now, secret, random);
+        let account = &Account { replica, ..account.clone() };
         self.publish_account(now, name, account, random)?;
         self.claim_number(now, name, &account.number, random)?;
         // What others claim is looked for soon after the start, not for all users at once.
@@ -41,7 +46,9 @@ impl<C: Crypto> Directory<C> {
             // As when the mark was made: without room there is no marked name.
             _ = self.publish_account(now, &marked(name, self.id()), account, random);
         }
-        let own = OwnAccount { account: account.clone(), stored, rival, is_marked, audit };
+        let secret = Secret(secret.into());
+        let account = account.clone();
+        let own = OwnAccount { account, secret, stored, rival, is_marked, audit };
         if let Some(before) = self.accounts.own.insert(name.into(), own) {
             self.accounts.audits.remove(&(before.audit, name.into()));
         }
@@ -64,10 +71,10 @@ impl<C: Crypto> Directory<C> {
         true
     }
 
-    /// Takes a permission that was given before a restart. What does not hold any more is ignored.
+    /// Takes a permission that was given before a restart. One that has ended is ignored; whether it holds otherwise is for those
+    /// who look the user up.
     pub fn set_grant(&mut self, now: Time, name: &str, grant: Grant) {
-        let (own, bits) = (self.id(), self.config.dht.extension_bits);
-        if !grant.has_ended(now) && grant.verify::<C>(name, own, bits).is_some() {
+        if !grant.has_ended(now) {
             self.accounts.grants.insert(&self.config, name, grant);
         }
     }
@@ -283,6 +290,7 @@ impl<C: Crypto> Directory<C> {
         if let Some(own) = self.accounts.own.get_mut(&name) {
             own.audit = next;
         }
+        self.renew_replica(now, &name, random);
         if let Some(id) = self.dht.look_up_all(now, KIND_ACCOUNT, name.as_bytes(), random) {
             self.audits.insert(id, name);
         }

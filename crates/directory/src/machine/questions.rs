@@ -11,7 +11,7 @@ use crate::config::KIND_RULES;
 use crate::numbers::{Resolved, Step};
 use crate::private::{CredentialsCheck, Verdict};
 use crate::questions::{Answered, QuestionId, Whereabouts, records_of};
-use crate::resolve::Located;
+use crate::resolve::{Home, Located};
 use crate::statement::{Number, SharedRule, is_name, is_number, parse_rules};
 use crate::verifications::Outcome;
 
@@ -48,6 +48,12 @@ impl<C: Crypto> Directory<C> {
         if !check.fits() || self.verifications.len() >= self.config.verifications {
             return None;
         }
+        if self.questions.fresh_home(now, &self.config, &check.name).is_some() {
+            let (question, name) = (self.questions.draw(), check.name.clone());
+            self.verifications.begin(now, question, check);
+            self.found_home(now, question, &name, &Whereabouts::Unavailable, random);
+            return Some(question);
+        }
         let mut asker = Asker { dht: &mut self.dht, now, random };
         let question = self.questions.ask(now, &self.config, &check.name, &mut asker)?;
         self.verifications.begin(now, question, check);
@@ -64,6 +70,7 @@ impl<C: Crypto> Directory<C> {
     ) {
         if self.keeping_answered(now, id, &answer, random)
             || self.collecting_answered(now, id, &answer, random)
+            || self.deputies_answered(now, id, &answer, random)
         {
             return;
         }
@@ -164,18 +171,19 @@ impl<C: Crypto> Directory<C> {
         random: &mut dyn Random,
     ) {
         let own = self.id();
+        let known = |home: &Home| (home.router, home.account.replica.is_some());
         let home = match whereabouts {
-            Whereabouts::Found(located) => located.home.as_ref().map(|home| home.router),
+            Whereabouts::Found(located) => located.home.as_ref().map(known),
             // It is enough to know the home, whose word counts, however few routers know where the user is.
             Whereabouts::Unavailable => match self.questions.home(name) {
-                Some(home) => Some(home.router),
+                Some(home) => Some(known(home)),
                 None => {
                     let outcome = self.verifications.end(id, None);
                     return outcome.into_iter().for_each(|outcome| self.verified(outcome));
                 }
             },
         };
-        match home.filter(|&home| home != own) {
+        match home.filter(|&(home, _)| home != own) {
             Some(home) => {
                 let request = random.next_u64() as u32;
                 let desk = (now, &self.config);

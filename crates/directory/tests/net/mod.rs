@@ -18,6 +18,11 @@ use ringway_sansio::{Random, SplitMix, Time};
 /// Time until the mesh notices that a router is gone.
 const NOTICED: Duration = Duration::from_secs(3);
 
+/// Returns what stands for the hash of a password: the sealing of the stand-in does not hide it.
+pub(crate) fn secret(password: &[u8]) -> Vec<u8> {
+    password.iter().map(|octet| octet ^ 0x55).collect()
+}
+
 pub(crate) struct Node {
     pub(crate) directory: Directory<StandIn>,
     gone: Option<Time>,
@@ -35,6 +40,9 @@ enum Packet {
 pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
+    pub(crate) identities: BTreeMap<NodeId, Identity>,
+    /// Routers for which all credentials are wrong.
+    pub(crate) liars: Vec<NodeId>,
     pub(crate) random: SplitMix,
     pub(crate) config: Config,
     /// Messages of 100 that are lost.
@@ -60,6 +68,8 @@ impl Net {
         let mut net = Net {
             now: Time::from_secs(1_000_000),
             nodes: BTreeMap::new(),
+            identities: BTreeMap::new(),
+            liars: Vec::new(),
             random: SplitMix::new(seed),
             config,
             loss: 0,
@@ -78,8 +88,9 @@ impl Net {
     }
 
     pub(crate) fn start(&mut self, identity: Identity, part: u32) -> NodeId {
-        let directory = Directory::new(self.config, identity, self.now);
+        let directory = Directory::new(self.config, identity.clone(), self.now);
         let id = directory.id();
+        self.identities.insert(id, identity);
         let node =
             Node { directory, gone: None, part, events: Vec::new(), passwords: BTreeMap::new() };
         self.nodes.insert(id, node);
@@ -135,7 +146,9 @@ impl Net {
         let account = Account { password_set: second, ..Account::default() };
         let node = self.nodes.get_mut(&home).unwrap();
         node.passwords.insert(name.into(), password.into());
-        node.directory.set_account(self.now, name, &account, &mut self.random).unwrap();
+        let (account, secret) = (&account, secret(password.as_bytes()));
+        let account = (account, &secret[..]);
+        node.directory.set_account(self.now, name, account, &mut self.random).unwrap();
         self.collect(home);
     }
 
@@ -273,12 +286,14 @@ impl Net {
         loop {
             let node = self.nodes.get_mut(&id).unwrap();
             while let Some(event) = node.directory.poll_event() {
-                if let Event::Judge { id, check, .. } = &event {
-                    let verdict = match node.passwords.get(&*check.name) {
+                if let Event::Judge { id, check, secret, .. } = &event {
+                    let own = node.passwords.get(&*check.name);
+                    let own = own.map(|password| self::secret(password.as_bytes()));
+                    let given = secret.as_ref().map(|secret| secret.0.to_vec());
+                    let verdict = match given.or(own) {
                         None => Verdict::NoSuchUser,
-                        Some(password) if password.as_bytes() == &*check.credentials => {
-                            Verdict::Right
-                        }
+                        _ if self.liars.contains(&node.directory.id()) => Verdict::Wrong,
+                        Some(known) if known == self::secret(&check.credentials) => Verdict::Right,
                         Some(_) => Verdict::Wrong,
                     };
                     node.directory.judge(self.now, *id, verdict);

@@ -11,7 +11,7 @@ use crate::net::Net;
 fn add(net: &mut Net, home: NodeId, name: &str, number: &str) {
     let account = Account { number: number.into(), ..Account::default() };
     net.change(home, |directory, now, random| {
-        directory.set_account(now, name, &account, random).unwrap();
+        directory.set_account(now, name, (&account, b""), random).unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use ringway_dht::neighbours::Leaves;
 use ringway_dht::wire::Packet;
 use ringway_dht::{Draft, Record};
 use ringway_directory::config::KIND_ACCOUNT;
-use ringway_directory::{Account, Command};
+use ringway_directory::{Account, Command, Secret};
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::id::Sequence;
 use ringway_mesh::identity::Search;
@@ -139,7 +139,11 @@ impl Hostile {
             }
             .into();
             let account = Account::default();
-            commands.push(Command::SetAccount { name: name.clone(), account });
+            commands.push(Command::SetAccount {
+                name: name.clone(),
+                account,
+                secret: Secret::default(),
+            });
             commands.push(Command::Register { name, preference: 1_000 });
         }
         (commands, sent)

@@ -13,7 +13,7 @@ use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
 use ringway_mesh::{NodeId, Prefix};
 use ringway_onesip::rules::shared_rules;
 use ringway_onesip::{
-    Event as Outcome, Exchange, Judge, MeshJournal, MeshLocation, MeshUsers, World,
+    Event as Outcome, Exchange, Judge, MeshJournal, MeshLocation, MeshUsers, World, secret_of,
 };
 use ringway_onesip::{SIP_PORT, broker};
 use ringway_proxy::auth::Users;
@@ -201,8 +201,9 @@ impl SipRouter {
             router.command(now, Command::ShareRules { domain: DOMAIN.into(), rules: shared });
         }
         for user in roster.of(number) {
+            let secret = secret_of(&*router.users, &name(user), DOMAIN);
             let name = format!("{}@{DOMAIN}", name(user)).into();
-            router.command(now, Command::SetAccount { name, account: account() });
+            router.command(now, Command::SetAccount { name, account: account(), secret });
         }
         Some(router)
     }
@@ -350,8 +351,9 @@ impl SipRouter {
 
     fn report(&mut self, now: Time, report: Report) {
         match report {
-            Report::Judge { id, router, check } => {
-                let verdict = self.judge.judge(now, router, &check, &*self.users);
+            Report::Judge { id, router, check, secret } => {
+                let question = (&check, secret.as_ref());
+                let verdict = self.judge.judge(now, router, question, &*self.users);
                 self.directory.judge(now, id, verdict);
             }
             report => self.exchange.handle(now, report),

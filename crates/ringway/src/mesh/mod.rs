@@ -183,6 +183,7 @@ fn status(status: Status) -> String {
          ring        {settled}, {} routers known\n\
          neighbours  {}\n\
          sessions    {}\n\
+         deputies    {}\n\
          packets     {} sent, {} received, {} forwarded, {} dropped\n\
          control     {} octets sent, {} received\n\
          look-ups    {} found in {average:.1} ms on average, {} absent, {} unanswered\n\
@@ -193,6 +194,7 @@ fn status(status: Status) -> String {
         status.contacts,
         status.neighbours,
         status.sessions,
+        status.deputies,
         packets.sent,
         packets.delivered,
         packets.forwarded,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use ringway_directory::{Account, Command, Grant};
+use ringway_directory::{Account, Command, Grant, Secret};
 use ringway_net::{Clock, IngressFilter, Mailbox};
 use ringway_onesip::{Event, World, broker, rules};
 use ringway_sansio::Time;
@@ -69,9 +69,14 @@ impl Channels {
     }
 
     /// A user of this server was added, or has a new password. Returns whether there was room to have the mesh know.
-    pub fn set_account(&self, user: &str, realm: &str, account: Account) -> bool {
-        *realm != *self.domain
-            || self.send(Command::SetAccount { name: format!("{user}@{realm}").into(), account })
+    pub fn set_account(
+        &self,
+        user: &str,
+        realm: &str,
+        (account, secret): (Account, Secret),
+    ) -> bool {
+        let name = format!("{user}@{realm}").into();
+        *realm != *self.domain || self.send(Command::SetAccount { name, account, secret })
     }
 
     /// A user of this server was removed. Returns whether there was room to have the mesh know.
@@ -81,10 +86,10 @@ impl Channels {
     }
 
     /// Has the mesh know a user of this server, at the start: waits for room.
-    pub fn announce_account(&self, user: &str, realm: &str, account: Account) {
+    pub fn announce_account(&self, user: &str, realm: &str, (account, secret): (Account, Secret)) {
         if *realm == *self.domain {
             let name = format!("{user}@{realm}").into();
-            self.send_at_start(Command::SetAccount { name, account });
+            self.send_at_start(Command::SetAccount { name, account, secret });
         }
     }
 

@@ -162,10 +162,10 @@ fn receiver(to: Receivers) -> Box<dyn FnMut(Notice) + Send> {
             let _ = to.ready.try_send(Ok(()));
         }
         Notice::Neighbours { routers } => to.numbers.neighbours(routers),
-        Notice::Users(Report::Judge { id, router, check }) => {
+        Notice::Users(Report::Judge { id, router, check, secret }) => {
             let table = to.users.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
             let Some(table) = table else { return };
-            let verdict = judge.judge(clock.now(), router, &check, &*table);
+            let verdict = judge.judge(clock.now(), router, (&check, secret.as_ref()), &*table);
             // Without room the other router asks again.
             let _ = to.commands.try_send(Command::Judge { id, verdict });
         }

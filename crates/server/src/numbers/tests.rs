@@ -93,7 +93,7 @@ fn carry(
         for router in routers.iter_mut() {
             while let Ok(command) = router.commanded.try_recv() {
                 match command {
-                    Command::SetAccount { name, account } => {
+                    Command::SetAccount { name, account, .. } => {
                         router.stated.insert(name, account.number);
                     }
                     Command::Send { to, octets, .. } => {

@@ -61,11 +61,13 @@ impl Library {
         let Sources { domain, store, .. } = &self.sources;
         if store.users().len() <= MAX_ENTRIES {
             let users = store.accounts().into_iter().filter(|(_, realm, _)| realm == domain);
-            return users.map(|(user, realm, of)| (format!("{user}@{realm}").into(), of)).collect();
+            return users
+                .map(|(user, realm, of)| (format!("{user}@{realm}").into(), of.0))
+                .collect();
         }
         let account = |name: &str| {
             let (user, realm) = name.rsplit_once('@').filter(|(_, realm)| realm == domain)?;
-            Some((name.into(), store.account(user, realm)?))
+            Some((name.into(), store.account(user, realm)?.0))
         };
         registered.iter().filter_map(|name| account(name)).collect()
     }

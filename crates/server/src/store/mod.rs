@@ -30,8 +30,8 @@ use crate::mesh::Exchange;
 use crate::numbers::{ShortNumbers, assigned};
 use crate::random;
 use file::Journal;
-use ringway_directory::Account;
-use ringway_onesip::MeshJournal;
+use ringway_directory::{Account, Secret};
+use ringway_onesip::{MeshJournal, secret_of};
 use ringway_proxy::auth::Users;
 use ringway_proxy::location as proxy;
 use ringway_proxy::location::{BindingView, Bindings, MemoryStore, RecordEdit};
@@ -246,7 +246,7 @@ impl Store {
     }
 
     /// Returns every user with its realm, and what a mesh is to know of it.
-    pub(crate) fn accounts(&self) -> Vec<(String, String, Account)> {
+    pub(crate) fn accounts(&self) -> Vec<(String, String, (Account, Secret))> {
         let users = self.users.list().into_iter();
         let with_account = |(user, realm): (String, String)| {
             let account = self.account(&user, &realm)?;
@@ -255,12 +255,13 @@ impl Store {
         users.filter_map(with_account).collect()
     }
 
-    /// Returns what a mesh is to know of a user.
-    pub(crate) fn account(&self, user: &str, realm: &str) -> Option<Account> {
+    /// Returns what a mesh is to know of a user, and what deputies of this server check its credentials with.
+    pub(crate) fn account(&self, user: &str, realm: &str) -> Option<(Account, Secret)> {
         let hashes = self.users.get(user.as_bytes(), realm.as_bytes())?;
         let password_set = hashes.password_set();
         let number = self.number_of(user, realm).unwrap_or_default();
-        Some(Account { password_set, number, ..Account::default() })
+        let secret = secret_of(&*self.users, user, realm);
+        Some((Account { password_set, number, ..Account::default() }, secret))
     }
 
     /// States what a mesh is to know of a user. Returns whether there was room; it is `true` without a mesh, or such a user.

@@ -123,6 +123,11 @@ impl Ha1 {
         Some(Ha1 { algorithm, octets })
     }
 
+    /// Returns its octets, as many as the algorithm has.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets[..self.algorithm.octets()]
+    }
+
     /// Returns the algorithm it was made with.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
@@ -130,7 +135,7 @@ impl Ha1 {
 
     /// Appends its hexadecimal form.
     pub fn write_hex(&self, buf: &mut Vec<u8>) {
-        write::hex(buf, &self.octets[..self.algorithm.octets()]);
+        write::hex(buf, self.octets());
     }
 
     pub(super) fn hex(&self) -> Hex {
