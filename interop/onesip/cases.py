@@ -632,36 +632,82 @@ def ring_of_six(c):
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
 
 
+class MovedCall:
+    """A call between two baresips, of which one is plugged into the LAN of another router in the middle of it: within a
+    minute it notices its new address, registers, and sends a re-INVITE by the new router."""
+
+    def __init__(self, c, dies=False):
+        """`dies`: its old router is killed at the same moment."""
+        self.c, self.routers = c, line(c, 3, ipv4=(0, 1, 2))
+        self.moving = Baresip(self.routers[2], "carol", moves=True)
+        self.staying = Baresip(self.routers[0], "alice", moves=True)
+        self.phones = (self.moving, self.staying)
+        for phone in self.phones:
+            phone.registered()
+        self.moving.call("alice")
+        c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in self.phones), 30, "nothing is heard")
+        if dies:
+            self.routers[2].process.signal(signal.SIGKILL)
+        self.routers[1].take(self.routers[2])
+        self.moving.router = self.routers[1]
+        c.until(lambda: "address changed" in self.moving.process.output(), 70,
+                "baresip does not notice that it has moved")
+
+    def record(self, seconds, within, why):
+        """Each records so much more."""
+        before = [phone.recorded() for phone in self.phones]
+        self.c.until(lambda: all(phone.recorded() >= was + seconds * RECORDED_SECOND
+                                 for phone, was in zip(self.phones, before, strict=True)), within,
+                     lambda: f"{why}: {[phone.process.output()[-800:] for phone in self.phones]}")
+
+    def hold(self):
+        """The other party puts the one that has moved on hold, and takes the call again: two re-INVITEs to it."""
+        def silent():
+            before = self.staying.recorded()
+            time.sleep(2)
+            return self.staying.recorded() - before < RECORDED_SECOND // 2
+        self.staying.command("hold")
+        self.c.until(silent, 20, lambda: f"it is not on hold: {self.moving.process.output()[-800:]}")
+        self.staying.command("resume")
+        self.record(3, 20, "they do not hear each other after the hold")
+
+    def end(self, by, other, seconds):
+        """One of them hangs up. Each has heard the other for so many seconds."""
+        for phone in self.phones:
+            self.c.expect(ENDED not in phone.process.output(), f"the call has ended: {phone.process.output()[-800:]}")
+        by.command("hangup")
+        self.c.until(lambda: ENDED in other.process.output(), 10, f"{other.user} gets no BYE")
+        for phone, heard in ((by, other), (other, by)):
+            self.c.until(lambda phone=phone, heard=heard: phone.heard(TONES[heard.user]) >= seconds, 10,
+                         f"{phone.user} does not hear {heard.user}")
+
+
 @network.case("onesip/moves-in-call", limit=240)
 def moves_in_call(c):
-    """A baresip is plugged into the LAN of another router in the middle of a call. Within a minute it notices its new
-    address, registers, and sends a re-INVITE by the new router to the old one: both hear each other again, for longer
-    than the callee waits for the ACK (RFC 3261 section 13.3.1.4), until the one that has moved hangs up."""
-    routers = line(c, 3, ipv4=(0, 1, 2))
-    moving, staying = Baresip(routers[2], "carol", moves=True), Baresip(routers[0], "alice", moves=True)
-    for phone in (moving, staying):
-        phone.registered()
-    moving.call("alice")
-    phones = (moving, staying)
-    c.until(lambda: all(phone.recorded() >= RECORDED_BYTES for phone in phones), 30, "nothing is heard")
-    routers[1].take(routers[2])
-    c.until(lambda: "address changed" in moving.process.output(), 70, "baresip does not notice that it has moved")
+    """A baresip moves to another router in a call: both hear each other again, for longer than the callee waits for the
+    ACK (RFC 3261 section 13.3.1.4), until the one that has moved hangs up."""
+    call = MovedCall(c)
+    call.record(3, 15, "they do not hear each other again")
+    call.record(ACK_AWAITED + 8, ACK_AWAITED + 20, "the call does not last")
+    call.end(call.moving, call.staying, ACK_AWAITED + 8)
 
-    def record(seconds, within, why):
-        """Each records so much more."""
-        before = [phone.recorded() for phone in phones]
-        c.until(lambda: all(phone.recorded() >= was + seconds * RECORDED_SECOND
-                            for phone, was in zip(phones, before, strict=True)), within,
-                lambda: f"{why}: {moving.process.output()[-800:]} {staying.process.output()[-800:]}")
-    record(3, 15, "they do not hear each other again")
-    record(ACK_AWAITED + 8, ACK_AWAITED + 20, "the call does not last")
-    c.expect(ENDED not in staying.process.output(), f"the call has ended: {staying.process.output()[-800:]}")
-    moving.router = routers[1]
-    moving.command("hangup")
-    c.until(lambda: ENDED in staying.process.output(), 10, "the callee gets no BYE")
-    for phone, other in ((moving, staying), (staying, moving)):
-        c.until(lambda phone=phone, other=other: phone.heard(TONES[other.user]) >= ACK_AWAITED + 8, 10,
-                f"{phone.user} does not hear {other.user}")
+
+@network.case("onesip/moved-is-reached", limit=240)
+def moved_is_reached(c):
+    """The other party of such a call puts the one that has moved on hold, takes the call again, and hangs up."""
+    call = MovedCall(c)
+    call.record(3, 15, "they do not hear each other again")
+    call.hold()
+    call.end(call.staying, call.moving, 3)
+
+
+@network.case("onesip/moves-from-a-dead-router", limit=300)
+def moves_from_a_dead_router(c):
+    """The old router of such a call is killed as the phone is plugged off: the call goes on without it, both ways."""
+    call = MovedCall(c, dies=True)
+    call.record(3, 60, "they do not hear each other again")
+    call.hold()
+    call.end(call.staying, call.moving, 3)
 
 
 @network.case("onesip/away", limit=240, alone=True)

@@ -102,7 +102,12 @@ impl MeshNetwork {
     pub fn router(&self, flow: &Flow) -> Option<IpAddr> {
         let IpAddr::V6(remote) = flow.remote.ip() else { return None };
         let came_by_mesh = flow.local.ip() == self.address;
-        (came_by_mesh && remote != self.address && is_router(remote)).then_some(remote.into())
+        (came_by_mesh && self.is_other_router(remote.into())).then_some(remote.into())
+    }
+
+    /// Returns whether an address is one of another router.
+    pub fn is_other_router(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V6(ip) if ip != self.address && is_router(ip))
     }
 }
 

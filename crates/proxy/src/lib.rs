@@ -11,6 +11,7 @@ pub mod auth;
 pub mod backoff;
 pub mod config;
 pub mod core;
+pub mod detours;
 mod forward;
 pub mod gruu;
 pub mod keys;

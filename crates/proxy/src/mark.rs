@@ -6,6 +6,9 @@
 //! the request, when only the caller's tag is known. The caller's mark replaces it in the responses, when both are
 //! known (RFC 3261 section 16.7 item 8 allows a proxy to change its own Record-Route value).
 //!
+//! It also has a hash of the router of the mesh behind which each party was, so that a party that moves to another one is
+//! noticed: see `follow` in `core/dialogs.rs`.
+//!
 //! The target is a hash of its own, so that a party that moves by a target refresh (RFC 3261 section 12.2) can be
 //! followed: see `refresh_target` in `core/dialogs.rs`.
 
@@ -18,8 +21,10 @@ use std::hash::Hasher;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
-/// Side, time, target and MAC.
-const RAW: usize = 1 + 4 + TARGET + MAC;
+/// Side, time, routers, target and MAC.
+const RAW: usize = AT_TARGET + TARGET + MAC;
+const AT_ROUTERS: usize = 1 + 4;
+const AT_TARGET: usize = AT_ROUTERS + 3;
 /// The flag of the side of a mark whose target is verified.
 const VERIFIED: u8 = 0x80;
 const TARGET: usize = 5;
@@ -46,6 +51,16 @@ impl TargetHash {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// A hash of the router of the mesh behind which a party hangs, in 12 bits. Of 4,095 moves to another router one is not
+/// noticed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouterHash(u16);
+
+impl RouterHash {
+    /// The party hangs on this server.
+    pub const HERE: RouterHash = RouterHash(0);
 }
 
 /// The owner of a mark.
@@ -92,6 +107,17 @@ pub struct Mark {
     pub target: TargetHash,
     /// Whether the party really is at the target: it sent from there, or the proxy itself led there.
     pub verified: bool,
+    /// The router behind which the caller was.
+    pub caller_at: RouterHash,
+    /// The router behind which the callee was.
+    pub callee_at: RouterHash,
+}
+
+impl Mark {
+    /// Returns the router behind which a party was.
+    pub fn router_of(&self, caller: bool) -> RouterHash {
+        if caller { self.caller_at } else { self.callee_at }
+    }
 }
 
 /// Makes and checks marks with one key.
@@ -104,6 +130,14 @@ impl Marks {
     /// Returns the marks of `key`, which must be random and secret.
     pub const fn new(key: [u8; 16]) -> Marks {
         Marks { key }
+    }
+
+    /// Returns the hash of the router of a message; `None` is no router.
+    pub fn router(&self, router: Option<IpAddr>) -> RouterHash {
+        let Some(router) = router else { return RouterHash::HERE };
+        let mut h = SipHasher13::new_with_key(&self.key);
+        crate::shared::hash_ip(&mut h, router);
+        RouterHash((h.finish() % 0xfff) as u16 + 1)
     }
 
     /// Returns the hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them. The
@@ -153,7 +187,9 @@ impl Marks {
         let mut raw = [0; RAW];
         raw[0] = mark.side as u8 | if mark.verified { VERIFIED } else { 0 };
         raw[1..5].copy_from_slice(&seconds(mark.began).to_be_bytes());
-        raw[5..5 + TARGET].copy_from_slice(&mark.target.0);
+        let routers = u32::from(mark.caller_at.0) << 12 | u32::from(mark.callee_at.0);
+        raw[AT_ROUTERS..AT_TARGET].copy_from_slice(&routers.to_be_bytes()[1..]);
+        raw[AT_TARGET..AT_TARGET + TARGET].copy_from_slice(&mark.target.0);
         let mac = self.mac(&raw[..RAW - MAC], dialog, token);
         raw[RAW - MAC..].copy_from_slice(&mac);
         let mut text = [0; MARK_LEN];
@@ -182,10 +218,14 @@ impl Marks {
         }
         let began = Time::from_secs(u32::from_be_bytes([raw[1], raw[2], raw[3], raw[4]]).into());
         let mut target = [0; TARGET];
-        target.copy_from_slice(&raw[5..5 + TARGET]);
+        target.copy_from_slice(&raw[AT_TARGET..AT_TARGET + TARGET]);
+        let routers = u32::from_be_bytes([0, raw[5], raw[6], raw[7]]);
+        let caller_at = RouterHash((routers >> 12) as u16);
+        let callee_at = RouterHash((routers & 0xfff) as u16);
         let fresh = now + MAX_SKEW >= began && now.since(began) < side.lifetime();
         let verified = raw[0] & VERIFIED != 0;
-        fresh.then_some(Mark { side, began, target: TargetHash(target), verified })
+        let target = TargetHash(target);
+        fresh.then_some(Mark { side, began, target, verified, caller_at, callee_at })
     }
 
     fn mac(&self, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
@@ -212,14 +252,20 @@ mod tests {
     const NOW: Time = Time::from_secs(1_700_000_000);
     const DIALOG: DialogId<'_> = DialogId { call_id: b"call", caller_tag: b"a", callee_tag: b"b" };
 
+    const ROUTER: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 1));
+
     fn marks() -> Marks {
         Marks::new([5; 16])
     }
 
     fn text(side: Side) -> Vec<u8> {
         let target = marks().target(b"sip:a@192.0.2.1");
-        let mark = Mark { side, began: NOW, target, verified: false };
-        marks().text(&mark, &DIALOG, b"token").to_vec()
+        marks().text(&mark(side, target), &DIALOG, b"token").to_vec()
+    }
+
+    fn mark(side: Side, target: TargetHash) -> Mark {
+        let (caller_at, callee_at) = (RouterHash::HERE, marks().router(Some(ROUTER)));
+        Mark { side, began: NOW, target, verified: false, caller_at, callee_at }
     }
 
     #[test]
@@ -228,7 +274,9 @@ mod tests {
             let text = text(side);
             assert_eq!(text.len(), MARK_LEN);
             let mark = marks().read(&text, b"token", NOW, |_| DIALOG).unwrap();
-            assert_eq!((mark.side, mark.began), (side, NOW));
+            assert_eq!(mark, self::mark(side, mark.target));
+            assert_eq!(mark.router_of(true), marks().router(None));
+            assert_eq!(mark.router_of(false), marks().router(Some(ROUTER)));
             let others = [
                 DialogId { call_id: b"other", ..DIALOG },
                 DialogId { caller_tag: b"b", callee_tag: b"a", ..DIALOG },

@@ -5,6 +5,7 @@
 //! entry that expires first is evicted. A reader must be correct without it. So a lost entry costs what it would cost
 //! without a memory: a retransmission treated as a new request, a failed hop tried once more.
 
+use crate::detours::Detours;
 use crate::keys::{Purpose, Secret};
 use ringway_sansio::{Duration, Time};
 use siphasher::sip::SipHasher13;
@@ -38,6 +39,9 @@ pub const MAX_GATEWAYS: usize = 1 << 10;
 
 /// The number of users and sources for which wrong passwords are counted.
 pub const MAX_GUESSES: usize = 1 << 16;
+
+/// The number of routers that must have their shares for a table to be full.
+pub const SHARE_OF_ROUTERS: usize = 8;
 
 /// The lifetime of a request's entry: 64 times T1, for which it may be retransmitted (RFC 3261 section 17.1.1.2).
 pub const REQUEST_LIFETIME: Duration = Duration::from_secs(32);
@@ -188,6 +192,8 @@ pub struct Shared {
     pub revoked: Memory,
     /// Targets that a party of a dialog has moved to.
     pub moved: Memory,
+    /// Routes to parties that have moved to another router.
+    pub detours: Detours,
     /// INVITEs whose ACK is awaited, by the source of each.
     pub awaited: Memory,
     /// Addresses of routing rules' next hops.
@@ -211,6 +217,7 @@ impl Shared {
             failed: memory(MAX_FAILED_HOPS, Purpose::FailedHops),
             revoked: memory(MAX_REVOKED_MARKS, Purpose::RevokedMarks),
             moved: memory(MAX_MOVED_TARGETS, Purpose::MovedTargets),
+            detours: Detours::default(),
             awaited: memory(MAX_AWAITED_ACKS, Purpose::AwaitedAcks),
             gateways: memory(MAX_GATEWAYS, Purpose::Gateways),
             guesses: memory(MAX_GUESSES, Purpose::Guesses),

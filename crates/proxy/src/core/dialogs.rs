@@ -6,9 +6,13 @@
 //! A restart loses all three. Then a party that has moved must authenticate like any other, and a mark of an ended dialog
 //! holds until it expires.
 
+use super::locator::Destination;
+use super::names::next_host;
 use super::request::{AckPath, InDialog, IncomingRequest};
 use super::trust::Trust;
 use crate::backoff::network;
+use crate::detours::MAX_ROUTE;
+use crate::local_identity::parse_ip;
 use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
 use crate::shared::{ACK_LIFETIME, Shared, hash_ip, of_source};
 use ringway_sansio::{Duration, Flow, Time};
@@ -31,6 +35,14 @@ pub(super) enum TargetMatch {
     Claimed,
     /// It is the address at which the peer has been found.
     Verified,
+}
+
+/// What a valid mark says about a request.
+pub(super) struct Recognised {
+    pub dialog: InDialog,
+    pub target_match: TargetMatch,
+    /// The route to the other party, if it has moved to another router of the mesh.
+    pub detour: Option<Arc<[u8]>>,
 }
 
 /// The time for which requests may still cross the BYE of a dialog: a transaction (RFC 3261 section 17.1.2.2).
@@ -79,6 +91,28 @@ fn tag_of<'a>(address: Result<NameAddr<'a>, ringway_sip::message::Malformed>) ->
     address.ok().and_then(|address| address.tag()).unwrap_or_default()
 }
 
+/// Returns the Record-Route of a request as the route back to its sender, if it begins with this router.
+fn route_through(router: IpAddr, msg: &Message<'_>) -> Option<Vec<u8>> {
+    let mut route = Vec::new();
+    for item in msg.items(HeaderId::RecordRoute) {
+        let uri = NameAddr::parse(item).ok().and_then(|value| Uri::parse(value.uri).ok())?;
+        if route.is_empty() {
+            let leads_there = parse_ip(next_host(&uri)) == Some(router);
+            if !(leads_there && uri.is_sip() && uri.is_loose_router()) {
+                return None;
+            }
+        } else {
+            route.extend_from_slice(b", ");
+        }
+        route.extend_from_slice(item);
+        // A value may be folded; it is written as one line.
+        if route.len() > MAX_ROUTE || memchr::memchr2(b'\r', b'\n', item).is_some() {
+            return None;
+        }
+    }
+    (!route.is_empty()).then_some(route)
+}
+
 /// The dialogs that this proxy has record-routed. Only what a mark cannot contain is stored.
 pub(super) struct Dialogs {
     marks: Marks,
@@ -118,7 +152,7 @@ impl Dialogs {
     }
 
     /// Returns the dialog of a request with a valid mark, and whether its target is the peer's, so that the request may
-    /// be sent there if the flow has closed. The error is the requirement that it fails: an in-dialog method, a To tag,
+    /// be sent there if the flow has closed, or where the peer has moved to. The error is the requirement that it fails: an in-dialog method, a To tag,
     /// the target of the peer, and a dialog that has not ended. `over_flow` is whether a token beside the mark names a
     /// flow.
     pub(super) fn recognise(
@@ -128,7 +162,7 @@ impl Dialogs {
         mark: &Mark,
         target: TargetHash,
         over_flow: bool,
-    ) -> Result<(InDialog, TargetMatch), &'static str> {
+    ) -> Result<Recognised, &'static str> {
         let msg = incoming.msg;
         let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
         if from.is_empty() || to.is_empty() || !is_in_dialog(msg.method()) {
@@ -145,8 +179,12 @@ impl Dialogs {
             let key = self.moved_key(msg.call_id(), to, &target);
             self.shared.moved.get(key, now).is_some()
         };
-        // Over a flow the request reaches the peer that the token names, whatever its Request-URI.
-        let target_match = if target == mark.target {
+        let detour = self.shared.detours.get(dialog.key, !by_caller, now);
+        // Over a flow the request reaches the peer that the token names, whatever its Request-URI; a detour leads to a router
+        // that has made a mark of its own for the peer's target.
+        let target_match = if detour.is_some() {
+            TargetMatch::No
+        } else if target == mark.target {
             if mark.verified { TargetMatch::Verified } else { TargetMatch::Claimed }
         } else if moved() {
             TargetMatch::Verified
@@ -155,7 +193,7 @@ impl Dialogs {
         } else {
             return Err("a dialog's Route to another target");
         };
-        Ok((dialog, target_match))
+        Ok(Recognised { dialog, target_match, detour })
     }
 
     /// Returns whether the request that was to begin a dialog has been refused.
@@ -191,15 +229,48 @@ impl Dialogs {
         self.shared.moved.put(key, 1, now, MAX_DIALOG);
     }
 
+    /// Records where the sender of a request within a dialog of ours hangs now. If that is another router of the mesh than
+    /// when the dialog began, requests to it take the Record-Route of this one from now on, which begins with that router: a
+    /// router can direct requests to itself only. Returns whether there was no room without evicting another.
+    pub(super) fn follow(
+        &self,
+        now: Time,
+        trust: &Trust,
+        incoming: &IncomingRequest<'_>,
+        mark: &Mark,
+        dialog: &InDialog,
+    ) -> bool {
+        let party = (dialog.key, dialog.by_caller);
+        let router = trust.router(incoming.flow);
+        if self.marks.router(router) == mark.router_of(dialog.by_caller) {
+            self.shared.detours.remove(party.0, party.1);
+            return false;
+        }
+        let route = router.and_then(|router| Some((router, route_through(router, incoming.msg)?)));
+        route.is_some_and(|(router, route)| {
+            self.shared.detours.put(party, router, &route, now, MAX_DIALOG)
+        })
+    }
+
     /// Returns the mark for the callee of a request that may begin a dialog. The target of its requests is the topmost
     /// Record-Route of the proxies before this one, or else the caller's Contact.
-    fn callee_mark(&self, now: Time, trust: &Trust, msg: &Message<'_>, from: &Flow) -> Mark {
+    fn callee_mark(
+        &self,
+        now: Time,
+        trust: &Trust,
+        msg: &Message<'_>,
+        from: &Flow,
+        to: &Destination,
+    ) -> Mark {
         let next = [HeaderId::RecordRoute, HeaderId::Contact]
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
         let next = next.map_or(&b""[..], |next| next.uri);
         let (target, verified) = self.target_at(trust, next, from);
-        Mark { side: Side::Callee, began: now, target, verified }
+        let to = Flow { local: to.local, remote: to.target.remote(), ..*from };
+        let caller_at = self.marks.router(trust.router(from));
+        let callee_at = self.marks.router(trust.router(&to));
+        Mark { side: Side::Callee, began: now, target, verified, caller_at, callee_at }
     }
 
     /// Writes the marks of one request that may begin a dialog, each beside the flow token of its Record-Route value.
@@ -209,8 +280,9 @@ impl Dialogs {
         trust: &Trust,
         msg: &'a Message<'_>,
         from: &Flow,
-    ) -> impl Fn(&[u8]) -> [u8; MARK_LEN] + 'a {
-        let mark = self.callee_mark(now, trust, msg, from);
+        to: &Destination,
+    ) -> impl Fn(&[u8]) -> [u8; MARK_LEN] + use<'a> {
+        let mark = self.callee_mark(now, trust, msg, from, to);
         let caller_tag = tag_of(msg.from());
         let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
         move |token| self.marks.text(&mark, &dialog, token)
@@ -277,6 +349,7 @@ impl Dialogs {
     pub(super) fn note_end(&self, now: Time, key: u64) {
         if self.shared.revoked.get(key, now).is_none() {
             self.shared.revoked.put(key, 1, now, MAX_DIALOG);
+            self.shared.detours.end(key, now + GRACE);
         }
     }
 

@@ -46,7 +46,9 @@ impl ForwardRequest<'_> {
             uri: strict.unwrap_or(&uri),
             transport: self.destination.transport,
             sent_by: self.destination.local,
-            routes_used: self.findings.routes_used + usize::from(strict.is_some()),
+            routes_used: self.findings.routes_used
+                + self.target.routes_replaced
+                + usize::from(strict.is_some()),
             last_route_used: self.findings.last_route_used,
             last_route: &displaced,
             max_forwards: self.findings.max_forwards,
@@ -88,7 +90,7 @@ impl ForwardRequest<'_> {
         {
             return None;
         }
-        let route = NameAddr::parse(next_route(self.msg, self.findings)?).ok()?;
+        let route = NameAddr::parse(next_route(self.msg, self.findings, self.target)?).ok()?;
         let uri = Uri::parse(route.uri).ok()?;
         (!uri.is_loose_router()).then_some(route.uri)
     }
@@ -132,7 +134,7 @@ fn locate(
     findings: &Findings,
     target: &RequestTarget,
 ) -> Lookup {
-    let route = Items::new(&target.path).next().or_else(|| next_route(msg, findings));
+    let route = Items::new(&target.path).next().or_else(|| next_route(msg, findings, target));
     let uri = match route.map(NameAddr::parse) {
         Some(Ok(route)) => route.uri,
         Some(Err(_)) => return Lookup::Unreachable,
@@ -141,12 +143,17 @@ fn locate(
     Uri::parse(uri).map_or(Lookup::Unreachable, |uri| locator.locate(&uri, &target.uri))
 }
 
-/// Returns the first Route element that is not ours.
-fn next_route<'a>(msg: &Message<'a>, findings: &Findings) -> Option<&'a [u8]> {
+/// Returns the first Route element that is left.
+fn next_route<'a>(
+    msg: &Message<'a>,
+    findings: &Findings,
+    target: &RequestTarget,
+) -> Option<&'a [u8]> {
     if !msg.has(HeaderId::Route) {
         return None;
     }
-    let mut rest = msg.items(HeaderId::Route).skip(findings.routes_used);
+    let used = findings.routes_used + target.routes_replaced;
+    let mut rest = msg.items(HeaderId::Route).skip(used);
     let next = rest.next()?;
     // The last one has become the Request-URI if a strict router sent this.
     (!findings.last_route_used || rest.next().is_some()).then_some(next)

@@ -128,9 +128,12 @@ impl Gateways {
 
     /// Moves the next hops of a rule that have failed recently behind the others; the order is kept otherwise.
     pub(super) fn failed_last(&self, now: Time, rule: &Rule, order: &mut [usize]) {
-        order.sort_by_cached_key(|&i| {
-            self.shared.failed.get(self.failed_key(&rule.next_hops[i].uri), now).is_some()
-        });
+        order.sort_by_cached_key(|&i| self.has_failed(now, &rule.next_hops[i].uri));
+    }
+
+    /// Returns whether a next hop has failed recently.
+    pub(super) fn has_failed(&self, now: Time, next_hop: &str) -> bool {
+        self.shared.failed.get(self.failed_key(next_hop), now).is_some()
     }
 
     fn failed_key(&self, uri: &str) -> u64 {

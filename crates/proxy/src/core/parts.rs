@@ -131,8 +131,12 @@ impl Parts {
         if let Some(why) = routed.void.filter(|_| incoming.progress.is_none()) {
             t.log(incoming, why, 0);
         }
-        if routed.is_in_dialog() && refreshes_target(method) {
+        if let (Some(mark), Some(dialog)) = (&routed.mark, &routed.in_dialog)
+            && refreshes_target(method)
+        {
             t.node.dialogs.refresh_target(t.now, incoming.flow, incoming.msg);
+            let evicted = t.node.dialogs.follow(t.now, &t.node.trust, incoming, mark, dialog);
+            t.stats.limits_hit += u64::from(evicted);
         }
         let domain = own_domain(t, incoming, &routed);
         let user = user_of(&routed.uri);
@@ -556,7 +560,7 @@ fn own_domain(
     incoming: &IncomingRequest<'_>,
     routed: &RequestRoute<'_>,
 ) -> Option<usize> {
-    if routed.next.is_some() || routed.flow.is_some() {
+    if routed.next.is_some() || routed.flow.is_some() || routed.detour.is_some() {
         return None;
     }
     let own = |uri| t.node.own_domain(uri, incoming.flow, routed.is_in_dialog());

@@ -11,6 +11,9 @@ pub(super) struct RequestTarget {
     pub uri: Vec<u8>,
     /// Value of the Route header field to prepend: the Path of a binding; empty for none.
     pub path: Vec<u8>,
+    /// The number of Route elements of the request that are left out, beside those that were ours: those that the path
+    /// replaces, or those of a router that is gone.
+    pub routes_replaced: usize,
     /// Preference in thousandths.
     pub q: u16,
     /// Attempts to reach it, in reverse order.
@@ -58,6 +61,7 @@ impl RequestTarget {
         RequestTarget {
             uri,
             path: Vec::new(),
+            routes_replaced: 0,
             q: 1000,
             attempts,
             origin,

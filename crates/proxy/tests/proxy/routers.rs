@@ -353,12 +353,12 @@ pub fn address(router: usize) -> Ipv6Addr {
     Ipv6Addr::new(0xfd01 + router as u16, 0, 0, 0, 0, 0, 0, 1)
 }
 
-fn peer_of(router: usize) -> Peer {
+pub fn peer_of(router: usize) -> Peer {
     ROUTER.at(["[fd01::1]:5060", "[fd02::1]:5060", "[fd03::1]:5060"][router])
 }
 
 /// What a router sees of a datagram of another.
-fn mesh_flow(from: usize, to: usize) -> Flow {
+pub fn mesh_flow(from: usize, to: usize) -> Flow {
     let (local, remote) = (peer_of(to).remote(), peer_of(from).remote());
     Flow { id: FlowId::new(0, 0), transport: Transport::Udp, local, remote }
 }

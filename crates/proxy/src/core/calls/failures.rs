@@ -109,6 +109,13 @@ impl Calls {
         if let Some(through) = branch.through.as_ref().filter(|_| !same) {
             t.node.gateways.note_failed(t.now, through);
         }
+        // What is tried next goes past the router that has failed.
+        if let (Some(Attempt::Binding(next)), Some((_, addr))) =
+            (branch.target.attempts.last(), branch.last_destination)
+            && next.routes_replaced > branch.target.routes_replaced
+        {
+            t.node.gateways.note_failed(t.now, &addr.ip().to_string());
+        }
     }
 
     /// Releases a client transaction that has ended.

@@ -106,9 +106,10 @@ impl Calls {
         msg: &Message<'_>,
     ) -> Option<Lookup> {
         if let Attempt::Binding(other) = attempt {
-            let RequestTarget { uri, path, attempts, local, .. } = *other;
+            let RequestTarget { uri, path, routes_replaced, attempts, local, .. } = *other;
             let target = &mut self.contexts[id].target;
             (target.uri, target.path, target.local) = (uri, path, local);
+            target.routes_replaced = routes_replaced;
             target.attempts.extend(attempts);
             return None;
         }

@@ -24,7 +24,7 @@ pub(super) fn write(
     from: &Flow,
     to: &Destination,
 ) {
-    let mark = node.dialogs.callee_marks(now, &node.trust, msg, from);
+    let mark = node.dialogs.callee_marks(now, &node.trust, msg, from, to);
     let near = needs_flow(msg, from).then_some(*from);
     // A datagram flow is used only if the Contact does not contain the address.
     let far = to.flow.filter(|f| f.transport.is_datagram() || contact_needs_flow(uri, f));

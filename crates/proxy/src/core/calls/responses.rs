@@ -179,7 +179,9 @@ impl Calls {
                 .attempts
                 .retain(|attempt| matches!(attempt, Attempt::Hop(_) | Attempt::Via(_))),
             // RFC 5626 section 7: another flow may lead to the same instance.
-            408 | 430 => target.attempts.retain(|attempt| matches!(attempt, Attempt::Binding(_))),
+            408 | 430 => target.attempts.retain(
+                |attempt| matches!(attempt, Attempt::Binding(other) if other.routes_replaced == 0),
+            ),
             // Any other response is final.
             _ => target.attempts.clear(),
         }

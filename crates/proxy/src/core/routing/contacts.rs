@@ -243,7 +243,8 @@ impl<'s, 't> Search<'s, 't> {
 /// Returns another server as a target: reached by its Path.
 fn target_elsewhere(uri: Vec<u8>, path: &[u8], q: u16) -> RequestTarget {
     let (path, attempts) = (path.to_vec(), smallvec![Attempt::Uri]);
-    RequestTarget { uri, path, q, attempts, origin: Origin::Elsewhere, patience: None, local: None }
+    let target = RequestTarget::remote(uri, Origin::Elsewhere, attempts);
+    RequestTarget { path, q, ..target }
 }
 
 /// What a contact means that may be an address of ours.
@@ -329,7 +330,8 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
     let local = registered_at(binding);
-    RequestTarget { uri, path, q: binding.q, attempts, origin, patience: None, local }
+    let target = RequestTarget::remote(uri, origin, attempts);
+    RequestTarget { path, q: binding.q, local, ..target }
 }
 
 /// Returns the address of ours that a phone has registered at by UDP, if its Contact is where it sent from.

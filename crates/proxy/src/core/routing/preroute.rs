@@ -1,6 +1,6 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
-use crate::core::dialogs::{TargetMatch, split_user};
+use crate::core::dialogs::{Recognised, TargetMatch, split_user};
 use crate::core::names::{default_port, user_of};
 use crate::core::node::Node;
 use crate::core::request::{InDialog, IncomingRequest};
@@ -12,6 +12,7 @@ use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Got, Malformed};
 use ringway_sip::uri::Uri;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The target of a request after our own Route elements are removed.
 pub(in crate::core) struct RequestRoute<'a> {
@@ -35,6 +36,9 @@ pub(in crate::core) struct RequestRoute<'a> {
     pub in_dialog: Option<InDialog>,
     /// Whether its target is the one of the mark.
     pub target_match: TargetMatch,
+    /// The route to the other party of that dialog, if it has moved to another router of the mesh. It replaces the rest of
+    /// the Route.
+    pub detour: Option<Arc<[u8]>>,
     /// The reason why a mark of ours is not valid here.
     pub void: Option<&'static str>,
     /// The flow that a token of ours names, if it is not the one the request came on (RFC 5626 section 5.3).
@@ -91,6 +95,7 @@ impl<'a> RequestRoute<'a> {
             mark: None,
             in_dialog: None,
             target_match: TargetMatch::No,
+            detour: None,
             void: None,
             flow: None,
         }
@@ -184,14 +189,15 @@ impl RequestRoute<'_> {
         if let Some(mark) = &self.mark {
             let target = node.dialogs.target(self.next_uri(), self.uri_bytes, &self.uri);
             match node.dialogs.recognise(now, incoming, mark, target, self.flow.is_some()) {
-                Ok((dialog, target_match)) => {
+                Ok(Recognised { dialog, target_match, detour }) => {
                     (self.in_dialog, self.target_match) = (Some(dialog), target_match);
+                    self.detour = detour;
                 }
                 Err(why) => self.void = self.void.or(Some(why)),
             }
         }
         if self.void.is_some() {
-            (self.in_dialog, self.flow) = (None, None);
+            (self.in_dialog, self.flow, self.detour) = (None, None, None);
         }
     }
 }

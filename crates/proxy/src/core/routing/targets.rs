@@ -5,18 +5,21 @@ use super::contacts::{self, Located};
 use super::preroute::{Maddr, RequestRoute};
 use crate::core::dialogs::TargetMatch;
 use crate::core::kept;
-use crate::core::names::{default_port, has_ob, is_websocket, plain_user, user_of};
+use crate::core::names::{default_port, has_ob, is_websocket, next_host, plain_user, user_of};
 use crate::core::node::Aor;
 use crate::core::proof::Proof;
 use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
+use crate::local_identity::parse_ip;
 use crate::routes::{self, RouteTable, Rule};
 use ringway_sansio::{Flow, Transport};
+use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::uri::{Scheme, Uri};
 use ringway_sip::write;
 use smallvec::{SmallVec, smallvec};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The length above which a user part matches no user.
@@ -159,6 +162,9 @@ pub(in crate::core) fn remote(
             return Ok(by_rule(t, rule, &routed.uri, routed.uri.host, Origin::Shared)?);
         }
     }
+    if let Some(detour) = &routed.detour {
+        return Ok(vec![by_detour(incoming, routed, detour)]);
+    }
     let uri = match routed.maddr {
         Maddr::Ours => without_maddr(&routed.uri, routed.uri_bytes),
         _ => routed.uri_bytes.to_vec(),
@@ -173,7 +179,68 @@ pub(in crate::core) fn remote(
     };
     // The party of a dialog knows the Route before it.
     let local = routed.local.filter(|_| routed.is_in_dialog() && routed.next.is_none());
-    Ok(vec![RequestTarget { local, ..RequestTarget::remote(uri, Origin::Request, attempts) }])
+    let target = RequestTarget { local, ..RequestTarget::remote(uri, Origin::Request, attempts) };
+    Ok(vec![past_router(t, incoming, routed, target)])
+}
+
+/// Returns the party of a dialog as a target that has moved to another router. What is left of the Route leads to where it
+/// was when the dialog began.
+fn by_detour(
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    detour: &[u8],
+) -> RequestTarget {
+    let routes = incoming.msg.items(HeaderId::Route).count();
+    let used = routed.routes_used + usize::from(routed.last_route_used);
+    RequestTarget {
+        path: detour.to_vec(),
+        routes_replaced: routes.saturating_sub(used),
+        ..RequestTarget::remote(
+            routed.uri_bytes.to_vec(),
+            Origin::Elsewhere,
+            smallvec![Attempt::Uri],
+        )
+    }
+}
+
+/// Adds an attempt past the router that the Route of a target leads to, for a phone that has come from there in the middle
+/// of a call: the router may be gone. All routers are one server, so the next one is as good, if its own mark lets the
+/// request pass. A router that has just failed is not tried.
+fn past_router(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+    target: RequestTarget,
+) -> RequestTarget {
+    let in_dialog = incoming.msg.to().is_ok_and(|to| to.tag().is_some());
+    let Some((router, count)) = routes_of_router(t, incoming, routed).filter(|_| in_dialog) else {
+        return target;
+    };
+    let past = RequestTarget { routes_replaced: count, ..target.clone() };
+    if t.node.gateways.has_failed(t.now, &router.to_string()) {
+        return past;
+    }
+    let attempts = smallvec![Attempt::Binding(Box::new(past)), Attempt::Uri];
+    RequestTarget { attempts, ..target }
+}
+
+/// Returns the router of the mesh that the Route of a request of a phone leads to, and the number of its elements before
+/// those of another router; `None` if it leads elsewhere.
+fn routes_of_router(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    routed: &RequestRoute<'_>,
+) -> Option<(IpAddr, usize)> {
+    let mesh = t.node.config.mesh.filter(|_| !routed.is_in_dialog() && routed.next.is_some())?;
+    let router_of = |item: &[u8]| {
+        let uri = Uri::parse(NameAddr::parse(item).ok()?.uri).ok()?;
+        parse_ip(next_host(&uri)).filter(|&ip| mesh.is_other_router(ip))
+    };
+    let routes = || incoming.msg.items(HeaderId::Route).skip(routed.routes_used).map(router_of);
+    let first = routes().next()??;
+    let count = routes().take_while(|router| *router == Some(first)).count();
+    routes().nth(count)??;
+    Some((first, count))
 }
 
 /// Returns the attempts for the Request-URI or a Route. The connection that the user of a dialog has registered on

@@ -70,10 +70,12 @@ pub(in crate::core) fn validate(
             || t.node.media.is_some()
             || incoming.flow.transport.is_secure()
             || is_sips(routed.uri_bytes))
-            && matches!(
-                msg.method(),
-                Method::Invite | Method::Subscribe | Method::Notify | Method::Refer
-            ),
+            && match msg.method() {
+                Method::Invite | Method::Subscribe | Method::Notify | Method::Refer => true,
+                // Of a phone that has come from another router: it shows the way to it (`core/dialogs.rs`).
+                Method::Update => !routed.is_in_dialog(),
+                _ => false,
+            },
     })
 }
 
