@@ -13,8 +13,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`shares`] | the record, and how a key is cut and put together |
-//! | [`home`] | a home chooses deputies |
-//! | [`vigil`] | a deputy waits for its home, and collects shares |
+//! | `home` | a home chooses deputies |
+//! | `vigil` | a deputy waits for its home, and collects shares |
 
 pub(crate) mod home;
 pub mod shares;
