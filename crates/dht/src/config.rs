@@ -95,6 +95,8 @@ pub struct Config {
     pub listable: Kinds,
     /// Kinds of which a name has one holder: whose record keepers had first. What they have had first they find out together.
     pub claims: Kinds,
+    /// Kinds whose records are named by the id of their signer: nobody else's record with that name is taken.
+    pub own_names: Kinds,
     /// Time after which a write is given up.
     pub patience: Duration,
     /// Time after which a look-up is given up: as long as the mesh may take to mend the ring.
@@ -169,6 +171,7 @@ impl Default for Config {
             scan_records: 20_000,
             listable: Kinds::none(),
             claims: Kinds::none(),
+            own_names: Kinds::none(),
             patience: Duration::from_secs(5),
             look_up_patience: Duration::from_secs(10),
             partial_patience: Duration::from_secs(1),

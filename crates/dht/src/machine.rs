@@ -673,9 +673,12 @@ impl<C: Crypto> Dht<C> {
         }
     }
 
-    /// Returns the signer of a record. One that is kept here is known to be good.
+    /// Returns the signer of a record, if it may have this name. One that is kept here is known to be good.
     fn signer(&self, record: &Record) -> Option<NodeId> {
         let signer = record.proof().id();
+        if self.config.own_names.contains(record.kind()) && *record.name() != signer.to_bytes() {
+            return None;
+        }
         match self.table.get(record.key(), signer) {
             Some(kept) if kept.record == *record => Some(signer),
             _ => record.verify::<C>(self.config.extension_bits),

@@ -81,6 +81,8 @@ pub struct Config {
     pub silent_homes: usize,
     /// Time in which a deputy must have confirmed that it was asked.
     pub deputy_confirms: Duration,
+    /// Time in which it must have answered after that, before another one is asked as well.
+    pub deputy_answers: Duration,
     /// Time after which a verification by a deputy is given up, and after which a deputy gives up.
     pub deputy_patience: Duration,
     /// Time for which a home must not have answered before a deputy shares what it has.
@@ -128,6 +130,7 @@ impl Default for Config {
                 // For the phonebook: who there is, and who is registered.
                 listable: Kinds::none().with(KIND_ACCOUNT).with(KIND_LOCATION),
                 claims: Kinds::none().with(KIND_ACCOUNT),
+                own_names: Kinds::none().with(KIND_DEPUTIES),
                 ..ringway_dht::Config::default()
             },
             account_lifetime: 86_400,
@@ -152,6 +155,8 @@ impl Default for Config {
             silence_memory: Duration::from_secs(60),
             silent_homes: 1_024,
             deputy_confirms: Duration::from_secs(1),
+            // The silence, and look-ups before it.
+            deputy_answers: Duration::from_millis(3_500),
             // A request waits for 10 s in all.
             deputy_patience: Duration::from_secs(9),
             deputy_silence: Duration::from_millis(2_500),

@@ -457,7 +457,7 @@ impl<C: Crypto> Directory<C> {
                 let octets = Private::Probed { request }.to_octets();
                 self.private.push(PrivateMessage { to: from, octets });
             }
-            Private::Probed { request } if self.deputies_probed(from, request) => {}
+            Private::Probed { request } if self.deputies_probed(now, from, request) => {}
             Private::Probed { request } => {
                 let step = self.numbers.probed(now, from, request);
                 self.take_step(now, step, random);
@@ -469,24 +469,31 @@ impl<C: Crypto> Directory<C> {
             Private::Mail { name } => self.hear_of_mail(now, from, &name),
             Private::Taken { id, name } => self.taken(now, from, (name, id), random),
             Private::Judged { request, verdict, grant } => {
-                let desk = (now, &self.config);
-                let judged = self.verifications.judged(desk, from, request, verdict, grant);
-                let Some((home, mut outcome)) = judged else { return Ok(()) };
-                let (own, bits) = (self.id(), self.config.dht.extension_bits);
-                // The account may have been forgotten meanwhile, the home not.
-                let known = self.questions.home(&outcome.name).filter(|of| of.router == home);
-                let account = known.map(|known| known.account.clone()).unwrap_or_default();
-                let stated = (home, &account);
-                let is_good = |grant: &Grant| grant.is_of::<C>(stated, &outcome.name, own, bits);
-                outcome.grant = grant.filter(is_good);
+                let Some((id, home)) = self.verifications.of_answer(from, request) else {
+                    return Ok(());
+                };
+                let grant = grant.filter(|grant| self.is_granted(id, home, grant));
                 // What allows nothing here is no proof either.
-                if verdict == Verdict::Right && outcome.grant.is_none() {
-                    outcome.verdict = Some(Verdict::Wrong);
-                }
-                self.verified(outcome);
+                let verdict = match verdict {
+                    Verdict::Right if grant.is_none() => Verdict::Wrong,
+                    verdict => verdict,
+                };
+                let desk = (now, &self.config);
+                let outcome = self.verifications.judged(desk, (id, from), verdict, grant);
+                outcome.into_iter().for_each(|outcome| self.verified(outcome));
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a grant for the user of a verification is one of its home.
+    fn is_granted(&self, id: QuestionId, home: NodeId, grant: &Grant) -> bool {
+        let Some(name) = self.verifications.name(id) else { return false };
+        // The account may have been forgotten meanwhile, the home not.
+        let known = self.questions.home(name).filter(|known| known.router == home);
+        let account = known.map(|known| known.account.clone()).unwrap_or_default();
+        let bits = self.config.dht.extension_bits;
+        grant.is_of::<C>((home, &account), name, self.id(), bits)
     }
 
     /// Returns whether a router may send one more private message now.

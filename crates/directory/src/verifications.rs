@@ -32,17 +32,20 @@ enum Substitute {
     None,
     /// The record of its deputies is being looked up.
     LookingUp(LookUpId),
-    /// One is asked.
+    /// Deputies are asked.
     Asked {
-        deputy: NodeId,
-        request: u32,
-        again: Time,
-        /// When another one is asked; `None` since it has confirmed that it was.
-        until: Option<Time>,
+        /// Those that were asked, the last one last.
+        asked: Vec<NodeId>,
+        /// The one that has said that the credentials are wrong.
+        denied: Option<NodeId>,
         /// Those that were not asked yet, the next one last.
         others: Vec<NodeId>,
-        /// Whether the one before has said that the credentials are wrong.
-        is_second: bool,
+        request: u32,
+        /// When the last one is asked again.
+        again: Time,
+        /// When the next one is asked.
+        until: Time,
+        is_confirmed: bool,
     },
 }
 
@@ -86,8 +89,8 @@ pub struct Verifications {
     asked: BTreeMap<QuestionId, Verification>,
     judged: BTreeMap<JudgementId, Judgement>,
     last: u64,
-    /// Homes that were silent when they were asked last.
-    silent: BTreeMap<NodeId, Time>,
+    /// Homes that were silent when they were asked last, each with the deputy that has answered.
+    silent: BTreeMap<NodeId, (Time, NodeId)>,
 }
 
 impl Verifications {
@@ -123,7 +126,7 @@ impl Verifications {
         (home, has_delegate): (NodeId, bool),
         request: u32,
     ) -> Option<PrivateMessage> {
-        let since = self.silent.get(&home).map(|&at| now.since(at));
+        let since = self.silent.get(&home).map(|&(at, _)| now.since(at));
         let is_silent = since.is_some_and(|since| since < config.silence_memory);
         let silent = now + if is_silent { Duration::ZERO } else { config.silence };
         let verification = self.asked.get_mut(&question)?;
@@ -161,30 +164,43 @@ impl Verifications {
         deputies.reverse();
         let verification = self.asked.get_mut(&question)?;
         let home = verification.home()?;
+        // The one that has answered before is asked first.
+        let last = self.silent.get(&home).map(|&(_, deputy)| deputy);
+        deputies.sort_by_key(|deputy| Some(*deputy) == last);
         let Some(deputy) = deputies.pop() else {
             verification.substitute = Substitute::None;
             verification.has_delegate = false;
             return None;
         };
-        let until = Some(now + config.deputy_confirms);
-        let again = now + config.repeat;
-        verification.substitute =
-            Substitute::Asked { deputy, request, again, until, others: deputies, is_second: false };
+        verification.substitute = Substitute::Asked {
+            asked: vec![deputy],
+            denied: None,
+            others: deputies,
+            request,
+            again: now + config.repeat,
+            until: now + config.deputy_confirms,
+            is_confirmed: false,
+        };
         Some(verification.message(own, (deputy, Some(home)), request))
     }
 
     /// A deputy confirms that it was asked. Returns whether it was.
-    pub(crate) fn confirmed(&mut self, from: Prefix, asked: u32) -> bool {
-        let all = self.asked.values_mut();
-        let mut untils = all.filter_map(|verification| match &mut verification.substitute {
-            Substitute::Asked { deputy, request, until, .. }
-                if *request == asked && from.contains(*deputy) =>
-            {
-                Some(until)
+    pub(crate) fn confirmed(
+        &mut self,
+        (now, config): (Time, &Config),
+        from: Prefix,
+        of: u32,
+    ) -> bool {
+        self.asked.values_mut().any(|verification| match &mut verification.substitute {
+            Substitute::Asked { asked, request, until, is_confirmed, .. } if *request == of => {
+                let is_last = asked.last().is_some_and(|deputy| from.contains(*deputy));
+                if is_last && !core::mem::replace(is_confirmed, true) {
+                    *until = now + config.deputy_answers;
+                }
+                asked.iter().any(|deputy| from.contains(*deputy))
             }
-            _ => None,
-        });
-        untils.next().map(|until| *until = None).is_some()
+            _ => false,
+        })
     }
 
     /// Ends a verification without an answer, or because there is no such user.
@@ -197,51 +213,58 @@ impl Verifications {
         Some(Outcome { id: question, verdict, name: verification.check.name, grant: None })
     }
 
-    /// Handles JUDGED of a home, or of a deputy that was asked instead. Returns the home, and the outcome with the grant as it
-    /// came.
+    /// Returns the verification that a router answers with JUDGED, and the home of its user: the router is this home, or a
+    /// deputy that was asked instead.
+    pub(crate) fn of_answer(&self, from: Prefix, answered: u32) -> Option<(QuestionId, NodeId)> {
+        self.asked.iter().find_map(|(&id, verification)| {
+            let State::Asked { home, request, .. } = verification.state else { return None };
+            let is_home = request == answered && from.contains(home);
+            let is_deputy = match &verification.substitute {
+                Substitute::Asked { asked, request, .. } => {
+                    *request == answered && asked.iter().any(|deputy| from.contains(*deputy))
+                }
+                _ => false,
+            };
+            (is_home || is_deputy).then_some((id, home))
+        })
+    }
+
+    /// Returns the user of a verification.
+    pub(crate) fn name(&self, id: QuestionId) -> Option<&str> {
+        self.asked.get(&id).map(|verification| &*verification.check.name)
+    }
+
+    /// A home, or a deputy, has judged; `grant` has been verified. Returns the outcome, if it is one: one deputy alone does not
+    /// shut a user out.
     pub(crate) fn judged(
         &mut self,
         (now, config): (Time, &Config),
-        from: Prefix,
-        answered: u32,
+        (id, from): (QuestionId, Prefix),
         verdict: Verdict,
         grant: Option<Grant>,
-    ) -> Option<(NodeId, Outcome)> {
-        let mut asked = self.asked.iter();
-        let (id, home, is_silent) = asked.find_map(|(&id, verification)| {
-            let State::Asked { home, request, .. } = verification.state else { return None };
-            if request == answered && from.contains(home) {
-                return Some((id, home, false));
-            }
-            match &verification.substitute {
-                Substitute::Asked { deputy, request, .. }
-                    if *request == answered && from.contains(*deputy) =>
-                {
-                    Some((id, home, true))
+    ) -> Option<Outcome> {
+        let verification = self.asked.get_mut(&id)?;
+        let home = verification.home()?;
+        match verification.deputy(from).filter(|_| !from.contains(home)) {
+            Some(deputy) => {
+                if verdict != Verdict::Right && verification.ask_another(now, config, deputy) {
+                    return None;
                 }
-                _ => None,
+                self.note_silent(now, config, home, deputy);
             }
-        })?;
-        match is_silent {
-            true => self.note_silent(now, config, home),
-            false => _ = self.silent.remove(&home),
-        }
-        // One deputy alone does not shut a user out.
-        let is_doubtful = is_silent && verdict != Verdict::Right;
-        if is_doubtful && self.asked.get_mut(&id)?.ask_another(now, config) {
-            return None;
+            None => _ = self.silent.remove(&home),
         }
         let name = self.asked.remove(&id)?.check.name;
-        Some((home, Outcome { id, verdict: Some(verdict), name, grant }))
+        Some(Outcome { id, verdict: Some(verdict), name, grant })
     }
 
     /// A home was silent: it is not waited for again soon.
-    fn note_silent(&mut self, now: Time, config: &Config, home: NodeId) {
+    fn note_silent(&mut self, now: Time, config: &Config, home: NodeId, deputy: NodeId) {
         if self.silent.len() >= config.silent_homes {
-            let oldest = self.silent.iter().min_by_key(|(_, at)| **at).map(|(&home, _)| home);
+            let oldest = self.silent.iter().min_by_key(|(_, (at, _))| *at).map(|(&home, _)| home);
             oldest.iter().for_each(|home| _ = self.silent.remove(home));
         }
-        self.silent.insert(home, now);
+        self.silent.insert(home, (now, deputy));
     }
 
     /// Another router asks. Returns the number under which its check is judged, or `None` if too many are under way. A
@@ -336,19 +359,44 @@ impl Verification {
         is_silent && self.has_delegate && matches!(self.substitute, Substitute::None)
     }
 
-    /// Has another deputy asked, the first time that one says no. Returns whether there is one.
-    fn ask_another(&mut self, now: Time, config: &Config) -> bool {
-        let Substitute::Asked { deputy, again, until, others, is_second, .. } =
-            &mut self.substitute
-        else {
+    /// Returns the deputy with this prefix that was asked.
+    fn deputy(&self, from: Prefix) -> Option<NodeId> {
+        match &self.substitute {
+            Substitute::Asked { asked, .. } => asked.iter().copied().find(|id| from.contains(*id)),
+            _ => None,
+        }
+    }
+
+    /// A deputy says no: has another one asked, or waits for one that was. Returns whether there is one, and none has said no
+    /// before.
+    fn ask_another(&mut self, now: Time, config: &Config, by: NodeId) -> bool {
+        let Substitute::Asked { asked, denied, others, until, .. } = &mut self.substitute else {
             return false;
         };
-        let next = others.pop().filter(|_| !*is_second);
-        if let Some(next) = next {
-            (*deputy, *again, *is_second) = (next, now, true);
-            *until = Some(now + config.deputy_confirms);
+        if denied.is_some_and(|other| other != by) || others.is_empty() && asked.len() == 1 {
+            return false;
         }
-        next.is_some()
+        *denied = Some(by);
+        if asked.last() == Some(&by) {
+            *until = now;
+            self.ask_next(now, config);
+        }
+        true
+    }
+
+    /// Has the next deputy asked when it is time for it.
+    fn ask_next(&mut self, now: Time, config: &Config) {
+        let Substitute::Asked { asked, others, again, until, is_confirmed, .. } =
+            &mut self.substitute
+        else {
+            return;
+        };
+        if *until <= now
+            && let Some(next) = others.pop()
+        {
+            asked.push(next);
+            (*again, *until, *is_confirmed) = (now, now + config.deputy_confirms, false);
+        }
     }
 
     /// Returns what is sent again now: to the home, and to a deputy, or to the next one.
@@ -361,21 +409,15 @@ impl Verification {
             self.state = State::Asked { home, request, again: now + wait, silent };
             out.push(self.message(own, (home, None), request));
         }
+        self.ask_next(now, config);
         let home = self.home();
-        if let Substitute::Asked { deputy, request, again, until, others, .. } =
-            &mut self.substitute
+        if let Substitute::Asked { asked, request, again, is_confirmed, .. } = &mut self.substitute
+            && *again <= now
+            && let Some(&deputy) = asked.last()
         {
-            if until.is_some_and(|until| until <= now)
-                && let Some(next) = others.pop()
-            {
-                (*deputy, *again) = (next, now);
-                *until = Some(now + config.deputy_confirms);
-            }
-            if *again <= now {
-                *again = now + config.repeat * if until.is_some() { 1 } else { 4 };
-                let (deputy, request) = (*deputy, *request);
-                out.push(self.message(own, (deputy, home), request));
-            }
+            *again = now + config.repeat * if *is_confirmed { 4 } else { 1 };
+            let request = *request;
+            out.push(self.message(own, (deputy, home), request));
         }
         out
     }
@@ -390,10 +432,10 @@ impl Verification {
             },
         };
         let deputy = match &self.substitute {
-            Substitute::Asked { again, until, others, .. } => {
-                let next = until.filter(|_| !others.is_empty());
-                next.map_or(*again, |until| until.min(*again))
+            Substitute::Asked { again, until, others, .. } if !others.is_empty() => {
+                (*until).min(*again)
             }
+            Substitute::Asked { again, .. } => *again,
             _ => end,
         };
         end.min(home).min(deputy)

@@ -1,5 +1,5 @@
-//! How a home chooses its deputies: at random among routers whose records it keeps for others, so that nobody can become
-//! one by choosing an identity, and only among those that answer.
+//! How a home chooses its deputies: at random among routers whose records it keeps for others, and only among those that
+//! answer. Whoever has many identities has as many chances: only a network key keeps strangers out.
 
 use ringway_mesh::crypto::Crypto;
 use ringway_mesh::identity::KEY;

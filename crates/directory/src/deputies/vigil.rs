@@ -134,31 +134,38 @@ impl Vigils {
         self.watched.iter().find(|(_, vigil)| is_of(vigil)).map(|(&home, _)| home)
     }
 
-    /// A look-up has ended: with the record of the deputies that the home has signed, or with an account that it states.
+    /// A look-up has ended: with the record of the deputies that the home has signed, or with an account that it states. Returns
+    /// the judgements that are given up, to be asked for again.
     pub(crate) fn found(
         &mut self,
         id: LookUpId,
         home: NodeId,
         deputies: Option<(Deputies, Proof)>,
         account: Option<Account>,
-    ) {
-        let Some(vigil) = self.watched.get_mut(&home) else { return };
+    ) -> Vec<JudgementId> {
+        let Some(vigil) = self.watched.get_mut(&home) else { return Vec::new() };
         if let Known::LookingUp(known) = vigil.known
             && known == id
         {
-            match deputies {
-                Some((deputies, proof)) => vigil.known = Known::Found(Box::new(deputies), proof),
-                None => _ = self.watched.remove(&home),
+            let Some((deputies, proof)) = deputies else {
+                let vigil = self.watched.remove(&home);
+                return vigil.into_iter().flat_map(|vigil| vigil.checks).map(|of| of.id).collect();
+            };
+            // The key of a delegate before opens nothing any more.
+            if self.keys.get(&home).is_some_and(|key| key.delegate.proof().key != deputies.key) {
+                self.keys.remove(&home);
             }
-            return;
+            vigil.known = Known::Found(Box::new(deputies), proof);
+            return Vec::new();
         }
         match vigil.checks.iter().position(|check| check.look_up == Some(id)) {
             Some(at) if account.is_some() => {
                 vigil.checks[at].account = account;
                 vigil.checks[at].look_up = None;
+                Vec::new()
             }
-            Some(at) => _ = vigil.checks.swap_remove(at),
-            None => {}
+            Some(at) => vec![vigil.checks.swap_remove(at).id],
+            None => Vec::new(),
         }
     }
 

@@ -56,7 +56,8 @@ impl<C: Crypto> Directory<C> {
         random: &mut dyn Random,
     ) {
         for (question, home) in silent {
-            if let Some(id) = self.dht.look_up(now, KIND_DEPUTIES, &home.to_bytes(), random) {
+            let name = home.to_bytes();
+            if let Some(id) = self.dht.look_up_all(now, KIND_DEPUTIES, &name, random) {
                 self.verifications.look_up(question, id);
             }
         }
@@ -85,11 +86,11 @@ impl<C: Crypto> Directory<C> {
 
     /// A router has answered a probe. Returns whether it was one of a home for its deputies, or of a deputy for a home, or a
     /// deputy that confirms that it was asked.
-    pub(super) fn deputies_probed(&mut self, from: Prefix, request: u32) -> bool {
+    pub(super) fn deputies_probed(&mut self, now: Time, from: Prefix, request: u32) -> bool {
         let own = self.delegation.as_mut();
         own.is_some_and(|delegation| delegation.probed(from, request))
             || self.vigils.probed(from, request)
-            || self.verifications.confirmed(from, request)
+            || self.verifications.confirmed((now, &self.config), from, request)
     }
 
     /// Another router says that a home is silent whose deputy this one is, and asks it to check credentials.
@@ -105,18 +106,18 @@ impl<C: Crypto> Directory<C> {
         self.private.push(PrivateMessage { to: router.prefix(), octets });
         let known = self.questions.fresh_home(now, &self.config, &check.name);
         let account = known.filter(|known| known.router == home).map(|home| home.account.clone());
-        // A vigil and an account that is not known cost look-ups.
-        let is_cheap = account.is_some() && self.vigils.has(home);
-        if home == self.id() || !is_cheap && !self.substitutions.follow(now, router.prefix()) {
-            return;
-        }
-        let desk = (now, &self.config);
-        let judged = self.verifications.judge(desk.0, desk.1, router, request, &check.name);
-        let Some(id) = judged else {
+        let Some(id) = self.verifications.judge(now, &self.config, router, request, &check.name)
+        else {
             self.counters.judgements += 1;
             return;
         };
-        if !self.watch(now, home, random) {
+        // A vigil and an account that is not known cost look-ups.
+        let is_cheap = account.is_some() && self.vigils.has(home);
+        let may = home != self.id()
+            && (is_cheap || self.substitutions.follow(now, router.prefix()))
+            && self.watch(now, home, random);
+        if !may {
+            self.verifications.take(id);
             return;
         }
         let look_up = match account.is_some() {
@@ -151,7 +152,7 @@ impl<C: Crypto> Directory<C> {
             return true;
         }
         let name = home.to_bytes();
-        let Some(look_up) = self.dht.look_up(now, KIND_DEPUTIES, &name, random) else {
+        let Some(look_up) = self.dht.look_up_all(now, KIND_DEPUTIES, &name, random) else {
             return false;
         };
         let begun = (look_up, random.next_u64() as u32);
@@ -180,7 +181,9 @@ impl<C: Crypto> Directory<C> {
         let records = records();
         let stated = records.iter().find(|record| signer(record) == home);
         let account = stated.and_then(|record| Account::parse(record.value()).ok());
-        self.vigils.found(id, home, deputies_of(&records, home), account);
+        for id in self.vigils.found(id, home, deputies_of(&records, home), account) {
+            self.verifications.take(id);
+        }
         self.vigils.ask_others(self.id(), home, &mut self.private);
         self.go_on_for_homes(now);
         true

@@ -23,6 +23,17 @@ pub(crate) fn secret(password: &[u8]) -> Vec<u8> {
     password.iter().map(|octet| octet ^ 0x55).collect()
 }
 
+/// What a router does that is asked to check credentials.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lie {
+    /// It says that they are wrong.
+    Deny,
+    /// It confirms that it was asked, and no more.
+    Keep,
+    /// It says that they are right, with a grant that nobody has signed.
+    Forge,
+}
+
 pub(crate) struct Node {
     pub(crate) directory: Directory<StandIn>,
     gone: Option<Time>,
@@ -41,8 +52,7 @@ pub(crate) struct Net {
     pub(crate) now: Time,
     pub(crate) nodes: BTreeMap<NodeId, Node>,
     pub(crate) identities: BTreeMap<NodeId, Identity>,
-    /// Routers for which all credentials are wrong.
-    pub(crate) liars: Vec<NodeId>,
+    pub(crate) liars: BTreeMap<NodeId, Lie>,
     pub(crate) random: SplitMix,
     pub(crate) config: Config,
     /// Messages of 100 that are lost.
@@ -69,7 +79,7 @@ impl Net {
             now: Time::from_secs(1_000_000),
             nodes: BTreeMap::new(),
             identities: BTreeMap::new(),
-            liars: Vec::new(),
+            liars: BTreeMap::new(),
             random: SplitMix::new(seed),
             config,
             loss: 0,
@@ -289,14 +299,17 @@ impl Net {
                 if let Event::Judge { id, check, secret, .. } = &event {
                     let own = node.passwords.get(&*check.name);
                     let own = own.map(|password| self::secret(password.as_bytes()));
+                    let lie = self.liars.get(&node.directory.id()).copied();
                     let given = secret.as_ref().map(|secret| secret.0.to_vec());
                     let verdict = match given.or(own) {
                         None => Verdict::NoSuchUser,
-                        _ if self.liars.contains(&node.directory.id()) => Verdict::Wrong,
+                        _ if lie == Some(Lie::Deny) => Verdict::Wrong,
                         Some(known) if known == self::secret(&check.credentials) => Verdict::Right,
                         Some(_) => Verdict::Wrong,
                     };
-                    node.directory.judge(self.now, *id, verdict);
+                    if lie != Some(Lie::Keep) {
+                        node.directory.judge(self.now, *id, verdict);
+                    }
                 }
                 node.events.push(event);
             }
@@ -311,7 +324,11 @@ impl Net {
                 let to = responsible::<Ring>(visible.iter().copied(), message.to).unwrap_or(id);
                 self.send(Packet::Dht { from: id, to, octets: message.octets }, to == id);
             }
-            for message in private {
+            for mut message in private {
+                // JUDGED: the end of it is the signature.
+                if self.liars.get(&id) == Some(&Lie::Forge) && message.octets[0] == 0x12 {
+                    message.octets.last_mut().into_iter().for_each(|octet| *octet ^= 1);
+                }
                 self.private.push((id, message.octets.clone()));
                 self.send_private(id, message.to, message.octets);
             }
