@@ -152,9 +152,9 @@ impl Dialogs {
     }
 
     /// Returns the dialog of a request with a valid mark, and whether its target is the peer's, so that the request may
-    /// be sent there if the flow has closed, or where the peer has moved to. The error is the requirement that it fails: an in-dialog method, a To tag,
-    /// the target of the peer, and a dialog that has not ended. `over_flow` is whether a token beside the mark names a
-    /// flow.
+    /// be sent there if the flow has closed, or where the peer has moved to. The error is the requirement that it fails: an
+    /// in-dialog method, a To tag, the target of the peer, and a dialog that has not ended. `over_flow` is whether a token
+    /// beside the mark names a flow.
     pub(super) fn recognise(
         &self,
         now: Time,
