@@ -18,13 +18,14 @@ pub mod keys;
 pub mod local_identity;
 pub mod location;
 pub mod mark;
+pub mod notifier;
 pub mod outbound;
 pub mod overload;
 pub mod question;
-pub mod regevent;
 pub mod registrar;
 pub mod routes;
 pub mod shared;
+pub mod states;
 pub mod stats;
 #[cfg(test)]
 mod testing;

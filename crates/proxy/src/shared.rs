@@ -1,5 +1,5 @@
 //! Facts that all workers of a server share, beside the location table: each is small and may be lost. They are in
-//! tables of fixed size without locks.
+//! tables of fixed size without locks, but for what users do ([`States`]).
 //!
 //! A [`Memory`] maps the keyed hash of a fact to one octet until a time. It never grows: when a bucket is full, the
 //! entry that expires first is evicted. A reader must be correct without it. So a lost entry costs what it would cost
@@ -7,6 +7,7 @@
 
 use crate::detours::Detours;
 use crate::keys::{Purpose, Secret};
+use crate::states::States;
 use ringway_sansio::{Duration, Time};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -200,6 +201,8 @@ pub struct Shared {
     pub gateways: Memory,
     /// Wrong passwords, by user and by source.
     pub guesses: Memory,
+    /// What users do, for those who watch them.
+    pub states: States,
 }
 
 impl Shared {
@@ -221,6 +224,7 @@ impl Shared {
             awaited: memory(MAX_AWAITED_ACKS, Purpose::AwaitedAcks),
             gateways: memory(MAX_GATEWAYS, Purpose::Gateways),
             guesses: memory(MAX_GUESSES, Purpose::Guesses),
+            states: States::default(),
         }
     }
 }

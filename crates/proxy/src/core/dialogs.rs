@@ -410,6 +410,16 @@ impl Dialogs {
     }
 
     /// Returns the key of a dialog, in whichever order its tags come.
+    /// Returns the key of the call that an INVITE may begin.
+    pub(super) fn call_key(&self, msg: &Message<'_>) -> u64 {
+        self.key(msg.call_id(), tag_of(msg.from()), b"")
+    }
+
+    /// Returns the key of the dialog of a message, the same for both directions.
+    pub(super) fn dialog_key(&self, msg: &Message<'_>) -> u64 {
+        self.key(msg.call_id(), tag_of(msg.from()), tag_of(msg.to()))
+    }
+
     fn key(&self, call_id: &[u8], one: &[u8], other: &[u8]) -> u64 {
         let mut h = self.shared.revoked.hasher();
         for field in [call_id, one.max(other), one.min(other)] {

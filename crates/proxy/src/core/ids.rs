@@ -1,6 +1,6 @@
 //! Typed ids of requests in progress, each valid in one worker only.
 
-use crate::regevent::NotifyId;
+use crate::notifier::NotifyId;
 
 /// A response context.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -4,6 +4,7 @@ use super::refusal::Refusal;
 use super::request::IncomingRequest;
 use super::target::RequestTarget;
 use super::turn::Turn;
+use crate::notifier::ALLOW_EVENTS;
 use crate::shared::REQUEST_LIFETIME;
 use ringway_sansio::{Flow, Target};
 use ringway_sip::header::HeaderId;
@@ -12,13 +13,13 @@ use ringway_sip::write;
 use std::hash::Hasher;
 
 /// The methods of requests to the server itself.
-const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, SUBSCRIBE\r\n";
+const ALLOW: &[u8] = b"Allow: OPTIONS, REGISTER, SUBSCRIBE, PUBLISH\r\n";
 
 /// The capabilities of the server, for OPTIONS (RFC 3261 section 11.2).
 const CAPABILITIES: &[u8] =
     b"Allow: OPTIONS, REGISTER, SUBSCRIBE, INVITE, ACK, CANCEL, BYE, MESSAGE, \
-NOTIFY, REFER, INFO, UPDATE, PRACK, PUBLISH\r\nAccept: application/sdp, application/reginfo+xml\r\n\
-Accept-Encoding: identity\r\nAccept-Language: en\r\nAllow-Events: reg\r\n\
+NOTIFY, REFER, INFO, UPDATE, PRACK, PUBLISH\r\nAccept: application/sdp, application/pidf+xml\r\n\
+Accept-Encoding: identity\r\nAccept-Language: en\r\nAllow-Events: reg, dialog, presence\r\n\
 Supported: path, outbound, gruu\r\n";
 
 /// Answers a request whose Request-URI is the server, without a user.
@@ -75,12 +76,11 @@ fn is_merged(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
 
 /// Returns the refusal for a service that a phone asks for at its own address (waiting messages, its dialogs, PUBLISH)
 /// and that the server does not have. The request is not sent back to the phone.
-pub(super) fn no_such_service(method: Method<'_>) -> Refusal {
-    if method == Method::Publish {
-        return Refusal::new(501, "Not Implemented");
-    }
-    // RFC 6665 section 4.2.1.1.
-    Refusal { status: 489, reason: "Bad Event", headers: b"Allow-Events: reg\r\n".to_vec() }
+pub(super) fn no_such_service() -> Refusal {
+    // RFC 6665 section 4.2.1.1 and RFC 3903 section 6.
+    let mut headers = Vec::new();
+    write::header(&mut headers, "Allow-Events", ALLOW_EVENTS);
+    Refusal { status: 489, reason: "Bad Event", headers }
 }
 
 /// Redirects the request (RFC 3261 section 8.3): lists the contacts with their q, best first.

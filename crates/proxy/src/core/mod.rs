@@ -23,6 +23,7 @@ mod node;
 mod parked;
 mod parts;
 mod proof;
+mod publication;
 mod refusal;
 mod registrations;
 mod request;
@@ -246,6 +247,13 @@ impl Core {
     pub fn handle_changed(&mut self, now: Time, aor: &[u8], why: Change, out: &mut Outbox) {
         let (parts, mut turn) = self.turn(now, out);
         parts.subscriptions.changed(&mut turn, aor, why);
+    }
+
+    /// Reports that the calls of `aor`, or what its phones have published, have changed: see
+    /// [`States`](crate::states::States).
+    pub fn handle_state_changed(&mut self, now: Time, aor: &[u8], out: &mut Outbox) {
+        let (parts, mut turn) = self.turn(now, out);
+        parts.subscriptions.state_changed(&mut turn, aor);
     }
 
     /// Processes everything that is due.

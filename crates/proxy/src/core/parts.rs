@@ -23,17 +23,18 @@ use super::routing::{
     validate::{of_own, validate},
 };
 use super::stateless::{self, Stateless};
-use super::subscriptions::{self, Subscriptions};
+use super::subscriptions::{self, Subject, Subscriptions};
 use super::target::RequestTarget;
 use super::turn::Turn;
 use crate::config::Mode;
+use crate::notifier::Package;
 use crate::overload::Guard;
 use crate::question::{Question, Reply};
 use ringway_sansio::{Flow, Hop};
 use ringway_sip::header::Via;
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerKey};
-use ringway_sip::uri::Uri;
+use ringway_sip::uri::{self, Uri};
 use std::net::SocketAddr;
 
 /// How a message came to this worker.
@@ -170,25 +171,38 @@ impl Parts {
                 t.hand_over(worker, incoming.flow, incoming.msg);
                 return Ok(());
             }
-            return self.subscribe(t, incoming, &routed, domain);
+            return self.resubscribe(t, incoming, &routed, domain);
         }
+        let package = package_here(t, incoming, domain, findings.record_route);
         match method {
             Method::Register => {
                 return self.registrations.register(t, &mut self.access, incoming, domain);
             }
             _ if user.is_none() => return Ok(local_requests::serve(t, incoming)?),
-            Method::Subscribe if subscriptions::is_reg_event(incoming.msg) => {
-                return self.subscribe(t, incoming, &routed, domain);
-            }
             Method::Subscribe | Method::Publish
-                if !routed.is_in_dialog()
+                if package.is_none()
+                    && !routed.is_in_dialog()
                     && is_to_own_address(t, incoming, &routed.uri, domain) =>
             {
-                return Err(local_requests::no_such_service(method).into());
+                return Err(local_requests::no_such_service().into());
             }
             _ => {}
         }
         let mut proof = self.access.authorise(t, incoming, &routed, true)?;
+        // A stranger may still ask the phone.
+        let package = package.filter(|p| *p == Package::Reg || proof != Proof::None);
+        if let Some(package) = package
+            && self
+                .has_subject(t, incoming, &routed, domain, package)
+                .map_err(|stop| stop.with_proof(&proof))?
+        {
+            let subject = subscriptions::subject(t, package, &routed.uri, domain);
+            let done = match method {
+                Method::Publish => self.subscriptions.publish(t, incoming, &subject, &proof),
+                _ => self.subscriptions.subscribe(t, incoming, &subject, &proof),
+            };
+            return Ok(done?);
+        }
         let access = &mut self.access;
         let targets = targets::local(access, t, incoming, &routed.uri, domain, &mut proof)
             .map_err(|stop| stop.with_proof(&proof))?;
@@ -211,6 +225,9 @@ impl Parts {
         let ack = incoming.msg.method() == Method::Ack;
         findings.return_path = !ack || mode == Mode::Stateless;
         let mut user = None;
+        if incoming.msg.method() == Method::Invite {
+            findings.sender = sender(t, incoming, &proof);
+        }
         match proof {
             Proof::Digest { realm, user: proven } => {
                 user = Some(format!("{}@{realm}", short_text(&proven)).into());
@@ -233,7 +250,8 @@ impl Parts {
         }
     }
 
-    fn subscribe(
+    /// Processes a SUBSCRIBE within a dialog of the notifier.
+    fn resubscribe(
         &mut self,
         t: &mut Turn<'_>,
         incoming: &IncomingRequest<'_>,
@@ -241,7 +259,28 @@ impl Parts {
         domain: usize,
     ) -> Result<(), Stop> {
         let proof = self.access.authorise(t, incoming, routed, true)?;
-        Ok(self.subscriptions.subscribe(t, incoming, &routed.uri, domain, &proof)?)
+        let Some(package) = subscriptions::package_of(incoming.msg) else {
+            return Err(local_requests::no_such_service().into());
+        };
+        let subject = match self.subscriptions.dialog_aor(incoming.msg) {
+            Some(aor) => Subject { package, entity: aor.clone(), aor },
+            None => subscriptions::subject(t, package, &routed.uri, domain),
+        };
+        Ok(self.subscriptions.subscribe(t, incoming, &subject, &proof)?)
+    }
+
+    /// Returns whether the notifier has what a request for an event package of ours is about: the user exists. A name that
+    /// is no user's may be a number that a routing rule leads on.
+    fn has_subject(
+        &self,
+        t: &Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+        routed: &RequestRoute<'_>,
+        domain: usize,
+        package: Package,
+    ) -> Result<bool, Stop> {
+        Ok(package == Package::Reg
+            || targets::exists(&self.access, t, incoming, &routed.uri, domain)?)
     }
 
     /// Stores a request until the world has answered a question. Its server transaction absorbs retransmissions
@@ -570,6 +609,46 @@ fn own_domain(
         Maddr::Ours => own(&Uri { port: None, ..routed.uri }),
         Maddr::Other => None,
     }
+}
+
+/// Returns the address-of-record of a request's sender, if a phone of one of our users has sent it to this server.
+fn sender(t: &Turn<'_>, incoming: &IncomingRequest<'_>, proof: &Proof) -> Option<Box<[u8]>> {
+    let aor = match proof {
+        Proof::Digest { realm, user } => {
+            let mut escaped = Vec::with_capacity(user.len());
+            uri::escape_into(user, &mut escaped);
+            t.node.aor(&escaped, t.node.identity.domain(realm.as_bytes())?)
+        }
+        // A network without digest.
+        Proof::Trusted => {
+            let from = Uri::parse(incoming.msg.from().ok()?.uri).ok()?;
+            t.node.aor(from.user?, t.node.identity.domain(from.host)?)
+        }
+        _ => return None,
+    };
+    Some(aor.to_vec().into())
+}
+
+/// Returns the event package of a request that this server answers itself, rather than a phone of the user. A request of
+/// another router of the mesh is for the phone: that router would answer it otherwise. Of calls that are not record-routed
+/// this server knows nothing.
+fn package_here(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    domain: usize,
+    record_routes: bool,
+) -> Option<Package> {
+    let package = subscriptions::package_of(incoming.msg)?;
+    let knows = record_routes && t.node.domain(domain).mode == Mode::Proxy;
+    let is_initial = incoming.msg.to().is_ok_and(|to| to.tag().is_none());
+    let here = match (incoming.msg.method(), package) {
+        (Method::Subscribe, Package::Reg) => true,
+        (Method::Subscribe, Package::Dialog | Package::Presence) => is_initial && knows,
+        (Method::Publish, Package::Presence) => t.node.domain(domain).mode == Mode::Proxy,
+        _ => false,
+    };
+    (here && (package == Package::Reg || t.node.trust.router(incoming.flow).is_none()))
+        .then_some(package)
 }
 
 /// Returns whether a request is for the same address-of-record that it comes from.

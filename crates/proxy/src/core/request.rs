@@ -117,6 +117,8 @@ pub(super) struct Findings {
     /// Whether it is from a trusted peer, within a dialog of ours, or in a network without digest: then it may be sent
     /// to the next hop of a routing rule without a rule.
     pub privileged: bool,
+    /// The address-of-record of the sender of an INVITE, if a phone of one of our users has sent it to this server.
+    pub sender: Option<Box<[u8]>>,
     /// Whether a router of the mesh vouches for the sender.
     pub vouched: bool,
     pub spiral: u64,

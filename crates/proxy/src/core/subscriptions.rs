@@ -1,16 +1,18 @@
-//! The registration event package (RFC 3680) between the notifier and the transactions: the authorisation of
-//! subscribers, and the sending of NOTIFY requests.
+//! The event packages of this server between the notifier and the transactions: the authorisation of subscribers, the
+//! sending of NOTIFY requests, and what phones publish.
 
 use super::ids::{ClientUser, ResolveUser};
 use super::locator::{Destination, Locator, Lookup};
 use super::names::user_of;
+use super::node::Aor;
 use super::proof::Proof;
+use super::publication;
 use super::refusal::Refusal;
 use super::request::IncomingRequest;
 use super::turn::Turn;
 use crate::keys::Secret;
 use crate::location::Change;
-use crate::regevent::{Notify, NotifyId, RegEvents};
+use crate::notifier::{Notifier, Notify, NotifyId, Package, Sources, SubscribeRequest};
 use ringway_sansio::{Hop, Time, Transport};
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::{self, Message};
@@ -21,14 +23,23 @@ use slab::Slab;
 
 /// The notifier and its NOTIFY requests.
 pub(super) struct Subscriptions {
-    notifier: RegEvents,
+    notifier: Notifier,
     /// NOTIFY requests that wait for server location.
     parked: Slab<(Notify, Vec<u8>)>,
 }
 
+/// What a SUBSCRIBE asks for.
+pub(super) struct Subject {
+    pub package: Package,
+    /// The address-of-record of its Request-URI.
+    pub entity: Aor,
+    /// The address-of-record of the user whom that stands for.
+    pub aor: Aor,
+}
+
 impl Subscriptions {
     pub(super) fn new(secret: &Secret, worker: u8, now: Time) -> Subscriptions {
-        let notifier = RegEvents::new(Default::default(), secret, worker, now);
+        let notifier = Notifier::new(Default::default(), secret, worker, now);
         Subscriptions { notifier, parked: Slab::new() }
     }
 
@@ -54,24 +65,31 @@ impl Subscriptions {
         self.send(t);
     }
 
-    /// Processes a SUBSCRIBE to the registrations of the user of a Request-URI at a domain of ours. Only that user and
-    /// trusted peers are authorised.
+    /// Reports that the calls of `aor`, or what its phones have published, may have changed.
+    pub(super) fn state_changed(&mut self, t: &mut Turn<'_>, aor: &[u8]) {
+        self.notifier.state_changed(t.now, aor);
+        self.send(t);
+    }
+
+    /// Returns the address-of-record that the dialog of a request is about, if it is one of the notifier.
+    pub(super) fn dialog_aor(&self, msg: &Message<'_>) -> Option<Aor> {
+        self.notifier.dialog_aor(msg).map(Aor::from_slice)
+    }
+
+    /// Processes a SUBSCRIBE to a user at a domain of ours. The user and trusted peers are authorised for registrations,
+    /// all users of this server for the rest.
     pub(super) fn subscribe(
         &mut self,
         t: &mut Turn<'_>,
         incoming: &IncomingRequest<'_>,
-        uri: &Uri<'_>,
-        domain: usize,
+        subject: &Subject,
         proof: &Proof,
     ) -> Result<(), Refusal> {
         let (msg, flow) = (incoming.msg, incoming.flow);
-        let aor = match self.notifier.dialog_aor(msg) {
-            Some(known) => known.into(),
-            None => t.node.aor(user_of(uri).unwrap_or_default(), domain),
-        };
+        let is_of_reg = subject.package == Package::Reg;
         let may = match proof {
             Proof::Trusted | Proof::Dialog => true,
-            Proof::Digest { .. } => t.node.is_from(msg, &aor),
+            Proof::Digest { .. } => !is_of_reg || t.node.is_from(msg, &subject.aor),
             Proof::Router { .. } | Proof::None => false,
         };
         if !may {
@@ -86,24 +104,24 @@ impl Subscriptions {
             t.stats.limits_hit += 1;
             return Err(Refusal::new(503, "Service Unavailable"));
         };
-        let mut contact = b"sip:reg@".to_vec();
-        write::addr(&mut contact, flow.local);
-        if flow.transport != Transport::Udp {
-            contact.extend_from_slice(b";transport=");
-            contact.extend_from_slice(flow.transport.uri().as_bytes());
-        }
-        let mut headers = Vec::new();
-        let done = self.notifier.subscribe(
-            t.now,
+        let contact = contact(incoming, subject.package);
+        let subscriber = match proof {
+            Proof::Digest { realm, user } => [&**user, b"@", realm.as_bytes()].concat(),
+            _ => flow.remote.ip().to_canonical().to_string().into_bytes(),
+        };
+        let request = SubscribeRequest {
             flow,
             msg,
-            &aor,
-            true,
-            &contact,
-            t.store,
-            t.random,
-            &mut headers,
-        );
+            package: subject.package,
+            aor: &subject.aor,
+            entity: &subject.entity,
+            subscriber: &subscriber,
+            may_register: is_of_reg,
+            contact: &contact,
+        };
+        let mut headers = Vec::new();
+        let sources = Sources { store: t.store, states: &t.node.shared.states };
+        let done = self.notifier.subscribe(t.now, &request, sources, t.random, &mut headers);
         let local_tag = t.node.tag(msg);
         let tag = Some(done.to_tag.as_deref().unwrap_or(&local_tag));
         let (start, buf) = (t.out.buffer().len(), t.out.buffer());
@@ -113,10 +131,38 @@ impl Subscriptions {
         Ok(())
     }
 
+    /// Processes a PUBLISH (RFC 3903 section 6). A user publishes of nobody else.
+    pub(super) fn publish(
+        &self,
+        t: &mut Turn<'_>,
+        incoming: &IncomingRequest<'_>,
+        subject: &Subject,
+        proof: &Proof,
+    ) -> Result<(), Refusal> {
+        let is_user = match proof {
+            Proof::Trusted => true,
+            Proof::Digest { .. } => t.node.is_from(incoming.msg, &subject.aor),
+            _ => false,
+        };
+        if !is_user {
+            t.stats.forbidden += 1;
+            return Err(Refusal::new(403, "Forbidden"));
+        }
+        let tag = t.random.next_u64();
+        let (change, seconds) = publication::change(t.now, incoming.msg, tag)?;
+        let done = t.node.shared.states.publish(t.now, &subject.aor, change);
+        done.map_err(publication::refusal)?;
+        let headers = publication::headers(tag, seconds);
+        let (msg, server) = (incoming.msg, incoming.server());
+        t.reply(incoming.flow, msg, incoming.via, server, (200, "OK"), &headers);
+        Ok(())
+    }
+
     /// Sends the NOTIFY requests that are due.
     fn send(&mut self, t: &mut Turn<'_>) {
         let mut bytes = Vec::new();
-        while let Some(notify) = self.notifier.poll_notify(t.now, &mut bytes) {
+        let sources = Sources { store: t.store, states: &t.node.shared.states };
+        while let Some(notify) = self.notifier.poll_notify(t.now, sources, &mut bytes) {
             let bytes = std::mem::take(&mut bytes);
             let found = match notify.flow {
                 Some(flow) => Lookup::Destination(Destination::over(flow)),
@@ -148,19 +194,46 @@ impl Subscriptions {
 
     /// Processes the final status of a NOTIFY, received or assumed.
     pub(super) fn answered(&mut self, t: &Turn<'_>, id: NotifyId, status: u16) {
-        self.notifier.handle_notify_response(t.now, id, status, t.store);
+        let sources = Sources { store: t.store, states: &t.node.shared.states };
+        self.notifier.handle_notify_response(t.now, id, status, sources);
     }
 }
 
-/// Returns whether a SUBSCRIBE is for the event package `reg`.
-pub(super) fn is_reg_event(msg: &Message<'_>) -> bool {
-    msg.first(HeaderId::Event)
-        .is_some_and(|v| v.split(|&b| b == b';').next().unwrap_or_default().trim_ascii() == b"reg")
+/// Returns the event package of a SUBSCRIBE or a PUBLISH that this server may have.
+pub(super) fn package_of(msg: &Message<'_>) -> Option<Package> {
+    Package::of_event(msg.first(HeaderId::Event)?)
+}
+
+/// Returns what a SUBSCRIBE that begins a dialog asks for: the user of its Request-URI, or the one whose number that is.
+pub(super) fn subject(t: &Turn<'_>, package: Package, uri: &Uri<'_>, domain: usize) -> Subject {
+    let entity = t.node.aor(user_of(uri).unwrap_or_default(), domain);
+    let mut aliases: Vec<Aor> = Vec::new();
+    if package != Package::Reg {
+        t.store.aliases(&entity, t.now, &mut |aor, _| aliases.push(Aor::from_slice(aor)));
+    }
+    // A number that several users answer for is nobody's.
+    let aor = match aliases.as_slice() {
+        [only] => only.clone(),
+        _ => entity.clone(),
+    };
+    Subject { package, entity, aor }
+}
+
+/// Returns the Contact URI of this server in a dialog of the notifier.
+fn contact(incoming: &IncomingRequest<'_>, package: Package) -> Vec<u8> {
+    let flow = incoming.flow;
+    let mut contact = [b"sip:", package.name().as_bytes(), b"@"].concat();
+    write::addr(&mut contact, flow.local);
+    if flow.transport != Transport::Udp {
+        contact.extend_from_slice(b";transport=");
+        contact.extend_from_slice(flow.transport.uri().as_bytes());
+    }
+    contact
 }
 
 /// Returns the worker whose notifier has the dialog of a SUBSCRIBE; `None` if it is within no dialog of a notifier.
 pub(super) fn worker_of(msg: &Message<'_>) -> Option<u8> {
-    RegEvents::worker_of_tag(msg.to().ok()?.tag()?)
+    Notifier::worker_of_tag(msg.to().ok()?.tag()?)
 }
 
 fn locate(locator: &mut Locator, notify: &Notify, bytes: &[u8]) -> Lookup {

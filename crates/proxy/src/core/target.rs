@@ -3,9 +3,10 @@
 use ringway_sansio::{Duration, Flow, Hop};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// One element of the target set.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct RequestTarget {
     /// The Request-URI on this branch.
     pub uri: Vec<u8>,
@@ -20,6 +21,8 @@ pub(super) struct RequestTarget {
     pub attempts: SmallVec<[Attempt; 1]>,
     /// The source of the target.
     pub origin: Origin,
+    /// The address-of-record of the user who has registered it here.
+    pub owner: Option<Arc<[u8]>>,
     /// The time without an answer after which targets of the next lower q are tried too. Without it they are tried when
     /// this one has failed.
     pub patience: Option<Duration>,
@@ -65,6 +68,7 @@ impl RequestTarget {
             q: 1000,
             attempts,
             origin,
+            owner: None,
             patience: None,
             local: None,
         }
@@ -73,6 +77,27 @@ impl RequestTarget {
     /// Returns whether it comes from the location service.
     pub(super) fn is_located(&self) -> bool {
         matches!(self.origin, Origin::Location(_) | Origin::Elsewhere)
+    }
+}
+
+/// Two targets are the same if they lead to the same phone, whichever users have registered it.
+impl PartialEq for RequestTarget {
+    fn eq(&self, other: &RequestTarget) -> bool {
+        let RequestTarget {
+            uri,
+            path,
+            routes_replaced,
+            q,
+            attempts,
+            origin,
+            owner: _,
+            patience,
+            local,
+        } = self;
+        (uri, path, routes_replaced, q)
+            == (&other.uri, &other.path, &other.routes_replaced, &other.q)
+            && (attempts, origin) == (&other.attempts, &other.origin)
+            && (patience, local) == (&other.patience, &other.local)
     }
 }
 

@@ -145,6 +145,9 @@ pub struct Question {
     pub target: ResolveTarget,
 }
 
+/// Watchers and addresses-of-record.
+type Changes = Arc<Mutex<VecDeque<(u8, Vec<u8>)>>>;
+
 /// Which question [`World::expect`] found open, and everything that happened.
 pub struct World {
     pub cores: Vec<Core>,
@@ -167,6 +170,10 @@ pub struct World {
     /// The next hops of [`Event::Failed`].
     pub failed: Vec<SocketAddr>,
     pub lines: Vec<LogLine>,
+    /// What the workers share.
+    pub shared: Arc<ringway_proxy::shared::Shared>,
+    /// Users whose state has changed, each with the worker that watches.
+    changes: Changes,
     /// What became of messages that were kept.
     pub delivered: Vec<(u64, u16)>,
     /// The steps of calls.
@@ -219,6 +226,11 @@ impl World {
         let config = Arc::new(config);
         let (store, knowledge) = (Arc::new(store), Arc::<Mutex<Knowledge>>::default());
         let shared = Arc::new(ringway_proxy::shared::Shared::new(&config.secret));
+        let changes = Changes::default();
+        let sink = changes.clone();
+        shared.states.set_sink(Arc::new(move |worker, aor| {
+            sink.lock().unwrap().push_back((worker, aor.to_vec()));
+        }));
         let now = Time::from_secs(1_700_000_000);
         let mesh = config.mesh.map_or(MESH_ADDRESS, |mesh| mesh.address);
         let cores = (0..workers)
@@ -252,6 +264,8 @@ impl World {
             closed: BTreeSet::new(),
             failed: Vec::new(),
             lines: Vec::new(),
+            shared,
+            changes,
             calls: Vec::new(),
             failures: Vec::new(),
             handed_over: 0,
@@ -493,10 +507,25 @@ impl World {
                 self.event(worker, event);
             }
             if idle && self.out.is_empty() {
-                return;
+                return self.pump_changes();
             }
         }
         panic!("sends for ever\n{}", self.ladder);
+    }
+
+    /// Notifies the workers of users whose state has changed.
+    fn pump_changes(&mut self) {
+        loop {
+            let Some((worker, aor)) = self.changes.lock().unwrap().pop_front() else { return };
+            let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+            if let Some(core) = self.cores.get_mut(usize::from(worker)) {
+                core.handle_state_changed(now, &aor, &mut out);
+                self.out = out;
+                self.pump(worker);
+            } else {
+                self.out = out;
+            }
+        }
     }
 
     /// Notes one message; says whether it could not be sent.

@@ -8,14 +8,14 @@ fn a_subscription_between_phones() {
     for caller in [ALICE, CAROL_TCP] {
         let mut w = World::new();
         w.register("bob", BOB);
-        let request = w.request(caller, "SUBSCRIBE sip:bob@example.org").add("Event", "presence");
+        let request = w.request(caller, "SUBSCRIBE sip:bob@example.org").add("Event", "conference");
         w.from(caller, &request);
         let got = w.expect(BOB, "SUBSCRIBE");
         let ok = w.answer(BOB, &got, 200);
         let ok_there = w.expect(caller, "200");
         let mut callee = Dialog::of_callee(BOB, &got, &ok);
         let branch = w.branch();
-        let notify = callee.request("NOTIFY", &branch).add("Event", "presence");
+        let notify = callee.request("NOTIFY", &branch).add("Event", "conference");
         w.from(BOB, &notify.add("Subscription-State", "active"));
         let notify = w.expect(caller, &format!("NOTIFY {}", caller.contact()));
         assert!(notify.has("Record-Route"));
@@ -23,7 +23,7 @@ fn a_subscription_between_phones() {
         w.expect(BOB, "200 NOTIFY");
         let mut dialog = Dialog::of_caller(caller, &request, &ok_there);
         let branch = w.branch();
-        let refresh = dialog.request("SUBSCRIBE", &branch).add("Event", "presence");
+        let refresh = dialog.request("SUBSCRIBE", &branch).add("Event", "conference");
         w.from(caller, &refresh);
         let there = w.expect(BOB, "SUBSCRIBE");
         w.answer(BOB, &there, 200);

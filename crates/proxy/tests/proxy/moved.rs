@@ -137,6 +137,24 @@ fn the_ack_of_a_phone_that_has_moved_goes_the_way_of_its_invite() {
     mesh.finish();
 }
 
+/// The lamp of a user whose phone has moved: the router where the phone is now has the call, and the end of it.
+#[test]
+fn a_call_is_recorded_where_the_phone_has_come_to() {
+    let (mut mesh, mut phone, mut other) = call(true);
+    let calls = |mesh: &Mesh, router: usize| {
+        let w = &mesh.routers[router];
+        w.shared.states.local(w.now, b"sip:alice@example.org", true).0.dialogs.len()
+    };
+    assert_eq!((calls(&mesh, OLD), calls(&mesh, NEW)), (1, 0));
+    moves(&mut mesh, &mut phone, &mut other, NEW, PHONE);
+    assert_eq!(calls(&mesh, NEW), 1);
+    challenged(&mut mesh, &mut phone, "BYE");
+    let bye = mesh.expect(THERE, BOB, "BYE");
+    mesh.answer(THERE, BOB, &bye, 200);
+    mesh.expect(NEW, PHONE, "200 BYE");
+    assert_eq!((calls(&mesh, OLD), calls(&mesh, THERE), calls(&mesh, NEW)), (0, 0, 0));
+}
+
 /// RFC 3261 section 18.1.1: a long INVITE may come by TCP and its ACK by UDP, and from another port.
 #[test]
 fn the_ack_may_come_by_another_flow_of_the_phone() {

@@ -158,7 +158,7 @@ fn which_methods_are_record_routed() {
         ("PUBLISH", false),
     ] {
         let line = format!("{method} sip:bob@example.org");
-        let request = w.request(ALICE, &line).add("Event", "presence");
+        let request = w.request(ALICE, &line).add("Event", "conference");
         w.from(ALICE, &request);
         let got = w.expect(BOB, method);
         assert_eq!(got.has("Record-Route"), recorded, "{method}");

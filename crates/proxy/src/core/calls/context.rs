@@ -110,6 +110,17 @@ impl BestResponse {
     }
 }
 
+/// The key of a request's call among the states of users.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Record {
+    /// An INVITE that may begin this call.
+    Begins(u64),
+    /// An INVITE within this call, by one of its parties.
+    Within(u64),
+    /// A BYE of this call.
+    Ends(u64),
+}
+
 #[derive(Debug)]
 pub(super) struct Context {
     pub id: ContextId,
@@ -136,6 +147,8 @@ pub(super) struct Context {
     pub user: Option<Box<str>>,
     /// The description of the call, once its beginning has been reported.
     pub call: Option<Arc<CallInfo>>,
+    /// The call among the states of users.
+    pub record: Option<Record>,
     /// The event to report once this BYE of a dialog of ours is answered.
     pub ended: Option<Box<CallEvent>>,
     /// Whether it is counted as a session attempt.
@@ -177,6 +190,7 @@ impl Context {
             reason: Vec::new(),
             user: None,
             call: None,
+            record: None,
             ended: None,
             session: false,
             rang: false,

@@ -72,6 +72,7 @@ impl Calls {
     pub(super) fn close(&mut self, t: &mut Turn<'_>, id: ContextId, status: u16) {
         self.end_dialog(t, id, status);
         self.count_session(t, id, status);
+        self.record_end(t, id, status);
         let ctx = &mut self.contexts[id];
         ctx.answered = true;
         if ctx.kind == Kind::NonInvite {

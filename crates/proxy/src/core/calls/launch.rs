@@ -69,6 +69,7 @@ impl Calls {
         branch.timer_c = timer_c;
         branch.hop = hop;
         branch.last_destination = Some(went);
+        self.record_callee(t, id);
     }
 
     /// Fails a branch whose media cannot be relayed, as if its target had answered with this status. The same relay serves

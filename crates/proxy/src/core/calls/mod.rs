@@ -2,7 +2,7 @@
 //! 3261 sections 16.6 to 16.10).
 //!
 //! `fork` starts branches and chooses their attempts, `launch` sends one, `responses` processes responses, `failures`
-//! their substitutes, `finish` sends the final response; `cancel` and `report` are named for what they do.
+//! their substitutes, `finish` sends the final response; `cancel`, `report` and `record` are named for what they do.
 
 mod cancel;
 mod context;
@@ -10,6 +10,7 @@ mod failures;
 mod finish;
 mod fork;
 mod launch;
+mod record;
 mod record_route;
 mod report;
 mod responses;
@@ -166,6 +167,7 @@ impl Calls {
                 context.trying = self.wheel.set(at, Tick::Trying(id));
             }
         }
+        context.record = record::record_of(t, &context, msg);
         context.session = kind == Kind::Invite && initial;
         let session = context.session;
         match waited {
@@ -175,6 +177,7 @@ impl Calls {
         if session {
             t.stats.sessions += 1;
             self.report_began(t, id, msg);
+            self.record_caller(t, id);
         }
         self.start_group(t, id, msg);
     }

@@ -98,6 +98,7 @@ impl Calls {
             t.stats.session_request_delay.add(t.now - ctx.came);
         }
         let Requester::Peer(server) = ctx.requester else { return };
+        self.record_ringing(t, id);
         let start = self.write_response(t, client, id, answer);
         t.tx.respond(t.now, server, status, t.out, start);
     }
@@ -157,6 +158,7 @@ impl Calls {
         }
         if first {
             self.report_answered(t, id, msg);
+            self.record_answer(t, id, msg);
             self.close(t, id.context, status);
             // Section 16.7 item 10.
             self.cancel_branches(t, id.context, CancelReason::CompletedElsewhere);
@@ -189,6 +191,7 @@ impl Calls {
             return self.fail_over(t, id);
         }
         let located = target.is_located();
+        self.record_failure(t, id);
         let ctx = &mut self.contexts[id.context];
         if matches!(status, 401 | 407) {
             for slot in msg.headers().iter().filter(|slot| is_challenge(slot)) {

@@ -16,6 +16,7 @@ use siphasher::sip::SipHasher13;
 use smallvec::{SmallVec, smallvec};
 use std::hash::Hasher;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The number of users looked up for one request, if contacts are other users of ours.
 const MAX_LOOKUPS: usize = 16;
@@ -289,11 +290,13 @@ fn contacts(
 ) -> Vec<RequestTarget> {
     let mut targets: Vec<RequestTarget> = Vec::new();
     let mut instances: SmallVec<[(u64, usize); 4]> = SmallVec::new();
+    let mut owner: Option<Arc<[u8]>> = None;
     t.store.lookup(aor, t.now, &mut |binding| {
         if !wanted(binding) {
             return;
         }
-        let target = target_of(binding, t.node);
+        let owner = owner.get_or_insert_with(|| aor.into()).clone();
+        let target = RequestTarget { owner: Some(owner), ..target_of(binding, t.node) };
         if binding.reg_id != 0 && !binding.instance.is_empty() {
             let key = hash_instance(binding.instance);
             if let Some(&(_, at)) = instances.iter().find(|(k, _)| *k == key) {

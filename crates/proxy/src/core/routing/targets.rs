@@ -56,6 +56,27 @@ pub(in crate::core) fn local(
     Ok(targets)
 }
 
+/// Returns whether a user of this name exists, here or at another server. It stops with a question if another server may
+/// have the user; if that cannot be answered, the user is taken to exist.
+pub(in crate::core) fn exists(
+    access: &Access,
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    uri: &Uri<'_>,
+    domain: usize,
+) -> Result<bool, Stop> {
+    let user = user_of(uri).unwrap_or_default();
+    if user.len() > MAX_USER {
+        return Ok(false);
+    }
+    let located = contacts::of_user(t, incoming, uri, &t.node.aor(user, domain))?;
+    let name = &t.node.domain(domain).name;
+    Ok(!located.targets.is_empty()
+        || located.exists
+        || located.incomplete
+        || access.has_user(&plain_user(user), name))
+}
+
 /// Returns the contacts of an address-of-record, and the servers elsewhere at which it is registered.
 pub(in crate::core) fn of_user(
     t: &Turn<'_>,

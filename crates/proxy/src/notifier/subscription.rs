@@ -1,9 +1,11 @@
 //! One subscription: its dialog, the reported state, and its NOTIFY (RFC 6665 section 4.2.2).
 
-use super::document::{CONTENT_TYPE, Document};
+use super::package::Package;
+use super::reginfo::Document;
 use super::watch::Watch;
 use crate::gruu::Gruus;
-use ringway_sansio::{Duration, Flow, Time, TimerId};
+use crate::states::UserState;
+use ringway_sansio::{Flow, Time, TimerId};
 use ringway_sip::message::Method;
 use ringway_sip::write::{self, Party, Request};
 use std::net::IpAddr;
@@ -21,7 +23,7 @@ pub struct NotifyId {
 /// A NOTIFY to send.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Notify {
-    /// Identifies it in [`handle_notify_response`](super::RegEvents::handle_notify_response).
+    /// Identifies it in [`handle_notify_response`](super::Notifier::handle_notify_response).
     pub id: NotifyId,
     /// URI of the next hop (RFC 3261 section 8.1.2).
     pub next_hop: Box<[u8]>,
@@ -91,12 +93,20 @@ impl Dialog {
 
 /// One subscription.
 pub(super) struct Subscription {
+    pub(super) package: Package,
+    /// The address-of-record that is watched.
     pub(super) aor: Arc<[u8]>,
+    /// The address-of-record by which the subscriber knows it: that, or a number of the user.
+    pub(super) entity: Box<[u8]>,
+    /// Who has subscribed: subscriptions are shared among subscribers.
+    pub(super) subscriber: Box<[u8]>,
     /// Whether the subscriber may register here.
     may_register: bool,
     pub(super) dialog: Dialog,
     /// Version of the next document.
-    version: u64,
+    pub(super) version: u64,
+    /// The document of the last notification about a user's state, but for its version.
+    reported: Option<UserState>,
     /// Serial number of the last change that has been reported.
     seen: u64,
     expires: Time,
@@ -109,6 +119,8 @@ pub(super) struct Subscription {
     queued: bool,
     /// Whether the NOTIFY that ends it has been sent.
     ended: bool,
+    /// Whether it makes room for another subscriber's.
+    evicted: bool,
     /// The time of the last notification.
     last: Option<Time>,
     expiry: TimerId,
@@ -130,15 +142,20 @@ impl Subscription {
     /// Returns a subscription to `aor` without any notification yet; see [`Subscription::prolong`].
     pub(super) fn new(
         now: Time,
-        aor: Arc<[u8]>,
+        (package, aor): (Package, Arc<[u8]>),
+        (entity, subscriber): (Box<[u8]>, Box<[u8]>),
         may_register: bool,
         dialog: Dialog,
     ) -> Subscription {
         Subscription {
+            package,
             aor,
+            entity,
+            subscriber,
             may_register,
             dialog,
             version: 0,
+            reported: None,
             seen: 0,
             expires: now,
             due: Due::Nothing,
@@ -146,6 +163,7 @@ impl Subscription {
             in_flight: None,
             queued: false,
             ended: false,
+            evicted: false,
             last: None,
             expiry: TimerId::NONE,
             interval: TimerId::NONE,
@@ -197,6 +215,12 @@ impl Subscription {
         self.due = Due::Last;
     }
 
+    /// Ends it to make room for another subscriber's.
+    pub(super) fn evict(&mut self) {
+        self.evicted = true;
+        self.due = Due::Last;
+    }
+
     /// Ends the minimum interval between two notifications.
     pub(super) fn end_interval(&mut self) {
         self.interval = TimerId::NONE;
@@ -211,17 +235,13 @@ impl Subscription {
     }
 
     /// Returns whether to queue it as ready now. If it must wait, `timer` is set for the time at which it may be.
-    pub(super) fn schedule(
-        &mut self,
-        now: Time,
-        min_interval: Duration,
-        timer: impl FnOnce(Time) -> TimerId,
-    ) -> bool {
+    pub(super) fn schedule(&mut self, now: Time, timer: impl FnOnce(Time) -> TimerId) -> bool {
         if self.due == Due::Nothing || self.waits_for_answer() || self.queued {
             return false;
         }
-        // RFC 3680 section 4.10. A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
-        let earliest = self.last.filter(|_| self.due == Due::Changes).map(|at| at + min_interval);
+        // A SUBSCRIBE is answered at once (RFC 6665 section 4.2.1.2).
+        let interval = self.package.min_interval();
+        let earliest = self.last.filter(|_| self.due == Due::Changes).map(|at| at + interval);
         if let Some(at) = earliest.filter(|&at| at > now) {
             if self.interval == TimerId::NONE {
                 self.interval = timer(at);
@@ -262,6 +282,17 @@ impl Subscription {
         !needless
     }
 
+    /// Records the state of the user that the next document is about. Returns whether it is to be sent: the present state may
+    /// be the one that the subscriber has.
+    pub(super) fn note_state(&mut self, full: bool, state: UserState) -> bool {
+        let needless = !full && self.reported.as_ref() == Some(&state);
+        if needless {
+            self.due = Due::Nothing;
+        }
+        self.reported = Some(state);
+        !needless
+    }
+
     /// Processes the response to the NOTIFY of this number.
     pub(super) fn note_answer(&mut self, serial: u32, status: u16) -> NotifyOutcome {
         if self.in_flight != Some(serial) || status < 200 {
@@ -288,14 +319,16 @@ impl Subscription {
         let last = self.due == Due::Last;
         let dialog = &mut self.dialog;
         dialog.local_cseq += 1;
-        let mut event = b"reg".to_vec();
+        let mut event = self.package.name().as_bytes().to_vec();
         if !dialog.event_id.is_empty() {
             event.extend_from_slice(b";id=");
             event.extend_from_slice(&dialog.event_id);
         }
         let mut state = b"active;expires=".to_vec();
         if last {
-            state = b"terminated;reason=timeout".to_vec();
+            // RFC 6665 section 4.1.3.
+            let reason: &[u8] = if self.evicted { b"giveup" } else { b"timeout" };
+            state = [b"terminated;reason=", reason].concat();
         } else {
             write::decimal(&mut state, self.expires.since(now).as_secs());
         }
@@ -307,7 +340,7 @@ impl Subscription {
             fields: &[
                 ("Event", &event),
                 ("Subscription-State", &state),
-                ("Content-Type", CONTENT_TYPE),
+                ("Content-Type", self.package.content_type()),
             ],
             body,
             ..Request::new(

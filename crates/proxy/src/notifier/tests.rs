@@ -4,9 +4,10 @@ use super::*;
 use crate::location::tests::binding;
 use crate::location::{BindingView, CommitTag, MemoryStore};
 use proptest::prelude::*;
-use ringway_sansio::{FlowId, SplitMix, Transport};
+use ringway_sansio::{Duration, FlowId, SplitMix, Transport};
 use ringway_sip::message::parse;
 
+mod lamps;
 mod requests;
 mod states;
 mod xml;
@@ -15,8 +16,11 @@ const AOR: &[u8] = b"sip:joe@example.com";
 const TAG: CommitTag = CommitTag { worker: 0, id: 1 };
 
 struct World {
-    events: RegEvents,
+    events: Notifier,
     store: MemoryStore,
+    states: States,
+    /// Who subscribes.
+    subscriber: &'static str,
     random: SplitMix,
     now: Time,
     flow: Flow,
@@ -72,14 +76,16 @@ impl Sent {
 
 impl World {
     fn new() -> Self {
-        Self::with(RegEventConfig::default())
+        Self::with(Limits::default())
     }
 
-    fn with(config: RegEventConfig) -> Self {
+    fn with(limits: Limits) -> Self {
         let now = Time::from_secs(1_700_000_000);
         World {
-            events: RegEvents::new(config, &Secret::new(&[6; 32]), 3, now),
+            events: Notifier::new(limits, &Secret::new(&[6; 32]), 3, now),
             store: MemoryStore::new([1; 16]),
+            states: States::default(),
+            subscriber: "joe@example.com",
             random: SplitMix::new(1),
             now,
             flow: Flow {
@@ -111,17 +117,20 @@ impl World {
         message.check().unwrap();
         let aor = self.events.dialog_aor(&message).unwrap_or(AOR).to_vec();
         let mut headers = Vec::new();
-        let answer = self.events.subscribe(
-            self.now,
-            &self.flow,
-            &message,
-            &aor,
-            self.may_register,
-            b"sip:192.0.2.1:5060",
-            &self.store,
-            &mut self.random,
-            &mut headers,
-        );
+        let event = message.first(ringway_sip::HeaderId::Event).unwrap_or_default();
+        let request = SubscribeRequest {
+            flow: &self.flow,
+            msg: &message,
+            package: Package::of_event(event).unwrap(),
+            aor: &aor,
+            entity: &aor,
+            subscriber: self.subscriber.as_bytes(),
+            may_register: self.may_register,
+            contact: b"sip:192.0.2.1:5060",
+        };
+        let sources = Sources { store: &self.store, states: &self.states };
+        let answer =
+            self.events.subscribe(self.now, &request, sources, &mut self.random, &mut headers);
         (answer, String::from_utf8(headers).unwrap().replace("\r\n", "\n"))
     }
 
@@ -143,7 +152,8 @@ impl World {
 
     fn poll(&mut self) -> Option<Sent> {
         let mut buf = b"before".to_vec();
-        let notify = self.events.poll_notify(self.now, &mut buf)?;
+        let sources = Sources { store: &self.store, states: &self.states };
+        let notify = self.events.poll_notify(self.now, sources, &mut buf)?;
         let bytes = &buf[6..];
         // With its Via, it is a SIP request without fault.
         let mut whole = bytes[..notify.via_at - 6].to_vec();
@@ -158,7 +168,8 @@ impl World {
     /// Polls a NOTIFY that need not be a message a peer could have caused.
     fn poll_unchecked(&mut self) -> String {
         let mut buf = Vec::new();
-        self.events.poll_notify(self.now, &mut buf).unwrap();
+        let sources = Sources { store: &self.store, states: &self.states };
+        self.events.poll_notify(self.now, sources, &mut buf).unwrap();
         String::from_utf8(buf).unwrap()
     }
 
@@ -170,7 +181,8 @@ impl World {
     }
 
     fn answer(&mut self, sent: &Sent, status: u16) {
-        self.events.handle_notify_response(self.now, sent.notify.id, status, &self.store);
+        let sources = Sources { store: &self.store, states: &self.states };
+        self.events.handle_notify_response(self.now, sent.notify.id, status, sources);
     }
 
     /// Lets time pass, calling as the machine asks for it.

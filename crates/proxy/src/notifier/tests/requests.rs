@@ -174,9 +174,6 @@ fn what_is_refused() {
     let mut w = World::new();
     let base = "Contact: <sip:app@h>\n";
     for (lines, status, header) in [
-        ("Event: presence", 489, "Allow-Events: reg"),
-        ("Expires: 600", 489, "Allow-Events: reg"),
-        ("Event: reg.winfo", 489, "Allow-Events: reg"),
         ("Event: reg\nExpires: 59", 423, "Min-Expires: 60"),
         ("Event: reg\nAccept: text/plain", 406, "Accept: application/reginfo+xml"),
         ("Event: reg\nRequire: eventlist", 420, "Unsupported: eventlist"),
@@ -204,15 +201,46 @@ fn defaults_of_the_package() {
 
 #[test]
 fn subscriptions_are_bounded() {
-    let config = RegEventConfig { max_subscriptions: 3, max_per_user: 2, ..Default::default() };
-    let mut w = World::with(config);
+    let mut w = World::with(Limits { max_per_user: 2, ..Default::default() });
     w.subscribe("c1", 100);
     w.subscribe("c2", 100);
     let lines = "Contact: <sip:app@h>\nEvent: reg\nExpires: 100";
     assert_eq!(w.send("c3", 1, "<sip:joe@example.com>", lines).0.status, 403);
-    w.events.reconfigure(RegEventConfig { max_subscriptions: 2, ..Default::default() });
-    let (answer, headers) = w.send("c3", 1, "<sip:joe@example.com>", lines);
+    let mut w = World::with(Limits { max_per_subscriber: 1, ..Default::default() });
+    w.subscribe("c1", 100);
+    assert_eq!(w.send("c3", 1, "<sip:joe@example.com>", lines).0.status, 403);
+}
+
+/// Room is shared among subscribers: who has many makes room for who has few.
+#[test]
+fn a_subscriber_with_many_makes_room_for_others() {
+    let mut w = World::with(Limits { max_subscriptions: 4, ..Default::default() });
+    let answer_all = |w: &mut World| {
+        let mut reasons = Vec::new();
+        while let Some(sent) = w.notification() {
+            reasons.push(sent.header("Subscription-State").unwrap().to_owned());
+        }
+        reasons
+    };
+    for n in 0..4 {
+        w.subscribe(&format!("c{n}"), 100);
+    }
+    answer_all(&mut w);
+    let lines = "Contact: <sip:app@h>\nEvent: reg\nExpires: 100";
+    let (answer, headers) = w.send("c5", 1, "<sip:joe@example.com>", lines);
     assert_eq!((answer.status, headers.as_str()), (503, "Retry-After: 60\n"));
+    w.subscriber = "eve@example.com";
+    for n in 0..2 {
+        w.subscribe(&format!("e{n}"), 100);
+        let ended = |state: &String| state == "terminated;reason=giveup";
+        assert_eq!(answer_all(&mut w).iter().filter(|state| ended(state)).count(), 1);
+    }
+    let (answer, _) = w.send("e3", 1, "<sip:joe@example.com>", lines);
+    assert_eq!(answer.status, 503, "both have two");
+    w.pass(200);
+    answer_all(&mut w);
+    assert!(w.events.is_empty() && w.events.subscribers.is_empty());
+    assert_eq!(w.events.poll_timeout(), None);
 }
 
 #[test]
@@ -233,9 +261,9 @@ fn a_tag_names_its_worker() {
     let mut w = World::new();
     let to = w.subscribe("c", 100);
     let tag = to.split("tag=").nth(1).unwrap();
-    assert_eq!(RegEvents::worker_of_tag(tag.as_bytes()), Some(3));
+    assert_eq!(Notifier::worker_of_tag(tag.as_bytes()), Some(3));
     for other in ["", "re", "re03", "xx030000000000000000", "rezz0000000000000000"] {
-        assert_eq!(RegEvents::worker_of_tag(other.as_bytes()), None);
+        assert_eq!(Notifier::worker_of_tag(other.as_bytes()), None);
     }
 }
 

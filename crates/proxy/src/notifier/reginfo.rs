@@ -1,6 +1,7 @@
-//! The body of a notification: `application/reginfo+xml` (RFC 3680 section 5, RFC 5628).
+//! The body of a notification of the package `reg`: `application/reginfo+xml` (RFC 3680 section 5, RFC 5628).
 
 use super::watch::{Contact, Event, Watch};
+use super::xml::{DECLARATION, attribute, escape, number};
 use crate::gruu::Gruus;
 use crate::location::BindingView;
 use crate::location::record::DEFAULT_Q;
@@ -11,9 +12,6 @@ use ringway_sip::write;
 
 /// The maximum length of a document, in bytes; contacts that do not fit are left out.
 pub const MAX_DOCUMENT: usize = 48 * 1024;
-
-/// Media type of the documents (RFC 3680 section 5.5).
-pub(super) const CONTENT_TYPE: &[u8] = b"application/reginfo+xml";
 
 /// A document to be written.
 pub(super) struct Document<'d> {
@@ -44,9 +42,9 @@ impl Document<'_> {
         } else {
             b"init"
         };
+        out.extend_from_slice(DECLARATION);
         out.extend_from_slice(
-            b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-              <reginfo xmlns=\"urn:ietf:params:xml:ns:reginfo\" \
+            b"<reginfo xmlns=\"urn:ietf:params:xml:ns:reginfo\" \
               xmlns:gr=\"urn:ietf:params:xml:ns:gruuinfo\" version=\"",
         );
         write::decimal(out, self.version);
@@ -151,58 +149,5 @@ fn params(out: &mut Vec<u8>, binding: &BindingView<'_>) {
         out.extend_from_slice(b"\">");
         escape(out, value.unwrap_or_default());
         out.extend_from_slice(b"</unknown-param>");
-    }
-}
-
-/// Ends the previous attribute and begins another.
-fn attribute(out: &mut Vec<u8>, name: &str, value: &[u8]) {
-    out.extend_from_slice(b"\" ");
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"=\"");
-    escape(out, value);
-}
-
-fn number(out: &mut Vec<u8>, name: &str, value: u64) {
-    attribute(out, name, b"");
-    write::decimal(out, value);
-}
-
-/// Appends text in the form of XML 1.0, for attributes and between tags: markup is escaped, octets that are not UTF-8
-/// and characters that XML does not allow are replaced.
-fn escape(out: &mut Vec<u8>, text: &[u8]) {
-    for chunk in text.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '&' => out.extend_from_slice(b"&amp;"),
-                '<' => out.extend_from_slice(b"&lt;"),
-                '>' => out.extend_from_slice(b"&gt;"),
-                '"' => out.extend_from_slice(b"&quot;"),
-                '\'' => out.extend_from_slice(b"&apos;"),
-                '\t' => out.push(b' '),
-                '\0'..='\x1f' | '\u{fffe}' | '\u{ffff}' => out.push(b'?'),
-                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
-            }
-        }
-        if !chunk.invalid().is_empty() {
-            out.push(b'?');
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn escaped(text: &[u8]) -> String {
-        let mut out = Vec::new();
-        escape(&mut out, text);
-        String::from_utf8(out).unwrap()
-    }
-
-    #[test]
-    fn markup_and_rubbish_are_escaped() {
-        assert_eq!(escaped(b"a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&apos;");
-        assert_eq!(escaped("\u{fc}\u{1f600}".as_bytes()), "\u{fc}\u{1f600}");
-        assert_eq!(escaped(b"x\xff\xfey\x00\x07\tz"), "x??y?? z");
     }
 }

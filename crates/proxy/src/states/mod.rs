@@ -1,0 +1,437 @@
+//! The states of users: the calls of their phones and what these publish, for those who watch them by the event packages
+//! `dialog` and `presence`.
+//!
+//! All workers of a server share one [`States`]. Workers that forward the calls of a user record them; workers that have
+//! subscribers watch the user. A user may be registered at several servers, and each records what passes it: what other
+//! servers report is added by [`States::set_elsewhere`], and what this one reports to them is [`States::local`].
+//!
+//! Everything here may be lost: a restart begins without calls and publications.
+
+mod state;
+
+pub use state::{
+    Activity, Dialog, Direction, MAX_DIALOGS, MAX_NOTE, MAX_PUBLICATIONS, Phase, Publication,
+    UserState,
+};
+
+use ringway_sansio::{Duration, Time};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Maximum number of calls that are recorded, of all users. Further ones are not shown.
+pub const MAX_CALLS: usize = 1 << 16;
+/// Maximum number of calls that are recorded of one user. Further ones are not shown.
+pub const MAX_CALLS_OF_USER: usize = 32;
+/// Maximum number of users with publications. Further ones are refused.
+pub const MAX_PUBLISHERS: usize = 1 << 14;
+/// Maximum number of other servers whose reports of one user are stored.
+pub const MAX_SERVERS: usize = 16;
+/// The time for which a call is shown at most: its BYE may have been lost.
+pub const MAX_CALL: Duration = Duration::from_secs(12 * 3600);
+
+/// The watcher that reports states to other servers, and has those of other servers.
+pub const OTHER_SERVERS: u8 = u8::MAX;
+
+/// Is called with a watcher and an address-of-record whose state has changed. [`OTHER_SERVERS`] is also notified of
+/// addresses-of-record that workers begin or cease to watch. It must be short and must not wait.
+pub type Sink = Arc<dyn Fn(u8, &[u8]) + Send + Sync>;
+
+type Watchers = SmallVec<[u8; 2]>;
+
+/// Users whose state has changed, with those who watch each.
+type Notified = Vec<(Box<[u8]>, Watchers)>;
+
+/// A publication and its lifetime.
+#[derive(Debug)]
+struct Published {
+    /// The entity-tag (RFC 3903 section 4.1).
+    tag: u64,
+    expires: Time,
+    publication: Publication,
+}
+
+#[derive(Debug)]
+struct Call {
+    key: u64,
+    dialog: Dialog,
+    since: Time,
+}
+
+impl Call {
+    fn is_live(&self, now: Time) -> bool {
+        now.since(self.since) < MAX_CALL
+    }
+}
+
+/// What another server has reported.
+#[derive(Debug)]
+struct Report {
+    server: u64,
+    state: UserState,
+    expires: Time,
+}
+
+#[derive(Default, Debug)]
+struct User {
+    calls: Vec<Call>,
+    /// The latest first.
+    published: Vec<Published>,
+    elsewhere: Vec<Report>,
+    watchers: Watchers,
+}
+
+impl User {
+    fn is_empty(&self) -> bool {
+        let User { calls, published, elsewhere, watchers } = self;
+        calls.is_empty() && published.is_empty() && elsewhere.is_empty() && watchers.is_empty()
+    }
+}
+
+#[derive(Default, Debug)]
+struct Tables {
+    users: BTreeMap<Box<[u8]>, User>,
+    /// The users of a call, by its key.
+    calls: BTreeMap<u64, SmallVec<[Box<[u8]>; 2]>>,
+    /// The number of users with publications.
+    publishers: usize,
+}
+
+/// Why a publication is refused (RFC 3903 section 6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PublishError {
+    /// There is no publication of this entity-tag: 412.
+    NoSuchTag,
+    /// Too many users publish: 503.
+    Full,
+}
+
+/// What a PUBLISH changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The entity-tag of the publication that it refreshes, modifies or removes; `None` for a new one.
+    pub replaces: Option<u64>,
+    /// The new state; `None` if only the lifetime changes.
+    pub publication: Option<Publication>,
+    /// The end of the lifetime; `None` removes the publication.
+    pub expires: Option<Time>,
+    /// The new entity-tag.
+    pub tag: u64,
+}
+
+/// The states of all users of a server.
+#[derive(Default)]
+pub struct States {
+    tables: Mutex<Tables>,
+    sink: OnceLock<Sink>,
+}
+
+impl std::fmt::Debug for States {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("States").field("tables", &self.tables).finish_non_exhaustive()
+    }
+}
+
+impl States {
+    /// Sets what is called for changes. Only the first call has an effect.
+    pub fn set_sink(&self, sink: Sink) {
+        let _ = self.sink.set(sink);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        // Each change is complete before anything that could panic.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notify(&self, watchers: &[u8], aor: &[u8]) {
+        if let Some(sink) = self.sink.get() {
+            watchers.iter().for_each(|&watcher| sink(watcher, aor));
+        }
+    }
+
+    /// Records a call of a user that begins. `key` identifies the call. A second call of the same key has no effect.
+    pub fn begin_call(&self, now: Time, key: u64, aor: &[u8], direction: Direction) {
+        let watchers = self.lock().begin(now, key, aor, direction);
+        self.notify(&watchers, aor);
+    }
+
+    /// Records that the callee of a call rings.
+    pub fn ring(&self, key: u64) {
+        self.change_call(key, |call| {
+            let rings = call.dialog.phase == Phase::Trying;
+            call.dialog.phase = call.dialog.phase.max(Phase::Early);
+            rings
+        });
+    }
+
+    /// Records that a call is answered by a phone of `callee`, or by nobody of this server; `dialog` identifies it from now
+    /// on. Other callees are in the call no more.
+    pub fn answer(&self, now: Time, key: u64, dialog: u64, callee: Option<&[u8]>) {
+        for aor in self.other_callees(key, callee) {
+            self.leave_call(key, &aor);
+        }
+        self.change_call(key, |call| {
+            (call.key, call.dialog.phase, call.since) = (dialog, Phase::Confirmed, now);
+            true
+        });
+        let mut tables = self.lock();
+        if let Some(users) = tables.calls.remove(&key) {
+            tables.calls.insert(dialog, users);
+        }
+    }
+
+    fn other_callees(&self, key: u64, callee: Option<&[u8]>) -> Vec<Box<[u8]>> {
+        let tables = self.lock();
+        let is_callee = |aor: &[u8]| {
+            let calls = tables.users.get(aor).into_iter().flat_map(|user| &user.calls);
+            let mut calls = calls.filter(|call| call.key == key);
+            calls.any(|call| call.dialog.direction == Direction::Recipient)
+        };
+        let users = tables.calls.get(&key).into_iter().flatten();
+        users.filter(|aor| Some(&***aor) != callee && is_callee(aor)).cloned().collect()
+    }
+
+    /// Records that a user is in a call no more.
+    pub fn leave_call(&self, key: u64, aor: &[u8]) {
+        let watchers = self.lock().leave(key, aor);
+        self.notify(&watchers, aor);
+    }
+
+    /// Records that a phone of a user has come to this server within an answered call, unless the call is known.
+    pub fn adopt_call(&self, now: Time, dialog: u64, aor: &[u8]) {
+        if !self.lock().calls.contains_key(&dialog) {
+            self.begin_call(now, dialog, aor, Direction::Initiator);
+            self.answer(now, dialog, dialog, None);
+        }
+    }
+
+    fn change_call(&self, key: u64, change: impl Fn(&mut Call) -> bool) {
+        let mut notified = Notified::new();
+        {
+            let mut tables = self.lock();
+            let Tables { users, calls, .. } = &mut *tables;
+            for aor in calls.get(&key).into_iter().flatten() {
+                let Some(user) = users.get_mut(aor) else { continue };
+                let changed = user.calls.iter_mut().filter(|call| call.key == key).any(&change);
+                if changed && !user.watchers.is_empty() {
+                    notified.push((aor.clone(), user.watchers.clone()));
+                }
+            }
+        }
+        notified.iter().for_each(|(aor, watchers)| self.notify(watchers, aor));
+    }
+
+    /// Records that a call has ended.
+    pub fn end_call(&self, key: u64) {
+        let notified = self.lock().end(key);
+        notified.iter().for_each(|(aor, watchers)| self.notify(watchers, aor));
+    }
+
+    /// Stores a publication of a user.
+    ///
+    /// # Errors
+    /// Nothing changes.
+    pub fn publish(&self, now: Time, aor: &[u8], change: Change) -> Result<(), PublishError> {
+        let watchers = self.lock().publish(now, aor, change)?;
+        self.notify(&watchers, aor);
+        Ok(())
+    }
+
+    /// Stores what another server has reported of a user, until `expires`; `None` removes it.
+    pub fn set_elsewhere(&self, aor: &[u8], server: u64, report: Option<(UserState, Time)>) {
+        let watchers = self.lock().set_elsewhere(aor, server, report);
+        self.notify(&watchers, aor);
+    }
+
+    /// Reports every change of a user to a watcher from now on. A second call has no effect.
+    pub fn watch(&self, aor: &[u8], watcher: u8) {
+        let is_first = {
+            let mut tables = self.lock();
+            let user = tables.users.entry(aor.into()).or_default();
+            let is_first = user.watchers.iter().all(|&other| other == OTHER_SERVERS);
+            if !user.watchers.contains(&watcher) {
+                user.watchers.push(watcher);
+            }
+            is_first && watcher != OTHER_SERVERS
+        };
+        if is_first {
+            self.notify(&[OTHER_SERVERS], aor);
+        }
+    }
+
+    /// Stops the reports of a user to a watcher.
+    pub fn unwatch(&self, aor: &[u8], watcher: u8) {
+        let is_last = {
+            let mut tables = self.lock();
+            let Some(user) = tables.users.get_mut(aor) else { return };
+            user.watchers.retain(|other| *other != watcher);
+            let is_last = user.watchers.iter().all(|&other| other == OTHER_SERVERS);
+            tables.drop_empty(aor);
+            is_last && watcher != OTHER_SERVERS
+        };
+        if is_last {
+            self.notify(&[OTHER_SERVERS], aor);
+        }
+    }
+
+    /// Returns whether a worker watches a user.
+    pub fn is_watched(&self, aor: &[u8]) -> bool {
+        let tables = self.lock();
+        let watchers = tables.users.get(aor).map_or(&[][..], |user| &user.watchers);
+        watchers.iter().any(|&watcher| watcher != OTHER_SERVERS)
+    }
+
+    /// Returns the state of a user at this server, and the time at which it next changes by itself. `is_registered` is
+    /// whether the user has phones here: without any there are no calls either, whatever has been recorded.
+    pub fn local(&self, now: Time, aor: &[u8], is_registered: bool) -> (UserState, Option<Time>) {
+        self.lock().local(now, aor, is_registered)
+    }
+
+    /// Returns the state of a user at all servers, and the time at which it next changes by itself.
+    pub fn all(&self, now: Time, aor: &[u8], is_registered: bool) -> (UserState, Option<Time>) {
+        let tables = self.lock();
+        let (mut state, mut next) = tables.local(now, aor, is_registered);
+        let reports = tables.users.get(aor).map_or(&[][..], |user| &user.elsewhere);
+        for report in reports.iter().filter(|report| report.expires > now) {
+            state.is_registered |= report.state.is_registered;
+            state.dialogs.extend_from_slice(&report.state.dialogs);
+            state.publications.extend_from_slice(&report.state.publications);
+            next = Some(next.map_or(report.expires, |next| next.min(report.expires)));
+        }
+        (state, next)
+    }
+
+    /// Returns the number of calls that are recorded.
+    pub fn calls(&self) -> usize {
+        self.lock().calls.len()
+    }
+}
+
+impl Tables {
+    fn begin(&mut self, now: Time, key: u64, aor: &[u8], direction: Direction) -> Watchers {
+        if self.calls.len() >= MAX_CALLS && !self.calls.contains_key(&key) {
+            return SmallVec::new();
+        }
+        let user = self.users.entry(aor.into()).or_default();
+        user.calls.retain(|call| call.is_live(now));
+        let known = user.calls.iter().any(|call| call.key == key);
+        if known || user.calls.len() >= MAX_CALLS_OF_USER {
+            return SmallVec::new();
+        }
+        let dialog = Dialog { id: (key >> 32) as u32, direction, phase: Phase::Trying };
+        user.calls.push(Call { key, dialog, since: now });
+        self.calls.entry(key).or_default().push(aor.into());
+        user.watchers.clone()
+    }
+
+    fn leave(&mut self, key: u64, aor: &[u8]) -> Watchers {
+        let Some(user) = self.users.get_mut(aor) else { return SmallVec::new() };
+        user.calls.retain(|call| call.key != key);
+        let watchers = user.watchers.clone();
+        if let Some(users) = self.calls.get_mut(&key) {
+            users.retain(|other| **other != *aor);
+            if users.is_empty() {
+                self.calls.remove(&key);
+            }
+        }
+        self.drop_empty(aor);
+        watchers
+    }
+
+    fn end(&mut self, key: u64) -> Notified {
+        let users = self.calls.get(&key).cloned().unwrap_or_default();
+        users.into_iter().map(|aor| (aor.clone(), self.leave(key, &aor))).collect()
+    }
+
+    fn publish(&mut self, now: Time, aor: &[u8], change: Change) -> Result<Watchers, PublishError> {
+        let Change { replaces, publication, expires, tag } = change;
+        if self.publishers >= MAX_PUBLISHERS {
+            self.sweep(now);
+        }
+        let user = self.users.entry(aor.into()).or_default();
+        let had_any = !user.published.is_empty();
+        user.published.retain(|published| published.expires > now);
+        let old = replaces.map(|tag| {
+            let at = user.published.iter().position(|published| published.tag == tag)?;
+            Some(user.published.remove(at).publication)
+        });
+        let result = match old {
+            Some(None) => Err(PublishError::NoSuchTag),
+            _ if !had_any && self.publishers >= MAX_PUBLISHERS => Err(PublishError::Full),
+            old => {
+                let new = publication.or(old.flatten()).zip(expires);
+                if let Some((publication, expires)) = new {
+                    user.published.insert(0, Published { tag, expires, publication });
+                    user.published.truncate(MAX_PUBLICATIONS);
+                }
+                Ok(user.watchers.clone())
+            }
+        };
+        match (had_any, !user.published.is_empty()) {
+            (false, true) => self.publishers += 1,
+            (true, false) => self.publishers -= 1,
+            _ => {}
+        }
+        self.drop_empty(aor);
+        result
+    }
+
+    /// Removes publications that have expired.
+    fn sweep(&mut self, now: Time) {
+        self.publishers = 0;
+        for user in self.users.values_mut() {
+            user.published.retain(|published| published.expires > now);
+            self.publishers += usize::from(!user.published.is_empty());
+        }
+        self.users.retain(|_, user| !user.is_empty());
+    }
+
+    fn set_elsewhere(
+        &mut self,
+        aor: &[u8],
+        server: u64,
+        report: Option<(UserState, Time)>,
+    ) -> Watchers {
+        let user = self.users.entry(aor.into()).or_default();
+        let old = user.elsewhere.iter().position(|report| report.server == server);
+        let old = old.map(|at| user.elsewhere.remove(at));
+        let mut changed =
+            old.as_ref().map(|old| &old.state) != report.as_ref().map(|(state, _)| state);
+        match report {
+            Some((state, expires)) if user.elsewhere.len() < MAX_SERVERS => {
+                user.elsewhere.push(Report { server, state, expires });
+            }
+            Some(_) => changed = false,
+            None => {}
+        }
+        let mut watchers = user.watchers.clone();
+        watchers.retain(|watcher| changed && *watcher != OTHER_SERVERS);
+        self.drop_empty(aor);
+        watchers
+    }
+
+    fn local(&self, now: Time, aor: &[u8], is_registered: bool) -> (UserState, Option<Time>) {
+        let Some(user) = self.users.get(aor) else {
+            return (UserState { is_registered, ..UserState::default() }, None);
+        };
+        let calls = user.calls.iter().filter(|call| is_registered && call.is_live(now));
+        let published = || user.published.iter().filter(|published| published.expires > now);
+        let next = calls.clone().map(|call| call.since + MAX_CALL);
+        let next = next.chain(published().map(|published| published.expires)).min();
+        let state = UserState {
+            is_registered,
+            dialogs: calls.map(|call| call.dialog).take(MAX_DIALOGS).collect(),
+            publications: published().map(|published| published.publication.clone()).collect(),
+        };
+        (state, next)
+    }
+
+    fn drop_empty(&mut self, aor: &[u8]) {
+        if self.users.get(aor).is_some_and(User::is_empty) {
+            self.users.remove(aor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
