@@ -35,6 +35,8 @@ pub const MAX_PRIVATE: usize = 1_100;
 pub const MAX_SERVICE: usize = 1_000;
 /// The service of short numbers.
 pub const SERVICE_NUMBERS: u8 = 1;
+/// The service of what users do.
+pub const SERVICE_STATES: u8 = 2;
 
 const VERSION: u8 = 1;
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`broker`] | the questions of workers, what is known of their answers, registrations that are not acknowledged yet |
 //! | [`exchange`] | the same, shared by threads |
+//! | [`follow`] | what users do at other routers, and what these are reported of users here |
 //! | [`location`] | the location service of workers: this server's, and what is known of others |
 //! | [`journal`] | registrations are acknowledged when other routers keep them too |
 //! | [`judge`] | credentials that other routers ask this one about |
@@ -18,6 +19,7 @@
 
 pub mod broker;
 pub mod exchange;
+pub mod follow;
 pub mod journal;
 pub mod judge;
 pub mod location;
@@ -26,6 +28,7 @@ mod shares;
 
 pub use broker::{Broker, Counts, Event};
 pub use exchange::{Exchange, World};
+pub use follow::Following;
 pub use journal::MeshJournal;
 pub use judge::{Judge, secret_of};
 pub use location::{MeshLocation, MeshUsers};

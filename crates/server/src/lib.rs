@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod random;
 pub mod serve;
 pub mod setup;
+pub mod states;
 pub mod store;
 pub mod text;
 mod validity;

@@ -17,6 +17,8 @@ pub enum Post {
     Committed(Box<[u64]>, bool),
     /// A watched registration has changed.
     Changed(Box<[u8]>, Change),
+    /// The state of a user whom the worker watches has changed.
+    StateChanged(Box<[u8]>),
     /// Server location found these servers, best first, or none.
     Resolved(ResolveId, Vec<Hop>),
     /// A new configuration of the proxy.

@@ -25,6 +25,7 @@ use crate::phonebook;
 use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
+use crate::states::{self, UserStates};
 use crate::store::Store;
 use crate::worker::{Worker, WorkerParts};
 use ringway_net::{Clock, Endpoint};
@@ -33,6 +34,7 @@ use ringway_proxy::auth::Users;
 use ringway_proxy::config::{Config, MeshNetwork};
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
+use ringway_proxy::states::OTHER_SERVERS;
 use ringway_sansio::Random as _;
 use std::io;
 use std::net::TcpListener;
@@ -133,6 +135,8 @@ struct Server {
     management: Management,
     log: Log,
     mesh: Option<MeshThread>,
+    /// Carries what users do between routers.
+    states: Option<UserStates>,
     /// Forwards media until it is dropped.
     media: Option<Media>,
 }
@@ -165,9 +169,14 @@ impl Server {
         net.set_origins(setup::origins(&settings, &config));
         let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
-        connect_store(&store, &net, &workers_ended, exchange.as_ref());
+        let shared = Arc::new(Shared::new(&config.secret));
+        let inbox = mesh.as_ref().map(MeshThread::states);
+        connect_store(&store, &net, &workers_ended, exchange.as_ref(), inbox);
+        connect_states(&shared, &net, inbox);
+        let mut states = None;
         if let Some(mesh) = &mesh {
             start_numbers(&settings, mesh, &store, clock)?;
+            states = start_states(mesh, &store, &shared, clock)?;
         }
         if let Some(exchange) = &exchange {
             exchange.world().set_mailboxes(net.mailboxes().to_vec());
@@ -188,6 +197,7 @@ impl Server {
         calls.set_ends_seen(config.record_route);
         let mut monitor = new_monitor(&board, &net, &locator, &store, calls, &log, facts);
         monitor.media = media.as_ref().map(Media::relay);
+        monitor.states = states.as_ref().map(|states| states.counts().clone());
         let domain = config.domains.first().map_or("", |domain| &domain.name).to_owned();
         let of_mesh = mesh.as_ref().map(|mesh| (mesh.exchange().clone(), mesh.lists().clone()));
         let of = phonebook::Sources { domain, store: store.clone(), mesh: of_mesh, clock };
@@ -211,9 +221,10 @@ impl Server {
             management: Management { pages, directory, _socket: None },
             log,
             mesh,
+            states,
             media,
         };
-        server.start_workers(endpoints, &locator, &board, clock)?;
+        server.start_workers(endpoints, &locator, &board, clock, &shared)?;
         Ok(server)
     }
 
@@ -223,10 +234,10 @@ impl Server {
         locator: &Locator,
         board: &Arc<Board>,
         clock: Clock,
+        shared: &Arc<Shared>,
     ) -> io::Result<()> {
         let (sender, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
-        let shared = Arc::new(Shared::new(&self.config.secret));
         let exchange = self.mesh.as_ref().map(|mesh| mesh.exchange().clone());
         let (location, users) = resources_of(&self.store, exchange.as_ref());
         for (index, endpoint) in endpoints.into_iter().enumerate() {
@@ -376,6 +387,9 @@ impl Server {
         self.workers_ended.store(true, Relaxed);
         if let Some(numbers) = self.store.numbers() {
             numbers.stop();
+        }
+        if let Some(states) = &self.states {
+            states.stop();
         }
         // What is registered here is withdrawn before the links are closed.
         if let Some(mesh) = &mut self.mesh {
@@ -581,6 +595,26 @@ fn start_numbers(
     Ok(())
 }
 
+/// Starts what carries the states of users between routers.
+fn start_states(
+    mesh: &MeshThread,
+    store: &Store,
+    shared: &Arc<Shared>,
+    clock: Clock,
+) -> io::Result<Option<UserStates>> {
+    let Some(id) = mesh.exchange().id() else { return Ok(None) };
+    let parts = states::Parts {
+        domain: mesh.exchange().domain().into(),
+        id,
+        location: store.location().clone(),
+        shared: shared.clone(),
+        commands: mesh.commands().clone(),
+        inbox: mesh.states().clone(),
+        clock,
+    };
+    UserStates::start(parts).map(Some)
+}
+
 /// Has the mesh know the users of this server, and who is registered already.
 fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time) {
     for (user, realm, account) in store.accounts() {
@@ -599,6 +633,7 @@ fn connect_store(
     control: &ringway_net::Control<Post>,
     ended: &Arc<AtomicBool>,
     exchange: Option<&Arc<Exchange>>,
+    inbox: Option<&Arc<states::inbox::Inbox>>,
 ) {
     let exchange = exchange.cloned();
     let mailboxes = control.mailboxes().to_vec();
@@ -615,10 +650,28 @@ fn connect_store(
             post_with_retry(mailbox, || Post::Committed(ids.into(), ok));
         }
     }));
-    let mailboxes = control.mailboxes().to_vec();
+    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
     store.location().set_sink(Arc::new(move |worker, aor, why| {
-        if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
+        if let (OTHER_SERVERS, Some(inbox)) = (worker, &inbox) {
+            inbox.changed(aor);
+        } else if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
             mailbox.try_post(Post::Changed(aor.into(), why));
+        }
+    }));
+}
+
+/// Connects the states of users to those who watch them: workers, and other routers.
+fn connect_states(
+    shared: &Shared,
+    control: &ringway_net::Control<Post>,
+    inbox: Option<&Arc<states::inbox::Inbox>>,
+) {
+    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
+    shared.states.set_sink(Arc::new(move |watcher, aor| {
+        if let (OTHER_SERVERS, Some(inbox)) = (watcher, &inbox) {
+            inbox.changed(aor);
+        } else if let Some(mailbox) = mailboxes.get(usize::from(watcher)) {
+            mailbox.try_post(Post::StateChanged(aor.into()));
         }
     }));
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringway_directory::private::SERVICE_NUMBERS;
+use ringway_directory::private::{SERVICE_NUMBERS, SERVICE_STATES};
 use ringway_directory::{Command, Report};
 use ringway_net::Clock;
 use ringway_onesip::Judge;
@@ -19,6 +19,7 @@ use tracing::{error, info};
 use super::exchange::{Channels, Exchange};
 use super::lists::Lists;
 use crate::numbers::inbox::Inbox;
+use crate::states;
 use crate::store::UserTable;
 
 /// Time in which a router makes its identity and opens its device.
@@ -30,6 +31,7 @@ pub struct MeshThread {
     commands: mpsc::Sender<Command>,
     lists: Arc<Lists>,
     numbers: Arc<Inbox>,
+    states: Arc<states::inbox::Inbox>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,6 +57,7 @@ impl MeshThread {
         let users: UsersSlot = Arc::default();
         let lists = Arc::new(Lists::new(commands.clone()));
         let numbers: Arc<Inbox> = Arc::default();
+        let states: Arc<states::inbox::Inbox> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
         let notify = receiver(Receivers {
@@ -63,6 +66,7 @@ impl MeshThread {
             users: users.clone(),
             lists: lists.clone(),
             numbers: numbers.clone(),
+            states: states.clone(),
             ready: ready.clone(),
         });
         let attachment = Attachment { commands: commanded, notify };
@@ -83,7 +87,7 @@ impl MeshThread {
             Err(RecvTimeoutError::Disconnected) => return Err("mesh: the router has ended".into()),
         }
         let (stop, thread) = (Some(stop), Some(thread));
-        let mesh = MeshThread { exchange, commands, lists, numbers, stop, thread };
+        let mesh = MeshThread { exchange, commands, lists, numbers, states, stop, thread };
         Ok((mesh, users))
     }
 
@@ -105,6 +109,11 @@ impl MeshThread {
     /// Returns where what comes for short numbers waits.
     pub(crate) fn numbers(&self) -> &Arc<Inbox> {
         &self.numbers
+    }
+
+    /// Returns where what comes for the states of users waits.
+    pub(crate) fn states(&self) -> &Arc<states::inbox::Inbox> {
+        &self.states
     }
 
     /// Leaves the mesh.
@@ -148,6 +157,7 @@ struct Receivers {
     users: UsersSlot,
     lists: Arc<Lists>,
     numbers: Arc<Inbox>,
+    states: Arc<states::inbox::Inbox>,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
 }
 
@@ -172,11 +182,19 @@ fn receiver(to: Receivers) -> Box<dyn FnMut(Notice) + Send> {
         Notice::Users(Report::Message { service: SERVICE_NUMBERS, router, octets }) => {
             to.numbers.message(router, octets);
         }
+        Notice::Users(Report::Message { service: SERVICE_STATES, router, octets }) => {
+            to.states.message(router, octets);
+        }
         // Of a service that this version does not know.
         Notice::Users(Report::Message { .. }) => {}
         Notice::Users(report @ (Report::Listed(_) | Report::ListEnded { .. })) => {
             to.lists.handle(report, clock.now());
         }
-        Notice::Users(report) => to.exchange.handle(clock.now(), report),
+        Notice::Users(report) => {
+            if let Report::Located { name, whereabouts } = &report {
+                to.states.located(name, whereabouts);
+            }
+            to.exchange.handle(clock.now(), report);
+        }
     })
 }

@@ -290,6 +290,7 @@ impl Scrape {
             gauge(out, "mesh_questions", help, counts.questions as f64)?;
         }
         self.numbers(out)?;
+        self.states(out)?;
         self.phonebook(out)?;
         let (remembered, under_way, failed) = (o.located)();
         gauge(out, "dns_remembered", "Cached queries for servers", remembered as f64)?;
@@ -427,6 +428,18 @@ impl Scrape {
         counter(out, "numbers_unsent", help, n.unsent.load(Relaxed))?;
         let help = "States of short numbers that could not be stored";
         counter(out, "numbers_unsaved", help, n.unsaved.load(Relaxed))
+    }
+
+    fn states(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(states) = &self.monitor.states else { return Ok(()) };
+        let help = "Users whose state at other routers is followed";
+        gauge(out, "states_followed", help, states.names.load(Relaxed) as f64)?;
+        let help = "Users whose state other routers follow, once for each router";
+        gauge(out, "states_followers", help, states.followers.load(Relaxed) as f64)?;
+        let help = "Messages about states of users, and users in them, that were refused";
+        counter(out, "states_refused", help, states.refused.load(Relaxed))?;
+        let help = "Messages about states of users that found no room";
+        counter(out, "states_unsent", help, states.unsent.load(Relaxed))
     }
 
     fn phonebook(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

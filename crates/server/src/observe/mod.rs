@@ -18,6 +18,7 @@ pub use status::Status;
 use crate::calls::Calls;
 use crate::media::SharedRelay;
 use crate::phonebook::PhonebookCounts;
+use crate::states::StateCounts;
 use crate::store::Store;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -87,6 +88,8 @@ pub struct Monitor {
     pub reloads: (std::sync::atomic::AtomicU64, std::sync::atomic::AtomicU64),
     /// The relay of media, if media is relayed.
     pub media: Option<Arc<SharedRelay>>,
+    /// What is counted of the states of users, if the server is a router of a mesh.
+    pub states: Option<Arc<StateCounts>>,
     /// What is counted of the phonebook.
     pub phonebook: Arc<PhonebookCounts>,
     phase: AtomicU8,
@@ -117,6 +120,7 @@ impl Monitor {
             facts: arc_swap::ArcSwap::from_pointee(facts),
             reloads: Default::default(),
             media: None,
+            states: None,
             phonebook: Arc::default(),
             phase: AtomicU8::new(Phase::Serving as u8),
         }

@@ -1,0 +1,27 @@
+//! Intervals and bounds.
+
+use ringway_proxy::states::MAX_SERVERS;
+use ringway_sansio::Duration;
+
+/// Lifetime of a FOLLOW, and of what was reported.
+pub const LIFETIME: Duration = Duration::from_secs(60);
+/// Interval at which a FOLLOW is renewed.
+pub const RENEW: Duration = Duration::from_secs(20);
+/// Longest lifetime of a FOLLOW of another router.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(120);
+/// Interval at which a watched user is located.
+pub const LOCATE_AGAIN: Duration = Duration::from_secs(60);
+/// Shortest interval at which a user is located who is registered nowhere. It doubles up to [`LOCATE_AGAIN`].
+pub const LOCATE_FIRST: Duration = Duration::from_secs(2);
+/// Time in which changes of a user become one.
+pub const COALESCE: Duration = Duration::from_millis(100);
+/// Shortest interval of changes of one user that one router is sent.
+pub const MIN_INTERVAL: Duration = Duration::from_millis(500);
+/// Maximum number of names that are followed at other routers. Further ones are shown as they are here.
+pub const MAX_NAMES: usize = 4_096;
+/// Maximum number of routers at which one name is followed.
+pub const MAX_ROUTERS_OF_NAME: usize = MAX_SERVERS;
+/// Maximum number of followers of all names. The router with the most loses one for one with fewer.
+pub const MAX_FOLLOWERS: usize = 8_192;
+/// Maximum number of names that one router follows here.
+pub const MAX_OF_ROUTER: usize = 256;

@@ -1,0 +1,345 @@
+//! What users do at other routers, for those who watch them at this one, and the other way round.
+//!
+//! A router *follows* the users that are watched at it: it asks the directory where each is registered, and has these routers
+//! report what the user does there. It *reports* to others what the users do that they follow. [`Following`] does both. It
+//! sends and receives messages of the service [`SERVICE_STATES`](ringway_directory::private::SERVICE_STATES), which may be
+//! lost, and whose sender is known.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`wire`] | the messages |
+//! | `names` | the names that are watched here, and when each is located |
+//! | `locals` | the names that others follow here |
+//! | `peer` | what one other router has sent and is to be sent |
+//! | `agenda` | times, and paces |
+//! | `limits` | intervals and bounds |
+//!
+//! What is handled is answered by [`Following::handle_timeout`], which is due at once then.
+
+mod agenda;
+mod limits;
+mod locals;
+mod names;
+mod peer;
+pub mod wire;
+
+pub use limits::*;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ringway_mesh::NodeId;
+use ringway_proxy::states::UserState;
+use ringway_sansio::time::sooner;
+use ringway_sansio::{Malformed, Random, Time};
+
+use agenda::Agenda;
+use locals::Locals;
+use names::{Name, Names};
+use peer::{Heard, Peer};
+use wire::Item;
+
+/// Returns what a user does here, as [`States::local`](ringway_proxy::states::States::local) does, and the time at which that
+/// changes by itself.
+pub type Local<'a> = &'a mut dyn FnMut(&str) -> (UserState, Option<Time>);
+
+/// What the world is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Sends a message, which may be lost.
+    Send {
+        /// The router.
+        to: NodeId,
+        /// The message, of at most [`wire::MAX_MESSAGE`] octets.
+        octets: Box<[u8]>,
+    },
+    /// Asks where a user is: [`Following::located`] follows.
+    Locate {
+        /// The user.
+        name: Box<str>,
+    },
+    /// A router has reported what a user does there, until a time; `None` ends that.
+    Report {
+        /// The user.
+        name: Box<str>,
+        /// The router.
+        router: NodeId,
+        /// The state.
+        state: Option<(UserState, Time)>,
+    },
+    /// Other routers follow a user from now on: each change calls [`Following::changed`]. It is called once now, too, as
+    /// there may have been one meanwhile.
+    Watch {
+        /// The user.
+        name: Box<str>,
+    },
+    /// No other router follows a user any more.
+    Unwatch {
+        /// The user.
+        name: Box<str>,
+    },
+}
+
+/// What is counted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Names that are followed at other routers.
+    pub names: usize,
+    /// Followers of all names here.
+    pub followers: usize,
+    /// Messages that were malformed.
+    pub malformed: u64,
+    /// Names that found no room: watched here, or followed by other routers.
+    pub refused: u64,
+}
+
+/// What a router follows, and what it reports.
+#[derive(Debug)]
+pub struct Following {
+    domain: Box<str>,
+    own: NodeId,
+    names: Names,
+    locals: Locals,
+    peers: BTreeMap<NodeId, Peer>,
+    /// When each peer has something to do.
+    due: Agenda<NodeId>,
+    events: VecDeque<Event>,
+    malformed: u64,
+    refused: u64,
+}
+
+impl Following {
+    /// A router that follows nobody yet. Names are those of users of a domain, with it.
+    pub fn new(domain: &str, own: NodeId) -> Self {
+        Following {
+            domain: domain.into(),
+            own,
+            names: Names::new(),
+            locals: Locals::default(),
+            peers: BTreeMap::new(),
+            due: Agenda::default(),
+            events: VecDeque::new(),
+            malformed: 0,
+            refused: 0,
+        }
+    }
+
+    /// Returns what is counted.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            names: self.names.len(),
+            followers: self.locals.total(),
+            malformed: self.malformed,
+            refused: self.refused,
+        }
+    }
+
+    /// Returns the next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Returns when something is due.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let own = sooner(self.names.poll_timeout(), self.locals.poll_timeout());
+        sooner(own, self.due.first())
+    }
+
+    /// A name is watched here, or is not any more.
+    pub fn set_watched(&mut self, now: Time, name: &str, is_watched: bool) {
+        if is_watched {
+            if self.is_ours(name) {
+                self.refused += u64::from(!self.names.add(now, name));
+            }
+            return;
+        }
+        let Some((name, routers)) = self.names.remove(name) else { return };
+        routers.into_iter().for_each(|router| self.unfollow(now, &name, router));
+    }
+
+    /// Returns whether a name is watched here.
+    pub fn is_watched(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    /// What a user does here may have changed.
+    pub fn changed(&mut self, now: Time, name: &str) {
+        self.locals.changed(now, name);
+    }
+
+    /// Takes the routers at which a user is registered; `None` if that could not be found out. It need not have been asked
+    /// for.
+    pub fn located(&mut self, now: Time, name: &str, routers: Option<&[NodeId]>) {
+        let Some((name, moved)) = self.names.located(name, routers, self.own) else { return };
+        moved.removed.into_iter().for_each(|router| self.unfollow(now, &name, router));
+        let mut is_settled = routers.is_some_and(|routers| !routers.is_empty());
+        for router in self.names.routers(&name) {
+            let is_new = moved.added.contains(&router);
+            is_settled &= is_new || self.peers.get(&router).is_some_and(|of| of.is_settled(&name));
+        }
+        for router in moved.added {
+            self.peers.entry(router).or_insert_with(Peer::new).follow(now, &name);
+            self.due.sooner(&router, now);
+        }
+        self.names.settle(now, &name, is_settled);
+    }
+
+    fn unfollow(&mut self, now: Time, name: &Name, router: NodeId) {
+        let Some(peer) = self.peers.get_mut(&router) else { return };
+        if peer.unfollow(name) {
+            self.report(name, router, None);
+        }
+        self.due.sooner(&router, now);
+    }
+
+    fn report(&mut self, name: &str, router: NodeId, state: Option<(UserState, Time)>) {
+        self.events.push_back(Event::Report { name: name.into(), router, state });
+    }
+
+    /// Handles a message of another router.
+    pub fn handle_message(&mut self, now: Time, from: NodeId, octets: &[u8]) {
+        if from == self.own {
+            return;
+        }
+        if self.receive(now, from, octets).is_err() {
+            self.malformed += 1;
+        }
+        if self.peers.contains_key(&from) {
+            self.due.sooner(&from, now);
+        }
+    }
+
+    fn receive(&mut self, now: Time, from: NodeId, octets: &[u8]) -> Result<(), Malformed> {
+        for item in wire::parse(octets)? {
+            match item {
+                Item::Follow { lifetime: 0, name, .. } => self.drop_follower(from, name),
+                Item::Follow { lifetime, version, name } => {
+                    self.add_follower(now, from, name, lifetime, version);
+                }
+                Item::Followed { version, name } => {
+                    let Some(peer) = self.peers.get_mut(&from) else { continue };
+                    let heard = peer.followed(now, name, version);
+                    self.heard(now, from, name, heard);
+                }
+                Item::State { version, name, state } => {
+                    let state = UserState::parse(state)?;
+                    let peer = self.peers.entry(from).or_insert_with(Peer::new);
+                    let heard = peer.state(now, name, version, state);
+                    self.heard(now, from, name, heard);
+                }
+                Item::Ack { version, name } => {
+                    let present = self.locals.get(name).map(|(version, _)| version);
+                    if let (Some(peer), Some(present)) = (self.peers.get_mut(&from), present) {
+                        peer.acknowledged(name, version, present);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn heard(&mut self, now: Time, from: NodeId, name: &str, heard: Heard) {
+        match heard {
+            Heard::Nothing => {}
+            Heard::Report(state, expires) => self.report(name, from, Some((state, expires))),
+            Heard::Absent(had_report) => {
+                if had_report {
+                    self.report(name, from, None);
+                }
+                self.names.locate_soon(now, &name.into());
+            }
+        }
+    }
+
+    /// Returns whether a name is one of the domain.
+    fn is_ours(&self, name: &str) -> bool {
+        name.len() <= ringway_directory::config::MAX_NAME
+            && name
+                .rsplit_once('@')
+                .is_some_and(|(user, of)| !user.is_empty() && *of == *self.domain)
+    }
+
+    fn add_follower(&mut self, now: Time, from: NodeId, name: &str, lifetime: u16, version: u64) {
+        let is_known = self.peers.get(&from).is_some_and(|peer| peer.is_follower(name));
+        if !(is_known || self.is_ours(name) && self.has_room_for(from)) {
+            self.refused += 1;
+            return;
+        }
+        let present = self.locals.get(name).map(|(version, _)| version);
+        let (name, is_first) = self.locals.add(now, name, from);
+        if is_first {
+            self.events.push_back(Event::Watch { name: (&*name).into() });
+        }
+        let peer = self.peers.entry(from).or_insert_with(Peer::new);
+        peer.follows(now, name, lifetime, (version, present));
+    }
+
+    /// Returns whether a router may follow one more name here, and makes room for it.
+    fn has_room_for(&mut self, router: NodeId) -> bool {
+        let held = self.peers.get(&router).map_or(0, Peer::followers);
+        if held >= MAX_OF_ROUTER {
+            return false;
+        }
+        if self.locals.total() < MAX_FOLLOWERS {
+            return true;
+        }
+        let most = self.peers.iter_mut().max_by_key(|(_, peer)| peer.followers());
+        let Some((&most, peer)) = most.filter(|(_, peer)| peer.followers() > held + 1) else {
+            return false;
+        };
+        let evicted = peer.drop_any_follower();
+        evicted.iter().for_each(|name| self.drop_local(name, most));
+        true
+    }
+
+    fn drop_follower(&mut self, from: NodeId, name: &str) {
+        let dropped = self.peers.get_mut(&from).and_then(|peer| peer.drop_follower(name));
+        dropped.iter().for_each(|name| self.drop_local(name, from));
+    }
+
+    fn drop_local(&mut self, name: &Name, router: NodeId) {
+        if self.locals.remove(name, router) {
+            self.events.push_back(Event::Unwatch { name: (&**name).into() });
+        }
+    }
+
+    /// Does what is due: reads states of this router that may have changed, locates names, and sends.
+    pub fn handle_timeout(&mut self, now: Time, local: Local<'_>, random: &mut dyn Random) {
+        while let Some(name) = self.locals.poll_check(now) {
+            let followers = self.locals.set(now, &name, local(&name), random);
+            let version = self.locals.get(&name).map_or(0, |(version, _)| version);
+            for router in followers {
+                if let Some(peer) = self.peers.get_mut(&router) {
+                    peer.changed(now, &name, version);
+                    self.due.sooner(&router, now);
+                }
+            }
+        }
+        while let Some(router) = self.due.pop(now) {
+            self.serve(now, router);
+        }
+        while let Some(name) = self.names.poll_locate(now) {
+            self.events.push_back(Event::Locate { name: (&*name).into() });
+        }
+    }
+
+    /// Does what is due for one router.
+    fn serve(&mut self, now: Time, router: NodeId) {
+        let Some(peer) = self.peers.get_mut(&router) else { return };
+        let ended = peer.expire(now);
+        for octets in peer.transmit(now, &self.locals) {
+            self.events.push_back(Event::Send { to: router, octets: octets.into() });
+        }
+        if peer.is_idle(now) {
+            self.peers.remove(&router);
+        } else {
+            let due = peer.poll_timeout(now);
+            self.due.set(&router, due);
+        }
+        ended.followers.iter().for_each(|name| self.drop_local(name, router));
+        ended.reports.iter().for_each(|name| self.report(name, router, None));
+        ended.silent.iter().for_each(|name| self.names.locate_soon(now, name));
+    }
+}

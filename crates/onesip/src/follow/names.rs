@@ -1,0 +1,169 @@
+//! The names that are watched here, and when it is asked where each of them is registered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ringway_mesh::NodeId;
+use ringway_sansio::time::sooner;
+use ringway_sansio::{Duration, Time};
+
+use super::agenda::{Agenda, Pace};
+use super::limits::{LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_ROUTERS_OF_NAME};
+
+/// A user with its domain.
+pub(super) type Name = Arc<str>;
+
+/// Names that are located at a time.
+const MAX_ASKED: usize = 32;
+/// Interval of locating, and how many are located at once.
+const LOCATE_INTERVAL: Duration = Duration::from_nanos(62_500_000);
+const LOCATE_BURST: u32 = 64;
+/// Time after which a question counts as unanswered.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+#[derive(Debug)]
+struct Watched {
+    routers: BTreeSet<NodeId>,
+    /// When it was located last.
+    located: Option<Time>,
+    /// The shortest time from one question to the next.
+    pause: Duration,
+}
+
+/// What an answer changes.
+#[derive(Default, Debug)]
+pub(super) struct Moved {
+    pub(super) added: Vec<NodeId>,
+    pub(super) removed: Vec<NodeId>,
+}
+
+#[derive(Debug)]
+pub(super) struct Names {
+    watched: BTreeMap<Name, Watched>,
+    /// When each name that is not being located is to be.
+    due: Agenda<Name>,
+    /// When each question counts as unanswered.
+    asked: Agenda<Name>,
+    unanswered: usize,
+    pace: Pace,
+}
+
+impl Names {
+    pub(super) fn new() -> Self {
+        Names {
+            watched: BTreeMap::new(),
+            due: Agenda::default(),
+            asked: Agenda::default(),
+            unanswered: 0,
+            pace: Pace::new(LOCATE_INTERVAL, LOCATE_BURST),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.watched.len()
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.watched.contains_key(name)
+    }
+
+    /// Adds a name. Returns whether there was room.
+    pub(super) fn add(&mut self, now: Time, name: &str) -> bool {
+        if self.watched.contains_key(name) {
+            return true;
+        }
+        if self.watched.len() >= MAX_NAMES {
+            return false;
+        }
+        let name: Name = name.into();
+        self.due.set(&name, Some(now));
+        let watched = Watched { routers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
+        self.watched.insert(name, watched);
+        true
+    }
+
+    /// Removes a name. Returns the routers at which its user is registered.
+    pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<NodeId>)> {
+        let (name, watched) = self.watched.remove_entry(name)?;
+        self.due.set(&name, None);
+        if self.asked.contains(&name) {
+            self.asked.set(&name, None);
+            self.unanswered -= 1;
+        }
+        Some((name, watched.routers))
+    }
+
+    /// Has a name be located as soon as its pause allows.
+    pub(super) fn locate_soon(&mut self, now: Time, name: &Name) {
+        let Some(watched) = self.watched.get(name).filter(|_| !self.asked.contains(name)) else {
+            return;
+        };
+        let at = watched.located.map_or(now, |located| now.max(located + watched.pause));
+        self.due.sooner(name, at);
+    }
+
+    /// Returns a name that is to be located now.
+    pub(super) fn poll_locate(&mut self, now: Time) -> Option<Name> {
+        while let Some(name) = self.asked.pop(now) {
+            self.unanswered -= 1;
+            self.settle(now, &name, false);
+        }
+        if self.unanswered >= MAX_ASKED || self.pace.available(now) == 0 {
+            return None;
+        }
+        let name = self.due.pop(now)?;
+        self.pace.take(now);
+        self.unanswered += 1;
+        self.asked.set(&name, Some(now + PATIENCE));
+        if let Some(watched) = self.watched.get_mut(&name) {
+            watched.located = Some(now);
+        }
+        Some(name)
+    }
+
+    /// Takes the routers at which a user is registered; `None` if that could not be found out. `own` is this router.
+    pub(super) fn located(
+        &mut self,
+        name: &str,
+        routers: Option<&[NodeId]>,
+        own: NodeId,
+    ) -> Option<(Name, Moved)> {
+        let (name, _) = self.watched.get_key_value(name)?;
+        let name = name.clone();
+        if self.asked.contains(&name) {
+            self.asked.set(&name, None);
+            self.unanswered -= 1;
+        }
+        let watched = self.watched.get_mut(&name)?;
+        let Some(routers) = routers else { return Some((name, Moved::default())) };
+        let routers = routers.iter().copied().filter(|router| *router != own);
+        let routers: BTreeSet<NodeId> = routers.take(MAX_ROUTERS_OF_NAME).collect();
+        let moved = Moved {
+            added: routers.difference(&watched.routers).copied().collect(),
+            removed: watched.routers.difference(&routers).copied().collect(),
+        };
+        watched.routers = routers;
+        Some((name, moved))
+    }
+
+    /// Sets when a name is located again: `is_settled` is whether its user is registered somewhere, and all routers there
+    /// say so.
+    pub(super) fn settle(&mut self, now: Time, name: &Name, is_settled: bool) {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        let pause = if is_settled { LOCATE_AGAIN } else { watched.pause };
+        watched.pause = match is_settled {
+            true => LOCATE_FIRST,
+            false => (watched.pause * 2).min(LOCATE_AGAIN),
+        };
+        self.due.set(name, Some(now + pause));
+    }
+
+    pub(super) fn routers(&self, name: &str) -> impl Iterator<Item = NodeId> {
+        self.watched.get(name).into_iter().flat_map(|watched| watched.routers.iter().copied())
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let due = self.due.first().filter(|_| self.unanswered < MAX_ASKED);
+        sooner(self.asked.first(), due.map(|due| due.max(self.pace.next())))
+    }
+}
