@@ -3,7 +3,9 @@
 #![allow(clippy::unwrap_used)]
 
 use ringway_directory::config::KIND_MAIL;
+use ringway_lab::onesip::users::{DOMAIN, name};
 use ringway_lab::onesip::{Network, PhoneTimes, Settings};
+use ringway_proxy::states::{Activity, Change, Direction, Publication, UserState};
 use ringway_sansio::Duration;
 use ringway_sim::graph::{Adjacency, LinkModel, Topology};
 use ringway_sip::HeaderId;
@@ -49,6 +51,48 @@ fn phones_call_across_four_routers() {
     for node in network.graph.nodes() {
         assert_eq!(node.phones().under_way(), 0);
     }
+}
+
+/// What a user does at one router is known at the other end of the line, whose worker watches the user.
+#[test]
+fn a_watched_user_is_followed_to_another_router() {
+    let mut network = line(PhoneTimes::default());
+    let aor = format!("sip:{}@{DOMAIN}", name(3)).into_bytes();
+    let shown = |network: &mut Network| {
+        let mut shown = UserState::default();
+        network.act(0, |node, now| {
+            shown = node.with_states(now, |states| states.all(now, &aor, false).0);
+        });
+        shown
+    };
+    network.act(0, |node, now| node.with_states(now, |states| states.watch(&aor, 0)));
+    network.come(3, 3);
+    network.run(SECOND * 10).unwrap();
+    assert!(shown(&mut network).is_registered);
+    network.act(3, |node, now| {
+        node.with_states(now, |states| {
+            let publication =
+                Publication { is_open: true, activity: Activity::Away, note: "back soon".into() };
+            let expires = Some(now + SECOND * 600);
+            let change = Change { replaces: None, publication: Some(publication), expires, tag: 1 };
+            states.publish(now, &aor, change).unwrap();
+            states.begin_call(now, 7 << 32, &aor, Direction::Recipient);
+        });
+    });
+    network.run(SECOND / 2).unwrap();
+    let state = shown(&mut network);
+    assert_eq!(state.dialogs.len(), 1);
+    assert_eq!(&*state.publications[0].note, "back soon");
+    network.act(3, |node, now| node.with_states(now, |states| states.end_call(7 << 32)));
+    network.run(SECOND).unwrap();
+    assert!(shown(&mut network).dialogs.is_empty());
+    // The phone goes to another router.
+    network.go(3, 3, true);
+    network.run(SECOND * 2).unwrap();
+    assert!(!shown(&mut network).is_registered);
+    network.come(2, 3);
+    network.run(SECOND * 15).unwrap();
+    assert!(shown(&mut network).is_registered);
 }
 
 #[test]

@@ -34,6 +34,8 @@ const PAIRS: u64 = 40;
 const RINGS_WITHIN: Duration = Duration::from_secs(4);
 /// Time in seconds from the end of a router until all its users are registered at another one.
 const HOMELESS: u64 = 60;
+/// Time from the INVITE of a call until all who watch a party see that it is answered. The callee rings for a second of it.
+const SHOWN_WITHIN: Duration = Duration::from_secs(4);
 
 fn outages(per_minute: f64, median_s: u64) -> Outages {
     Outages { per_minute, median: Duration::from_secs(median_s) }
@@ -163,6 +165,10 @@ impl Run {
                 self.network.come(location, user);
             }
         }
+        if second >= BUILD && second.is_multiple_of(20) {
+            // Those that have crashed have nobody who watches.
+            checks::watch(&mut self.network);
+        }
         if second >= BUILD + FAULTS / 2 {
             self.claim();
         }
@@ -238,6 +244,23 @@ impl Run {
         Ok(begun)
     }
 
+    /// Two users talk: everybody who watches them sees it, and its end.
+    fn lamps(&mut self) -> Result<(), String> {
+        let text = |error: ringway_sim::Error| error.to_string();
+        checks::lamps_show_what_is(&mut self.network, &[])?;
+        let users = self.network.roster().len();
+        let (from, to) = (self.draw_user(), self.draw_user());
+        let to = if from == to { (to + 1) % users } else { to };
+        let Some(location) = self.network.location(from) else { return Ok(()) };
+        self.network.call(location, from, to);
+        self.network.run(SHOWN_WITHIN).map_err(text)?;
+        checks::lamps_show_what_is(&mut self.network, &[from, to])
+            .map_err(|error| format!("u{from} and u{to} talk: {error}"))?;
+        self.network.run(Duration::from_secs(10)).map_err(text)?;
+        checks::lamps_show_what_is(&mut self.network, &[])
+            .map_err(|error| format!("after a call of u{from} and u{to}: {error}"))
+    }
+
     /// One router ends for good. Its users, and those of others who were there, go to another one, register there though their home
     /// may be the one that has ended, call and are called.
     fn stop_a_home(&mut self) -> Result<(), String> {
@@ -294,7 +317,9 @@ impl Run {
         self.look()?;
         let (contested, rivals) = (self.contested.clone(), self.rivals);
         checks::names_are_unique(&mut self.network, &contested, rivals)?;
+        self.lamps()?;
         self.stop_a_home()?;
+        checks::lamps_show_what_is(&mut self.network, &[])?;
         for user in 0..self.network.roster().len() {
             if let Some(location) = self.network.location(user) {
                 self.network.go(location, user, false);

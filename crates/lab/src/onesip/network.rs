@@ -13,7 +13,8 @@ use ringway_sim::graph::{Adjacency, Faults, Graph, Identities, node_random};
 
 use super::hostile::{Attack, besiege};
 use super::node::{Makings, SipLog, SipRouter};
-use super::phones::{Call, PhoneTimes, Sent};
+use super::outcomes::{Call, Sent};
+use super::phones::PhoneTimes;
 use super::users::{DOMAIN, Roster, name};
 
 /// Routers that are hostile.

@@ -7,7 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ringway_directory::{Command, Delivery, DeliveryId, Directory, Report, Service};
+use ringway_directory::private::SERVICE_STATES;
+use ringway_directory::{
+    Command, Delivery, DeliveryId, Directory, Located, Report, Service, Whereabouts,
+};
 use ringway_mesh::crypto::StandIn;
 use ringway_mesh::router::{Closest, Event as MeshEvent, Refusal};
 use ringway_mesh::{NodeId, Prefix};
@@ -22,6 +25,7 @@ use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{LocationStore, MemoryStore};
 use ringway_proxy::routes::{DomainMatch, NextHop, Rewrite, RouteTable, Rule, Share, UserMatch};
 use ringway_proxy::shared::Shared;
+use ringway_proxy::states::States;
 use ringway_proxy::{Core, Event, KeptMessage, Paths, World as Surroundings};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{
@@ -32,6 +36,7 @@ use ringway_sip::digest::Algorithm;
 
 use super::hostile::{Attack, Hostile};
 use super::phones::{self, PhoneTimes, Phones};
+use super::states::StateCarrier;
 use super::users::{DOMAIN, GATEWAY, HomeUsers, Roster, account, name};
 
 /// The number of the DHT among the applications of the mesh.
@@ -148,6 +153,7 @@ pub struct SipRouter {
     judge: Judge,
     users: Arc<HomeUsers>,
     core: Core,
+    states: StateCarrier,
     phones: Phones,
     out: Outbox,
     random: SplitMix,
@@ -173,7 +179,8 @@ impl SipRouter {
         let routes = makings.gateways.get(&number).map(|share| gateway(ip, *share));
         let routes = routes.unwrap_or_default();
         let shared = shared_rules(&routes.rules);
-        let core = proxy(address, &exchange, &users, routes, &mut random, now);
+        let (core, states) =
+            proxy((identity.id(), address), &exchange, &users, routes, &mut random, now);
         let phones = Phones::new(ip, makings.phones, SplitMix::new(random.next_u64()));
         let (attacks, from) = &*makings.attacks;
         let hostile =
@@ -189,6 +196,7 @@ impl SipRouter {
             judge: Judge::default(),
             users,
             core,
+            states,
             phones,
             out: Outbox::new(),
             random,
@@ -238,6 +246,13 @@ impl SipRouter {
         &self.core
     }
 
+    /// Has something be done with what users do, and carries what follows.
+    pub fn with_states<T>(&mut self, now: Time, act: impl FnOnce(&States) -> T) -> T {
+        let result = act(self.states.states());
+        self.settle(now);
+        result
+    }
+
     /// Returns its phones.
     pub fn phones(&self) -> &Phones {
         &self.phones
@@ -274,6 +289,7 @@ impl SipRouter {
             let mut is_done = !self.carry_mesh(now);
             is_done &= !self.carry_directory(now);
             is_done &= !self.carry_exchange(now);
+            is_done &= !self.carry_states(now);
             is_done &= !self.carry_proxy(now);
             is_done &= !self.carry_phones(now);
             if is_done {
@@ -356,8 +372,35 @@ impl SipRouter {
                 let verdict = self.judge.judge(now, router, question, &*self.users);
                 self.directory.judge(now, id, verdict);
             }
-            report => self.exchange.handle(now, report),
+            Report::Message { service: SERVICE_STATES, router, octets } => {
+                self.states.following.handle_message(now, router, &octets);
+            }
+            report => {
+                if let Report::Located { name, whereabouts } = &report {
+                    self.located(now, name, whereabouts);
+                }
+                self.exchange.handle(now, report);
+            }
         }
+    }
+
+    fn located(&mut self, now: Time, name: &str, whereabouts: &Whereabouts) {
+        let routers = match whereabouts {
+            Whereabouts::Found(Located { routers, .. }) => {
+                Some(routers.iter().map(|&(router, _)| router).collect::<Vec<NodeId>>())
+            }
+            Whereabouts::Unavailable => None,
+        };
+        self.states.following.located(now, name, routers.as_deref());
+    }
+
+    /// Hands what carries the states of users to the directory. Returns whether there was anything.
+    fn carry_states(&mut self, now: Time) -> bool {
+        let commands = self.states.work(now, &mut self.random);
+        let any = !commands.is_empty();
+        // What finds no room is repeated.
+        commands.into_iter().for_each(|command| _ = self.exchange.world().send(command));
+        any
     }
 
     /// Hands what the exchange has to the directory and the proxy. Returns whether there was anything.
@@ -487,21 +530,22 @@ impl SipRouter {
 
 /// Creates the proxy of a router, configured as `ringway serve --mesh` is without a file.
 fn proxy(
-    address: SocketAddrV6,
+    (id, address): (NodeId, SocketAddrV6),
     exchange: &Arc<Exchange<Queues>>,
     users: &Arc<HomeUsers>,
     routes: RouteTable,
     random: &mut SplitMix,
     now: Time,
-) -> Core {
+) -> (Core, StateCarrier) {
     let mut key = [0; 16];
     random.fill(&mut key);
     let journal = MeshJournal { exchange: exchange.clone(), disk: None };
     let local = Arc::new(MemoryStore::with_journal(key, Box::new(journal)));
-    let store = Arc::new(MeshLocation { local, exchange: exchange.clone() });
+    let store = Arc::new(MeshLocation { local: local.clone(), exchange: exchange.clone() });
     let users = Arc::new(MeshUsers { local: users.clone(), domain: DOMAIN.into() });
     let mesh = Some(MeshNetwork { address: *address.ip() });
-    core(address, mesh, (store, users), routes, random, now)
+    let (core, shared) = core(address, mesh, (store, users), routes, random, now);
+    (core, StateCarrier::new(id, shared, local))
 }
 
 /// Returns the rule of a router that has a way to other domains: the phone of [`GATEWAY`] there is their server.
@@ -519,7 +563,7 @@ fn gateway(router: Ipv6Addr, share: Share) -> RouteTable {
     RouteTable { rules: vec![rule] }
 }
 
-/// Creates a proxy with an address.
+/// Creates a proxy with an address. Returns its shared tables, too.
 pub(crate) fn core(
     address: SocketAddrV6,
     mesh: Option<MeshNetwork>,
@@ -527,7 +571,7 @@ pub(crate) fn core(
     routes: RouteTable,
     random: &mut SplitMix,
     now: Time,
-) -> Core {
+) -> (Core, Arc<Shared>) {
     let mut octets = [0; 32];
     random.fill(&mut octets);
     let secret = Secret::new(&octets);
@@ -553,16 +597,17 @@ pub(crate) fn core(
         limits: Limits { requests_per_source: 1_000, requests: 0, max_forks: 10 },
         secret: secret.clone(),
     };
+    let shared = Arc::new(Shared::with_share(&secret, MEMORY_SHARE));
     let surroundings = Surroundings {
         store,
         users,
         random: Box::new(SplitMix::new(random.next_u64())),
         paths: Box::new(OwnPath(address.into())),
         workers: 1,
-        shared: Arc::new(Shared::with_share(&secret, MEMORY_SHARE)),
+        shared: shared.clone(),
         media: None,
     };
-    Core::new(Arc::new(config), 0, surroundings, now)
+    (Core::new(Arc::new(config), 0, surroundings, now), shared)
 }
 
 impl GraphNode for SipRouter {
@@ -593,6 +638,7 @@ impl GraphNode for SipRouter {
         let act = self.hostile.as_ref().and_then(Hostile::poll_timeout);
         let sip = sooner(self.core.poll_timeout(), self.phones.poll_timeout());
         let sip = sooner(sip, act);
+        let sip = sooner(sip, self.states.following.poll_timeout());
         sooner(sooner(self.mesh.poll_timeout(), self.directory.poll_timeout()), sip)
     }
 

@@ -16,6 +16,7 @@ use ringway_sip::message::{self, Message, Method};
 use ringway_sip::write::{self, Party, Request};
 use ringway_sip::{HeaderId, Uri, transaction};
 
+use super::outcomes::{Call, Sent, Stray};
 use super::users::{DOMAIN, GATEWAY, OUTSIDE, aor, name, number, password};
 
 /// Beginning of the last 64 bits of a phone's address; its user is the rest.
@@ -57,51 +58,6 @@ impl Default for PhoneTimes {
     }
 }
 
-/// What became of a call, as the caller has it, in the time of its router's clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Call {
-    /// The caller.
-    pub caller: u32,
-    /// The callee.
-    pub callee: u32,
-    /// When the first INVITE was sent.
-    pub begun: Time,
-    /// When a 180 arrived.
-    pub ringing: Option<Time>,
-    /// When a 200 arrived.
-    pub answered: Option<Time>,
-    /// When the 200 of the BYE arrived.
-    pub ended: Option<Time>,
-    /// Status with which INVITE or BYE failed: 408 without a response.
-    pub failed: Option<u16>,
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// The sender.
-    pub from: u32,
-    /// The receiver.
-    pub to: u32,
-    /// When it was sent.
-    pub begun: Time,
-    /// When it was answered.
-    pub ended: Time,
-    /// The status: 408 without a response.
-    pub status: u16,
-}
-
-/// The INVITE of a call that reached a phone whose user had gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stray {
-    /// The user.
-    pub user: u32,
-    /// When it came.
-    pub at: Time,
-    /// When the last registration of the user here expired.
-    pub expired: Time,
-}
-
 /// A phone that is not in a call.
 #[derive(Clone, Copy, Debug)]
 struct Phone {
@@ -135,6 +91,8 @@ enum Purpose {
     Unregister,
     Invite(u64),
     Bye(u64),
+    /// The BYE of a callee, who expects nothing of it.
+    End,
     Message(u32),
 }
 
@@ -497,7 +455,7 @@ impl Phones {
         let is_good = status < 300;
         match pending.purpose {
             Purpose::Register => self.registered_now(now, pending.user, is_good),
-            Purpose::Unregister => {}
+            Purpose::Unregister | Purpose::End => {}
             Purpose::Message(to) => {
                 let (from, begun) = (pending.user, pending.begun);
                 self.messages.push(Sent { from, to, begun, ended: now, status });
@@ -729,13 +687,27 @@ impl Phones {
         self.timers.insert((now + T1, Timer::Repeat(id)));
     }
 
-    /// Sends a 200 again until its ACK comes (RFC 3261 section 13.3.1.4). A call that nobody ends is dropped at last.
+    /// Sends the BYE of a callee who hears nothing any more.
+    fn end(&mut self, now: Time, incoming: Incoming) {
+        let (id, user, mut dialog) = (self.next(), incoming.user, incoming.dialog);
+        let via = self.via(user, id);
+        let mut octets = Vec::new();
+        let Ok(bye) = dialog.request(Method::Bye) else { return };
+        Request { via: &via, ..bye }.emit(&mut octets);
+        let purpose = Purpose::End;
+        self.send(now, id, Pending { user, purpose, octets, begun: now, attempts: 1 });
+    }
+
+    /// Sends a 200 again until its ACK comes (RFC 3261 section 13.3.1.4). A call that nobody ends, or whose ACK does not come,
+    /// is ended at last.
     fn repeat(&mut self, now: Time, id: u64) {
         let longest = self.times.talk + PATIENCE * 2;
         let Some(incoming) = self.incoming.get_mut(&id) else { return };
         let age = now.since(incoming.since);
         if age > longest || (age > PATIENCE && !incoming.is_acknowledged) {
-            self.drop_incoming(id);
+            if let Some(incoming) = self.drop_incoming(id) {
+                self.end(now, incoming);
+            }
             return;
         }
         incoming.interval = (incoming.interval * 2).min(T2);

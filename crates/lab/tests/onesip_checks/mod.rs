@@ -7,6 +7,7 @@ use ringway_lab::onesip::users::{DOMAIN, name};
 use ringway_lab::onesip::{Call, Network, SipRouter};
 use ringway_mesh::metric::Space;
 use ringway_mesh::{NodeId, Ring};
+use ringway_proxy::states::{Phase, States};
 use ringway_sansio::{Duration, Time};
 use std::collections::BTreeMap;
 
@@ -110,6 +111,48 @@ impl Acknowledged {
         }
         Ok(())
     }
+}
+
+/// Returns the users whose lamps are at a router.
+pub(crate) fn watched_at(network: &Network, router: u32) -> Vec<u32> {
+    let users = network.roster().len();
+    [router, 2 * router + 1, router + 7].map(|user| user % users).to_vec()
+}
+
+/// Has every router watch its users, if it does not yet.
+pub(crate) fn watch(network: &mut Network) {
+    for router in 0..network.graph.len() {
+        let watched = watched_at(network, router);
+        network.act(router, |node, now| {
+            let aors = watched.iter().map(|&user| format!("sip:{}", full_name(user)));
+            node.with_states(now, |states| aors.for_each(|aor| states.watch(aor.as_bytes(), 0)));
+        });
+    }
+}
+
+/// Every router knows which of the users whom it watches are registered, wherever that is, and that those in `lit` are in a
+/// call, and no others.
+pub(crate) fn lamps_show_what_is(network: &mut Network, lit: &[u32]) -> Result<(), String> {
+    for router in 0..network.graph.len() {
+        for user in watched_at(network, router) {
+            let location = network.location(user);
+            let is_here = location == Some(router);
+            let mut shown = None;
+            network.act(router, |node, now| {
+                let aor = format!("sip:{}", full_name(user));
+                let all = |states: &States| states.all(now, aor.as_bytes(), is_here).0;
+                shown = Some(node.with_states(now, all));
+            });
+            let Some(shown) = shown else { continue };
+            let confirmed = shown.dialogs.iter().filter(|of| of.phase == Phase::Confirmed).count();
+            let expected = (location.is_some(), usize::from(lit.contains(&user)));
+            if (shown.is_registered, shown.dialogs.len()) != expected || confirmed != expected.1 {
+                let what = format!("u{user}, who is at node {location:?}, is shown as {shown:?}");
+                return Err(format!("node {router}: {what}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Returns how many routers keep the record that a router has signed about a user.

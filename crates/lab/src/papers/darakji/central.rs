@@ -145,14 +145,9 @@ impl CentralRouter {
         let store = Arc::new(MemoryStore::new([0; 16]));
         let has_server = number == server;
         let core = has_server.then(|| {
-            Box::new(core(
-                address,
-                None,
-                (store, users),
-                RouteTable::default(),
-                &mut random,
-                Time::ZERO,
-            ))
+            let routes = RouteTable::default();
+            let (core, _) = core(address, None, (store, users), routes, &mut random, Time::ZERO);
+            Box::new(core)
         });
         let drawn = SplitMix::new(random.next_u64());
         CentralRouter {
