@@ -18,6 +18,7 @@ sys.path += [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().
 
 import audio
 import away
+import lamps
 import network
 import sip
 import topology
@@ -54,7 +55,7 @@ DEPUTIES = 120
 @network.case("onesip/four-routers", limit=120)
 def four_routers(c):
     """Each user registers at its own router; a message goes from any to any over up to three links, and so does a
-    subscription to the state of a phone. Who does not exist is not found, and who has not registered is not
+    subscription to what only a phone knows. Who does not exist is not found, and who has not registered is not
     available."""
     routers = line(c, 4)
     alice, dave = Phone(routers[0], "alice"), Phone(routers[3], "dave")
@@ -63,8 +64,7 @@ def four_routers(c):
     delivered(c, alice, dave)
     delivered(c, dave, alice)
     contact = f"Contact: <sip:alice@[{alice.client.local[0]}]:{alice.client.local[1]}>"
-    for package in ("dialog", "presence"):
-        carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, f"Event: {package}", "Expires: 600"])
+    carried(c, alice, "dave", dave, method="SUBSCRIBE", headers=[contact, "Event: conference", "Expires: 600"])
     c.expect((got := alice.send("nobody")) == 404, f"nobody: expected 404, got {got}")
     c.expect((got := alice.send("carol", method="INFO")) == 480, f"carol: expected 480, got {got}")
 
@@ -321,7 +321,8 @@ def gateways(c):
 class Baresip:
     """baresip on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear in a file."""
 
-    def __init__(self, router, user, moves=False):
+    def __init__(self, router, user, moves=False, contacts=()):
+        """With `contacts`, users whose presence it watches, it publishes its own."""
         ipv4 = router.ipv4 and not moves
         host, proxy = (router.host4(), ROUTER4) if ipv4 else (f"[{router.host()}]", f"[{router.address()}]")
         if moves:
@@ -333,16 +334,19 @@ class Baresip:
         self.folder.mkdir()
         # baresip hangs up when the file ends.
         audio.write_tone(self.folder / "tone.wav", TONES[user], 200 if moves else 40)
-        (self.folder / "contacts").touch()
+        (self.folder / "contacts").write_text(
+            "".join(f'"{contact}" <sip:{contact}@{DOMAIN}>;presence=p2p\n' for contact in contacts))
+        publishes = ";pubint=60" if contacts else ""
         (self.folder / "config").write_text("\n".join([
             f"sip_listen {host}:5060", "net_interface phone0", *family,
             f"audio_source aufile,{self.folder}/tone.wav", f"snd_path {self.folder}", "audio_path /usr/share/baresip",
             f"ctrl_tcp_listen 127.0.0.1:{CONTROL}", "module_path /usr/lib/baresip/modules",
             *(f"module {m}.so" for m in ("g711", "aufile", "sndfile", "rtcpsummary", "ctrl_tcp")),
-            "module_tmp account.so", "module_app menu.so", ""]))
+            "module_tmp account.so", "module_app menu.so",
+            *(f"module_app {m}.so" for m in ("contact", "presence") if contacts), ""]))
         (self.folder / "accounts").write_text(
             f"<sip:{user}@{DOMAIN};transport=udp>;auth_user={user};auth_pass={PASSWORD};regint=120"
-            f';outbound="sip:{proxy};transport=udp";answermode=auto\n')
+            f';outbound="sip:{proxy};transport=udp";answermode=auto{publishes}\n')
         self.process = router.lan.start(f"baresip-{user}", ["baresip", "-f", self.folder, "-s"])
 
     def registered(self):
@@ -633,6 +637,55 @@ def ring_of_six(c):
     faults = [fault for event in events for fault in event.failed()]
     c.expect(not faults, "\n".join(faults))
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
+
+
+@network.case("onesip/lamps", limit=300, alone=True)
+def lamps_of_users(c):
+    """A phone at one router has lamps of users whose phones hang on two others, one of them a guest; they follow a call
+    from its beginning to its end. When the router of a party dies, its user is in no call any more."""
+    routers = line(c, 3)
+    # Her home is the first router; there is no user of the last one.
+    caller, callee = Baresip(routers[1], "bob"), Baresip(routers[2], "alice")
+    watcher = Phone(routers[0], "carol")
+    watcher.registered()
+    lamp = lamps.Lamp(c, watcher, ("alice", "bob", "carol"))
+    for phone in (caller, callee):
+        phone.registered()
+    for _ in range(2):
+        lamps.of_a_call(c, lamp, caller, callee)
+    lamp.shows("carol", "terminated")
+    lamps.of_a_dead_router(c, lamp, caller, callee)
+
+
+@network.case("onesip/presence", limit=300, alone=True)
+def presence(c):
+    """Two baresips at different routers watch each other's presence and publish their own: who has not registered is
+    offline, who is in a call is busy, and whose router has died is offline."""
+    routers = line(c, 4)
+    watcher = Baresip(routers[0], "alice", contacts=["bob", "carol"])
+    watcher.registered()
+
+    def shown(user, status, seconds=lamps.SHOWN):
+        c.until(lambda: lamps.presence_of(watcher, user) == status, seconds,
+                lambda: f"{user} is shown as {lamps.presence_of(watcher, user)}, expected {status}: "
+                        f"{watcher.process.output()[-800:]}")
+    # What it learns first it does not print.
+    c.until(lambda: watcher.process.output().count("<basic>closed</basic>") >= 2, lamps.SHOWN,
+            lambda: f"nobody is shown: {watcher.process.output()[-800:]}")
+    other, third = (Baresip(routers[at], user, contacts=["alice"]) for at, user in ((3, "bob"), (2, "carol")))
+    for phone in (other, third):
+        phone.registered()
+    shown("bob", "Online")
+    shown("carol", "Online")
+    third.call("bob")
+    shown("bob", "Busy")
+    shown("carol", "Busy")
+    third.command("hangup")
+    shown("bob", "Online")
+    shown("carol", "Online")
+    routers[3].process.signal(signal.SIGKILL)
+    shown("bob", "Offline", lamps.NOTICED)
+    shown("carol", "Online")
 
 
 class MovedCall:
