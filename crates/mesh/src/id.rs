@@ -112,6 +112,11 @@ impl Prefix {
         Ipv6Addr::from_bits(self.network().to_bits() | 1)
     }
 
+    /// Returns the second address of the router, for what has two addresses so that it can have two ways.
+    pub fn second(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(self.network().to_bits() | 2)
+    }
+
     /// Returns whether the router `id` owns this prefix.
     pub fn contains(self, id: NodeId) -> bool {
         id.prefix() == self

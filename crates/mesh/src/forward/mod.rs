@@ -5,8 +5,10 @@
 //!
 //! Loops: a packet takes at most as many steps as its hop limit. A message that goes on greedily has a new hop limit at
 //! each router from which it goes on, and only goes on when the distance to its target falls strictly below any before.
-//! So it visits no router as the end of a route twice, also while routes change, and needs no count of refreshments.
+//! So it visits no router as the end of a route twice, also while routes change, and needs no count of refreshments. What
+//! walks ([`apart`]) has the tags of those that it has come to.
 
+pub mod apart;
 pub mod message;
 pub mod transit;
 

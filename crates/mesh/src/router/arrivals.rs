@@ -87,7 +87,7 @@ impl<C: Crypto, S: Space> Router<C, S> {
             // Its waypoint does not exist, about which nobody has asked.
             (Body::LookUp { onward: Some(_), .. }, _) => self.counters.undelivered += 1,
             (Body::LookUp { index, noise, onward: None }, Some(back)) => {
-                self.look_up(now, message, index, noise, &back, random);
+                self.look_up(now, message, (index, noise), &back, random);
             }
             (Body::LookUpAck { index, receiver: _, noise }, _) => {
                 if let Some(route) = message.route_there(entered) {
@@ -123,12 +123,11 @@ impl<C: Crypto, S: Space> Router<C, S> {
     }
 
     /// Answers a LOOKUP: it is for this router, or for nobody.
-    fn look_up(
+    pub(super) fn look_up(
         &mut self,
         now: Time,
         message: &Routed<'_>,
-        remote: u32,
-        noise: &[u8],
+        (remote, noise): (u32, &[u8]),
         back: &Route,
         random: &mut dyn Random,
     ) {
@@ -142,7 +141,10 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let at = random.next_u64() % (others().count() as u64).max(1);
         let neighbour = others().nth(at as usize).map(|neighbour| neighbour.id);
         let answer = is_ours
-            .then(|| sessions.look_up(now, local, remote, noise, back, mtu, id, neighbour, random))
+            .then(|| {
+                let id = (id, message.message == Message::LookUpApart);
+                sessions.look_up(now, local, remote, noise, back, mtu, id, neighbour, random)
+            })
             .flatten();
         let mut desk = desk!(self, now, random);
         match answer {

@@ -1,5 +1,6 @@
 //! Packets of hosts: sealed and opened at the ends of a session, forwarded between.
 
+use core::net::Ipv6Addr;
 use core::ops::Range;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::output::Output;
 use crate::routes::Detours;
 use crate::session::{
     Contents, Delivery, Piece, ProbeId, ProbeOutcome, ProbeRefused, Probes, SessionAction,
-    Sessions, Which,
+    Sessions, Track, Which,
 };
 use crate::wire::control::{Code, ErrorReport};
 use crate::wire::{DataView, Item, Slot};
@@ -173,11 +174,13 @@ impl<C: Crypto> Carrier<C> {
         };
         let prefix = Prefix::of(&header.destination).filter(|&prefix| prefix != own);
         let (now, local) = (road.now, road.local);
-        let delivery = prefix.map_or(Delivery::NoRoute, |prefix| {
-            self.sessions.offer(now, local, prefix, packet, random, &mut self.actions)
+        let is_second = header.source == own.second();
+        let track = prefix.map(|prefix| self.track(road, prefix, header.destination, is_second));
+        let delivery = track.map_or(Delivery::NoRoute, |track| {
+            self.sessions.offer(now, local, track, packet, random, &mut self.actions)
         });
-        match (delivery, prefix) {
-            (Delivery::Send, Some(prefix)) => self.send_packet(road, prefix, packet),
+        match (delivery, track) {
+            (Delivery::Send, Some(track)) => self.send_packet(road, track, packet),
             (Delivery::NoRoute, _) => self.complain(local, IcmpError::NoRoute, packet),
             (Delivery::TooBig(mtu), _) => {
                 self.complain(local, IcmpError::TooBig(u32::from(mtu)), packet);
@@ -187,45 +190,74 @@ impl<C: Crypto> Carrier<C> {
         }
     }
 
+    /// Returns the way to an address of another router's prefix: that apart, if it works, for what is between second
+    /// addresses.
+    fn track(
+        &mut self,
+        road: &Road<'_, C>,
+        prefix: Prefix,
+        destination: Ipv6Addr,
+        is_second: bool,
+    ) -> Track {
+        if is_second && destination == prefix.second() {
+            self.sessions.apart_or_ordinary(road.now, road.local.id(), prefix)
+        } else {
+            Track::ordinary(prefix)
+        }
+    }
+
+    /// Asks routers on a way for their ids: the first `count`.
+    pub(super) fn trace(&mut self, road: &mut Road<'_, C>, track: Track, count: u8) {
+        let Some(slot) = self.sessions.first_hop(track) else { return };
+        for hop_limit in 0..count {
+            let (sessions, contents) = (&mut self.sessions, Contents::KeepAlive(0));
+            let mut departure = None;
+            road.links.send_data(road.now, slot, road.output, |out| {
+                departure = sessions.seal(track, &contents, hop_limit, out);
+            });
+            departure.into_iter().for_each(|departure| self.sessions.traced_by(track, departure));
+        }
+    }
+
     /// Sends the packets that have waited for a session.
     pub(super) fn send_queue(
         &mut self,
         road: &mut Road<'_, C>,
-        prefix: Prefix,
+        track: Track,
         random: &mut dyn Random,
     ) {
-        for packet in self.sessions.take_queue(prefix) {
+        for packet in self.sessions.take_queue(track) {
             self.send(road, &packet, random);
         }
     }
 
     /// Sends a packet of a host to the owner of a prefix, with whom there is a session, in pieces if its route does not carry
     /// it at once.
-    fn send_packet(&mut self, road: &mut Road<'_, C>, prefix: Prefix, packet: &[u8]) {
+    fn send_packet(&mut self, road: &mut Road<'_, C>, track: Track, packet: &[u8]) {
         self.counters.sent += 1;
         self.counters.sent_octets += packet.len() as u64;
-        let pieces: SmallVec<[Piece<'_>; 4]> = self.sessions.pieces(prefix, packet).collect();
+        let pieces: SmallVec<[Piece<'_>; 4]> = self.sessions.pieces(track, packet).collect();
         if pieces.is_empty() {
-            self.seal(road, prefix, &Contents::Packet(packet));
+            self.seal(road, track, &Contents::Packet(packet));
         }
         for piece in pieces {
-            self.seal(road, prefix, &Contents::Piece(piece));
+            self.seal(road, track, &Contents::Piece(piece));
         }
     }
 
     /// Sends the packets again of which it is not known whether they have arrived.
-    pub(super) fn send_again(&mut self, road: &mut Road<'_, C>, prefix: Prefix) {
-        let Some(slot) = self.sessions.first_hop(prefix) else { return };
+    pub(super) fn send_again(&mut self, road: &mut Road<'_, C>, track: Track) {
+        let Some(slot) = self.sessions.first_hop(track) else { return };
         let sessions = &mut self.sessions;
         let mut packet = Vec::new();
         let mut send = |packet: &mut Vec<u8>| {
             road.links.send_data(road.now, slot, road.output, |out| out.append(packet));
         };
-        while sessions.seal_previous(prefix, HOP_LIMIT, &mut packet) {
+        while sessions.seal_previous(track, HOP_LIMIT, &mut packet) {
             send(&mut packet);
         }
         for at in 0.. {
-            if !sessions.seal_again(prefix, at, HOP_LIMIT, &mut packet) {
+            if !sessions.seal_again(track, at, HOP_LIMIT, &mut packet) {
                 break;
             }
             send(&mut packet);
@@ -233,50 +265,51 @@ impl<C: Crypto> Carrier<C> {
     }
 
     /// Sends contents to the owner of a prefix, with whom there is a session.
-    fn seal(&mut self, road: &mut Road<'_, C>, prefix: Prefix, contents: &Contents<'_>) {
-        self.seal_by(road, (prefix, Which::Current), contents);
+    fn seal(&mut self, road: &mut Road<'_, C>, track: Track, contents: &Contents<'_>) {
+        self.seal_by(road, (track, Which::Current), contents);
     }
 
     /// Sends contents to the owner of a prefix by one of the sessions with it.
     pub(super) fn seal_by(
         &mut self,
         road: &mut Road<'_, C>,
-        (prefix, which): (Prefix, Which),
+        (track, which): (Track, Which),
         contents: &Contents<'_>,
     ) {
-        let Some(slot) = self.sessions.first_hop_of(prefix, which) else { return };
+        let Some(slot) = self.sessions.first_hop_of(track, which) else { return };
         let sessions = &mut self.sessions;
         road.links.send_data(road.now, slot, road.output, |out| {
-            sessions.seal_by((prefix, which), contents, HOP_LIMIT, out);
+            sessions.seal_by((track, which), contents, HOP_LIMIT, out);
         });
     }
 
-    /// Sends a probe to the owner of a prefix, now or when there is a session.
+    /// Sends a probe to an address of another router's prefix, now or when there is a session.
     pub(super) fn probe(
         &mut self,
         road: &mut Road<'_, C>,
-        prefix: Prefix,
+        (prefix, destination): (Prefix, Ipv6Addr),
         hop_limit: u8,
         random: &mut dyn Random,
     ) -> Result<ProbeId, ProbeRefused> {
+        let track = self.track(road, prefix, destination, true);
         let (now, local) = (road.now, road.local);
-        let id = self.probes.begin(now, prefix, hop_limit, random)?;
-        match self.sessions.ready(now, local, prefix, random, &mut self.actions) {
-            Delivery::Send => self.send_probes(road, prefix),
+        let id = self.probes.begin(now, track, hop_limit, random)?;
+        match self.sessions.ready(now, local, track, random, &mut self.actions) {
+            Delivery::Send => self.send_probes(road, track),
             Delivery::Queued => {}
-            Delivery::NoRoute | Delivery::TooBig(_) | Delivery::Dropped => self.absent(prefix),
+            Delivery::NoRoute | Delivery::TooBig(_) | Delivery::Dropped => self.absent(track),
         }
         Ok(id)
     }
 
     /// Sends the probes that have waited for a session.
-    pub(super) fn send_probes(&mut self, road: &mut Road<'_, C>, prefix: Prefix) {
-        let Some(slot) = self.sessions.first_hop(prefix) else { return };
-        while let Some(ready) = self.probes.waiting(prefix) {
+    pub(super) fn send_probes(&mut self, road: &mut Road<'_, C>, track: Track) {
+        let Some(slot) = self.sessions.first_hop(track) else { return };
+        while let Some(ready) = self.probes.waiting(track) {
             let (sessions, contents) = (&mut self.sessions, Contents::KeepAlive(ready.id.0));
             let mut departure = None;
             road.links.send_data(road.now, slot, road.output, |out| {
-                departure = sessions.seal(prefix, &contents, ready.hop_limit, out);
+                departure = sessions.seal(track, &contents, ready.hop_limit, out);
             });
             let Some(departure) = departure else { return };
             self.probes.sent(road.now, ready.id, departure);
@@ -284,8 +317,8 @@ impl<C: Crypto> Carrier<C> {
     }
 
     /// Nobody owns a prefix: the probes that have waited for a session have failed.
-    pub(super) fn absent(&mut self, prefix: Prefix) {
-        while let Some(id) = self.probes.absent(prefix) {
+    pub(super) fn absent(&mut self, track: Track) {
+        while let Some(id) = self.probes.absent(track) {
             self.outcomes.push_back((id, ProbeOutcome::NoRoute));
         }
     }
@@ -293,6 +326,9 @@ impl<C: Crypto> Carrier<C> {
     /// Handles a report about a packet that this router has sent. Returns whether it was about a probe that was to end on
     /// the way: then its route is none the worse.
     pub(super) fn reported(&mut self, now: Time, entered: Slot, report: &ErrorReport) -> bool {
+        if self.sessions.trace_reported(now, entered, report) {
+            return true;
+        }
         let outcome = self.probes.reported(now, entered, report);
         self.outcomes.extend(outcome);
         if matches!(outcome, Some((_, ProbeOutcome::Expired { .. }))) {
@@ -395,9 +431,10 @@ impl<C: Crypto> Carrier<C> {
                 }
             }
             Some((owner, Contents::KeepAlive(number))) => {
-                let prefix = owner.prefix();
-                let which = self.sessions.which(prefix, index);
-                self.actions.push(SessionAction::Alive(prefix, which, number));
+                let Some(track) = self.sessions.track_of(index) else { return Ok(None) };
+                debug_assert_eq!(track.prefix(), owner.prefix());
+                let which = self.sessions.which(track, index);
+                self.actions.push(SessionAction::Alive(track, which, number));
             }
             Some((owner, Contents::Alive(number, _))) => {
                 self.outcomes.extend(self.probes.answered(road.now, owner, number));

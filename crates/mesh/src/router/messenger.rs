@@ -330,6 +330,16 @@ impl<C: Crypto> Messenger<C> {
         Some((route.first, choice))
     }
 
+    /// Pays for a message of `octets` over so many hops, if the budget holds a quarter more than that.
+    pub(super) fn pays(&mut self, now: Time, octets: usize, hops: u16) -> bool {
+        let octets = OVERHEAD + octets as u32;
+        let is_spare = self.budget.is_spare(now, octets, hops);
+        if is_spare {
+            self.budget.charge(now, octets, hops);
+        }
+        is_spare
+    }
+
     /// Sends a message back along the way that a request has recorded.
     pub(super) fn answer<S: Space>(
         &mut self,

@@ -30,6 +30,7 @@ macro_rules! road {
     };
 }
 
+mod apart;
 mod arrivals;
 mod carrier;
 mod detours;
@@ -47,6 +48,7 @@ use ringway_sansio::{Malformed, Random, Time};
 
 use crate::config::Config;
 use crate::crypto::{Crypto, Real};
+use crate::forward::apart::Entered;
 use crate::forward::message::{Here, Verdict, forward};
 use crate::forward::transit::transit;
 
@@ -62,7 +64,7 @@ use crate::metric::{Ring, Space};
 use crate::output::{Burst, Output, Transmit};
 use crate::ring::{Action, Overlay};
 use crate::routes::{Contact, Detours, Marks};
-use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction};
+use crate::session::{Contents, ProbeId, ProbeOutcome, ProbeRefused, SessionAction, Track};
 use crate::wire::bodies::MAX_PAYLOAD;
 use crate::wire::{Item, Items, Kind, Message, Route, Routed, Slot};
 use carrier::{Carrier, Road};
@@ -347,7 +349,8 @@ impl<C: Crypto, S: Space> Router<C, S> {
         if prefix == self.local.id().prefix() {
             return Err(ProbeRefused::Own);
         }
-        let id = self.carrier.probe(&mut road!(self, now), prefix, hop_limit, random);
+        let to = (prefix, destination);
+        let id = self.carrier.probe(&mut road!(self, now), to, hop_limit, random);
         self.settle(now, random);
         id
     }
@@ -498,6 +501,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
     /// Forwards a message that only follows its labels. Returns whether it was one.
     fn pass(&mut self, now: Time, entered: Slot, body: &[u8]) -> bool {
         let Some(neighbour) = self.links.neighbour(entered) else { return false };
+        if Routed::peek(body).is_some_and(|(message, _)| message == Message::LookUpApart) {
+            return false;
+        }
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         let mtu = neighbour.mtu;
         let (id, detours) = (self.local.id(), &self.detours);
@@ -532,6 +538,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
         let cost = neighbour.cost(now).unwrap_or(u16::MAX) / PATH_COST;
         message.path_cost = message.path_cost.saturating_add(cost);
         message.path_mtu = message.path_mtu.min(neighbour.mtu);
+        if message.message == Message::LookUpApart {
+            return self.walk(now, Entered::By(entered), message, random);
+        }
         self.redirect(&mut message);
         let before = message.best;
         match self.decide(entered, &mut message) {
@@ -633,40 +642,47 @@ impl<C: Crypto, S: Space> Router<C, S> {
                     Some(_) => {}
                     None => {
                         let (sessions, actions) = self.carrier.parts();
-                        sessions.absent(now, prefix, actions);
+                        sessions.absent(now, Track::ordinary(prefix), actions);
                     }
                 }
+            }
+            SessionAction::LookUpApart { prefix, id, index, noise, links_alone, by_another } => {
+                let handshake = (index, &noise[..]);
+                self.look_up_apart(now, (prefix, id), handshake, (links_alone, by_another), random);
+            }
+            SessionAction::Trace(track, count) => {
+                self.carrier.trace(&mut road!(self, now), track, count);
             }
             SessionAction::Confirm { to, route, receiver, noise } => {
                 let mut desk = desk!(self, now, random);
                 self.messenger.confirm(&mut desk, to, &route, receiver, &noise);
             }
-            SessionAction::Ready(prefix) => {
+            SessionAction::Ready(track) => {
                 // CONFIRM goes before them.
                 self.outbox.flush(now, &mut self.links, &mut self.output);
-                self.carrier.send_again(&mut road!(self, now), prefix);
-                self.carrier.send_queue(&mut road!(self, now), prefix, random);
-                self.carrier.send_probes(&mut road!(self, now), prefix);
+                self.carrier.send_again(&mut road!(self, now), track);
+                self.carrier.send_queue(&mut road!(self, now), track, random);
+                self.carrier.send_probes(&mut road!(self, now), track);
             }
-            SessionAction::Again(prefix) => {
+            SessionAction::Again(track) => {
                 // CONFIRM goes before them.
                 self.outbox.flush(now, &mut self.links, &mut self.output);
-                self.carrier.send_again(&mut road!(self, now), prefix);
+                self.carrier.send_again(&mut road!(self, now), track);
             }
-            SessionAction::NoRoute(prefix, packets) => {
-                self.carrier.absent(prefix);
+            SessionAction::NoRoute(track, packets) => {
+                self.carrier.absent(track);
                 for packet in packets {
                     self.carrier.complain(&self.local, IcmpError::NoRoute, &packet);
                 }
             }
-            SessionAction::KeepAlive(prefix, which) => {
+            SessionAction::KeepAlive(track, which) => {
                 let contents = Contents::KeepAlive(0);
-                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
+                self.carrier.seal_by(&mut road!(self, now), (track, which), &contents);
             }
-            SessionAction::Alive(prefix, which, number) => {
-                let received = self.carrier.sessions.received(prefix, which);
+            SessionAction::Alive(track, which, number) => {
+                let received = self.carrier.sessions.received(track, which);
                 let contents = Contents::Alive(number, received);
-                self.carrier.seal_by(&mut road!(self, now), (prefix, which), &contents);
+                self.carrier.seal_by(&mut road!(self, now), (track, which), &contents);
             }
         }
     }

@@ -21,16 +21,16 @@ impl<C: Crypto> Sessions<C> {
         out: &mut Vec<SessionAction>,
     ) {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
-        let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
+        let Some((&track, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
             return;
         };
         let Some(search) = &mut peer.search else { return };
-        if !is_closest(prefix.key()) {
+        if !is_closest(track.prefix().key()) {
             search.hurry();
             return;
         }
         if search.is_denied(now, by) {
-            self.denied(now, prefix, out);
+            self.denied(now, track, out);
         }
     }
 

@@ -9,8 +9,10 @@
 //! answered. Until the new one has carried something the old one is used, unless its route is known to be broken
 //! (`session/renewal.rs`).
 
+mod apart;
 mod denials;
 mod fragments;
+mod halves;
 mod peer;
 mod probes;
 mod renewal;
@@ -24,15 +26,17 @@ use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
 use crate::config::Limits;
-use crate::crypto::{Crypto, Purpose, Role};
+use crate::crypto::Crypto;
 use crate::id::{NodeId, Prefix};
-use crate::identity::KEY;
 use crate::local::LocalRouter;
 use crate::wire::bodies::{SESSION_FIRST, SESSION_PAYLOAD, SESSION_SECOND, SESSION_THIRD};
 use crate::wire::{MessageId, Route, Slot};
+use apart::Aparts;
 use fragments::Fragments;
+use halves::Half;
 use peer::{Established, Path, Search, Session};
 
+pub use apart::Track;
 pub use fragments::Piece;
 pub use peer::Contents;
 pub(crate) use probes::Probes;
@@ -109,27 +113,32 @@ pub enum SessionAction {
         noise: Vec<u8>,
     },
     /// The packets that have waited can be sent.
-    Ready(Prefix),
+    Ready(Track),
     /// The packets of which it is not known whether they have arrived are sent again.
-    Again(Prefix),
+    Again(Track),
     /// Nobody owns the prefix. These packets have waited for it.
-    NoRoute(Prefix, Vec<Vec<u8>>),
+    NoRoute(Track, Vec<Vec<u8>>),
+    /// A LOOKUP_APART.
+    LookUpApart {
+        /// Whose owner is looked for.
+        prefix: Prefix,
+        /// The number of the message.
+        id: MessageId,
+        /// Our number for the session.
+        index: u32,
+        /// The first message of the handshake.
+        noise: Vec<u8>,
+        /// Whether it avoids the links of the ordinary route alone, and not its routers.
+        links_alone: bool,
+        /// Whether it goes another way than the best, because that has failed.
+        by_another: bool,
+    },
+    /// Asks so many routers on the way for their ids.
+    Trace(Track, u8),
     /// Asks whether the session is alive.
-    KeepAlive(Prefix, Which),
+    KeepAlive(Track, Which),
     /// Answers, with what the question contained.
-    Alive(Prefix, Which, u64),
-}
-
-/// A handshake that we have answered.
-struct Half<C: Crypto> {
-    index: u32,
-    remote: u32,
-    /// The LOOKUP, and what it was answered.
-    id: MessageId,
-    second: Vec<u8>,
-    handshake: C::Handshake,
-    path: Path,
-    since: Time,
+    Alive(Track, Which, u64),
 }
 
 /// What an answer to a LOOKUP has shown of the way to the owner.
@@ -171,10 +180,11 @@ pub struct Counters {
 pub struct Sessions<C: Crypto> {
     limits: Arc<Limits>,
     /// Elsewhere, because a node of the tree has room for eleven.
-    peers: BTreeMap<Prefix, Box<Peer<C>>>,
-    by_index: BTreeMap<u32, Prefix>,
+    peers: BTreeMap<Track, Box<Peer<C>>>,
+    by_index: BTreeMap<u32, Track>,
     halves: Vec<Half<C>>,
     fragments: Fragments,
+    aparts: Aparts,
     /// Counts of look-ups, and of what did not work.
     pub counters: Counters,
 }
@@ -205,6 +215,7 @@ impl<C: Crypto> Sessions<C> {
             by_index: BTreeMap::new(),
             halves: Vec::new(),
             fragments: Fragments::default(),
+            aparts: Aparts::default(),
             counters: Counters::default(),
         }
     }
@@ -217,15 +228,16 @@ impl<C: Crypto> Sessions<C> {
     /// Returns the octets that are allocated, without the packets that wait.
     pub fn heap_bytes(&self) -> usize {
         // Trees are about half full.
-        self.peers.len() * (size_of::<Peer<C>>() + 2 * size_of::<(Prefix, Box<Peer<C>>)>())
-            + 2 * self.by_index.len() * size_of::<(u32, Prefix)>()
+        self.peers.len() * (size_of::<Peer<C>>() + 2 * size_of::<(Track, Box<Peer<C>>)>())
+            + 2 * self.by_index.len() * size_of::<(u32, Track)>()
             + self.halves.capacity() * size_of::<Half<C>>()
             + self.fragments.heap_bytes()
+            + self.aparts.heap_bytes()
     }
 
     /// Returns the route of a session.
-    pub fn route(&self, prefix: Prefix) -> Option<&Route> {
-        self.peers.get(&prefix)?.session.as_ref().map(|session| &session.path.route)
+    pub fn route(&self, track: Track) -> Option<&Route> {
+        self.peers.get(&track)?.session.as_ref().map(|session| &session.path.route)
     }
 
     /// Decides what to do with a packet to a prefix.
@@ -233,23 +245,25 @@ impl<C: Crypto> Sessions<C> {
         &mut self,
         now: Time,
         local: &LocalRouter,
-        prefix: Prefix,
+        track: Track,
         packet: &[u8],
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) -> Delivery {
-        if let Some(session) = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref())
+        if let Some(session) = self.peers.get(&track).and_then(|peer| peer.session.as_ref())
             && packet.len() > usize::from(session.mtu())
             && !session.broken
         {
             return Delivery::TooBig(session.mtu());
         }
-        match self.ready(now, local, prefix, random, out) {
-            Delivery::Queued => self.queue(prefix, packet),
+        match self.ready(now, local, track, random, out) {
+            Delivery::Queued => self.queue(track, packet),
             Delivery::Send => {
                 let room = self.limits.queued_packets;
-                let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session.as_mut());
-                session.into_iter().for_each(|session| session.keep_next(now, room));
+                let session = self.peers.get_mut(&track).and_then(|peer| peer.session.as_mut());
+                // Who has two ways has what is lost sent again by the other.
+                let kept = session.filter(|_| !track.is_apart());
+                kept.into_iter().for_each(|session| session.keep_next(now, room));
                 Delivery::Send
             }
             delivery => delivery,
@@ -262,16 +276,13 @@ impl<C: Crypto> Sessions<C> {
         &mut self,
         now: Time,
         local: &LocalRouter,
-        prefix: Prefix,
+        track: Track,
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) -> Delivery {
-        if !self.peers.contains_key(&prefix) {
-            self.make_room();
-            self.peers.insert(prefix, Box::new(Peer::new(now)));
-        }
-        self.replace_broken(prefix);
-        let Some(peer) = self.peers.get_mut(&prefix) else { return Delivery::Dropped };
+        self.peer(now, track);
+        self.replace_broken(track);
+        let Some(peer) = self.peers.get_mut(&track) else { return Delivery::Dropped };
         peer.used = now;
         if let Some(session) = &mut peer.session {
             let is_old = session.is_old(now) && peer.next.is_none();
@@ -279,31 +290,31 @@ impl<C: Crypto> Sessions<C> {
             session.waiting_since.get_or_insert(now);
             if !is_broken {
                 if is_old {
-                    self.search(now, local, prefix, random, out);
+                    self.search(now, local, track, random, out);
                 }
                 return Delivery::Send;
             }
         } else if peer.absent_until > now {
             return Delivery::NoRoute;
         }
-        self.search(now, local, prefix, random, out);
+        self.search(now, local, track, random, out);
         Delivery::Queued
     }
 
     /// Appends a packet with these contents to `out`. Returns how it leaves, or `None` if there is no session.
     pub fn seal(
         &mut self,
-        prefix: Prefix,
+        track: Track,
         contents: &Contents<'_>,
         hop_limit: u8,
         out: &mut Vec<u8>,
     ) -> Option<Departure> {
-        self.seal_by((prefix, Which::Current), contents, hop_limit, out)
+        self.seal_by((track, Which::Current), contents, hop_limit, out)
     }
 
     /// Returns the pieces in which a packet leaves for a prefix with a session. There are none if it leaves as it is.
-    pub fn pieces<'a>(&self, prefix: Prefix, packet: &'a [u8]) -> impl Iterator<Item = Piece<'a>> {
-        let session = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref());
+    pub fn pieces<'a>(&self, track: Track, packet: &'a [u8]) -> impl Iterator<Item = Piece<'a>> {
+        let session = self.peers.get(&track).and_then(|peer| peer.session.as_ref());
         session.into_iter().flat_map(|session| session.pieces(packet))
     }
 
@@ -325,24 +336,19 @@ impl<C: Crypto> Sessions<C> {
     /// Returns `false` if there is none.
     pub(crate) fn seal_again(
         &mut self,
-        prefix: Prefix,
+        track: Track,
         at: usize,
         hop_limit: u8,
         out: &mut Vec<u8>,
     ) -> bool {
-        let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session.as_mut());
+        let session = self.peers.get_mut(&track).and_then(|peer| peer.session.as_mut());
         session.is_some_and(|session| session.seal_again::<C>(at, hop_limit, out))
     }
 
     /// Removes a packet of the session before, of which it is not known whether it has arrived, and appends it as it is sent by
     /// the route of this one. Returns `false` if there is none.
-    pub(crate) fn seal_previous(
-        &mut self,
-        prefix: Prefix,
-        hop_limit: u8,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        let previous = self.peers.get_mut(&prefix).and_then(|peer| peer.previous.as_mut());
+    pub(crate) fn seal_previous(&mut self, track: Track, hop_limit: u8, out: &mut Vec<u8>) -> bool {
+        let previous = self.peers.get_mut(&track).and_then(|peer| peer.previous.as_mut());
         previous.is_some_and(|previous| {
             let is_one = previous.seal_again::<C>(0, hop_limit, out);
             previous.forget();
@@ -351,13 +357,13 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// Returns the first hop to a prefix with a session.
-    pub fn first_hop(&self, prefix: Prefix) -> Option<Slot> {
-        self.route(prefix).map(|route| route.first)
+    pub fn first_hop(&self, track: Track) -> Option<Slot> {
+        self.route(track).map(|route| route.first)
     }
 
     /// Removes the packets that have waited for a session.
-    pub fn take_queue(&mut self, prefix: Prefix) -> Vec<Vec<u8>> {
-        self.peers.get_mut(&prefix).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
+    pub fn take_queue(&mut self, track: Track) -> Vec<Vec<u8>> {
+        self.peers.get_mut(&track).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
     }
 
     /// Opens what was sealed for the session `index`. Returns its sender, and the contents.
@@ -369,11 +375,11 @@ impl<C: Crypto> Sessions<C> {
         header: &[u8],
         sealed: &'a mut [u8],
     ) -> Option<(NodeId, Contents<'a>)> {
-        let Some(&prefix) = self.by_index.get(&index) else {
+        let Some(&track) = self.by_index.get(&index) else {
             self.counters.unknown += 1;
             return None;
         };
-        let peer = self.peers.get_mut(&prefix)?;
+        let peer = self.peers.get_mut(&track)?;
         let sessions = [peer.session.as_mut(), peer.previous.as_mut(), peer.next.as_mut()];
         let session = sessions.into_iter().flatten().find(|session| session.index == index)?;
         let (owner, was_broken) = (session.owner, session.broken);
@@ -389,75 +395,20 @@ impl<C: Crypto> Sessions<C> {
             }
             // Its peer has used it, or has answered what has come by it: it works in both directions.
             if !matches!(contents, Some(Contents::KeepAlive(_))) {
-                self.promote_if(prefix, index);
+                self.promote_if(track, index);
             }
         }
         contents.map(|contents| (owner, contents))
     }
 
+    /// Returns the way of the session with this number.
+    pub(crate) fn track_of(&self, index: u32) -> Option<Track> {
+        self.by_index.get(&index).copied()
+    }
+
     /// Returns whether a session has this number, or a handshake of which the CONFIRM is still on its way.
     pub(crate) fn knows(&self, index: u32) -> bool {
         self.by_index.contains_key(&index) || self.halves.iter().any(|half| half.index == index)
-    }
-
-    /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
-    #[expect(clippy::too_many_arguments, reason = "all of it is what the message brought")]
-    pub fn look_up(
-        &mut self,
-        now: Time,
-        local: &LocalRouter,
-        remote: u32,
-        noise: &[u8],
-        back: &Route,
-        mtu: u16,
-        id: MessageId,
-        neighbour: Option<NodeId>,
-        random: &mut dyn Random,
-    ) -> Option<(u32, Vec<u8>)> {
-        let path = Path { route: back.clone(), mtu, mark: id.mark() };
-        if !path.is_wide() {
-            self.counters.too_long += 1;
-            return None;
-        }
-        // It has come again, because the answer was lost, or by another way.
-        if let Some(half) = self.halves.iter_mut().find(|half| half.id == id) {
-            half.path = path;
-            return Some((half.index, half.second.clone()));
-        }
-        self.make_room_for_half(back.first);
-        let answer = answer::<C>(local, noise, (mtu, neighbour), random);
-        let Some((handshake, second)) = answer else {
-            self.counters.refused += 1;
-            return None;
-        };
-        let index = self.new_index(random);
-        self.halves.push(Half {
-            index,
-            remote,
-            id,
-            second: second.clone(),
-            handshake,
-            path,
-            since: now,
-        });
-        Some((index, second))
-    }
-
-    /// Makes room for another handshake that came by a link: the oldest of that link makes way if the link has its half,
-    /// and the oldest of all if there is no room.
-    fn make_room_for_half(&mut self, slot: Slot) {
-        let (all, limit) = (self.halves.len(), self.limits.half_sessions);
-        let is_by_slot = |half: &Half<C>| half.path.route.first == slot;
-        let of_slot = self.halves.iter().filter(|half| is_by_slot(half)).count();
-        let at = if of_slot >= limit.div_ceil(2) {
-            self.halves.iter().position(is_by_slot)
-        } else {
-            (all >= limit).then_some(0)
-        };
-        if let Some(at) = at {
-            self.counters.refused += 1;
-            self.halves.remove(at);
-        }
     }
 
     /// Handles the answer to a LOOKUP, which came with the route to the owner.
@@ -471,9 +422,12 @@ impl<C: Crypto> Sessions<C> {
         out: &mut Vec<SessionAction>,
     ) {
         let is_it = |peer: &Peer<C>| peer.search.as_ref().is_some_and(|search| search.id == id);
-        let Some((&prefix, peer)) = self.peers.iter_mut().find(|(_, peer)| is_it(peer)) else {
+        let Some(track) = self.peers.iter().find(|(_, peer)| is_it(peer)).map(|(&track, _)| track)
+        else {
             return;
         };
+        let ordinary = self.first_hop(Track::ordinary(track.prefix()));
+        let Some(peer) = self.peers.get_mut(&track) else { return };
         let Some(search) = &mut peer.search else { return };
         let Way { route, mtu } = way;
         let path = Path { route: route.clone(), mtu, mark: id.mark() };
@@ -481,8 +435,13 @@ impl<C: Crypto> Sessions<C> {
             self.counters.too_long += 1;
             return;
         }
+        // Whoever says so of a route that begins as the ordinary one is not believed.
+        if track.is_apart() && ordinary == Some(route.first) {
+            self.counters.refused += 1;
+            return;
+        }
         let finished = search.finish::<C>(local, noise, mtu);
-        let finished = finished.filter(|(shown, _)| shown.owner.prefix() == prefix);
+        let finished = finished.filter(|(shown, _)| shown.owner.prefix() == track.prefix());
         let Some((Established { keys, owner, neighbour, .. }, third)) = finished else {
             self.counters.refused += 1;
             return;
@@ -498,79 +457,42 @@ impl<C: Crypto> Sessions<C> {
         peer.search = None;
         let session = Session::new(now, owner, (index, remote), keys, path);
         let session = session.confirmed_by(now, third.clone(), times, peer.failures);
-        let is_used = self.install(now, local.id(), prefix, (begun, Duration::ZERO), session);
+        let is_used = self.install(now, local.id(), track, (begun, Duration::ZERO), session);
         out.push(SessionAction::Confirm { to: owner, route, receiver: remote, noise: third });
+        if track.is_apart() {
+            self.aparts.found(now, track.prefix());
+            // It is used when this is answered.
+            let which = if is_used { Which::Current } else { Which::Next };
+            return out.push(SessionAction::KeepAlive(track, which));
+        }
         out.push(match is_used {
-            true => SessionAction::Ready(prefix),
-            false => SessionAction::KeepAlive(prefix, Which::Next),
+            true => SessionAction::Ready(track),
+            false => SessionAction::KeepAlive(track, Which::Next),
         });
     }
 
-    /// Handles a CONFIRM.
-    pub fn confirm(
-        &mut self,
-        now: Time,
-        local: &LocalRouter,
-        index: u32,
-        noise: &[u8],
-        out: &mut Vec<SessionAction>,
-    ) {
-        let Some(at) = self.halves.iter().position(|half| half.index == index) else {
-            // It came again: the first answer to it was lost.
-            if let Some(&prefix) = self.by_index.get(&index) {
-                out.push(match self.which(prefix, index) {
-                    Which::Current => SessionAction::Alive(prefix, Which::Current, 0),
-                    Which::Next => SessionAction::KeepAlive(prefix, Which::Next),
-                });
-            }
-            return;
-        };
-        let mut payload = Vec::new();
-        if C::read(&mut self.halves[at].handshake, noise, &mut payload).is_err() {
-            self.counters.refused += 1;
-            return;
-        }
-        let half = self.halves.remove(at);
-        let established = peer::establish::<C>(local, half.handshake, &payload);
-        let Some(Established { keys, owner, mtu, .. }) = established else {
-            self.counters.refused += 1;
-            return;
-        };
-        let prefix = owner.prefix();
-        if !self.peers.contains_key(&prefix) {
-            self.make_room();
-            self.peers.insert(prefix, Box::new(Peer::new(now)));
-        }
-        let path = Path { mtu: mtu.min(half.path.mtu), ..half.path };
-        let begun = (half.since, CROSSING);
-        let session = Session::new(now, owner, (index, half.remote), keys, path);
-        if self.install(now, local.id(), prefix, begun, session) {
-            out.push(SessionAction::Alive(prefix, Which::Current, 0));
-            out.push(SessionAction::Ready(prefix));
-        } else {
-            out.push(SessionAction::KeepAlive(prefix, Which::Next));
-        }
-    }
-
     /// A statement that nobody has the prefix is believed.
-    fn denied(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
+    fn denied(&mut self, now: Time, track: Track, out: &mut Vec<SessionAction>) {
         self.counters.absent += 1;
-        self.absent(now, prefix, out);
+        self.absent(now, track, out);
     }
 
     /// Nobody has the prefix: the search for its owner ends, and a session with a route that is broken.
-    pub(crate) fn absent(&mut self, now: Time, prefix: Prefix, out: &mut Vec<SessionAction>) {
-        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+    pub(crate) fn absent(&mut self, now: Time, track: Track, out: &mut Vec<SessionAction>) {
+        let Some(peer) = self.peers.get_mut(&track) else { return };
         peer.search = None;
+        if track.is_apart() {
+            return self.aparts.failed(now, track.prefix());
+        }
         if let Some(session) = peer.session.as_mut().filter(|session| !session.broken) {
             session.renewal_failed(now);
             return;
         }
-        if self.promote(prefix) {
-            out.push(SessionAction::Ready(prefix));
+        if self.promote(track) {
+            out.push(SessionAction::Ready(track));
             return;
         }
-        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        let Some(peer) = self.peers.get_mut(&track) else { return };
         if let Some(mut session) = peer.session.take() {
             peer.queue.splice(0..0, session.take_unsure());
             // The peer may not know of it, and send by it when the routes are good again.
@@ -578,12 +500,12 @@ impl<C: Crypto> Sessions<C> {
             oldest.iter().for_each(|oldest| _ = self.by_index.remove(&oldest.index));
         }
         peer.absent_until = now + NEGATIVE;
-        out.push(SessionAction::NoRoute(prefix, core::mem::take(&mut peer.queue)));
+        out.push(SessionAction::NoRoute(track, core::mem::take(&mut peer.queue)));
     }
 
     /// Returns how many packets of a session have come.
-    pub(crate) fn received(&mut self, prefix: Prefix, which: Which) -> u64 {
-        let session = self.peers.get_mut(&prefix).and_then(|peer| peer.session_mut(which));
+    pub(crate) fn received(&mut self, track: Track, which: Which) -> u64 {
+        let session = self.peers.get_mut(&track).and_then(|peer| peer.session_mut(which));
         session.map_or(0, |session| session.received())
     }
 
@@ -599,61 +521,64 @@ impl<C: Crypto> Sessions<C> {
         self.fragments.expire(now);
         self.counters.incomplete = self.fragments.dropped;
         let (mut renewed, mut failed) = (Vec::new(), Vec::new());
-        for (&prefix, peer) in &mut self.peers {
+        for (&track, peer) in &mut self.peers {
+            let tries = if track.is_apart() { apart::TRIES } else { TRIES };
             if let Some(search) = &mut peer.search {
-                out.extend(search.ask_at_once::<C>(local, prefix));
+                out.extend(search.ask_at_once::<C>(local, track));
             }
             if let Some(search) = &mut peer.search
                 && search.due <= now
             {
-                if search.tries >= TRIES {
+                if search.tries >= tries {
                     self.counters.unanswered += 1;
-                    failed.push(prefix);
+                    failed.push(track);
                 } else {
                     // From the second time on it goes another way.
                     let via = draw(&peer.waypoints, random);
-                    out.extend(search.ask::<C>(now, local, prefix, true, via));
+                    out.extend(search.ask::<C>(now, local, track, true, via));
                 }
             }
             let Some(session) = &mut peer.session else { continue };
             if let Some(confirm) = session.confirm_again(now) {
-                out.extend([confirm, SessionAction::Again(prefix)]);
+                out.extend([confirm, SessionAction::Again(track)]);
             }
             if session.is_owing() && peer.search.is_none() {
-                renewed.push(prefix);
+                renewed.push(track);
             }
             if session.is_unanswered(now) {
                 peer.failures = peer.failures.saturating_add(1);
-                renewed.push(prefix);
+                renewed.push(track);
             } else if session.asks(now) {
-                let ask = SessionAction::KeepAlive(prefix, Which::Current);
-                out.extend([SessionAction::Again(prefix), ask]);
+                let ask = SessionAction::KeepAlive(track, Which::Current);
+                out.extend([SessionAction::Again(track), ask]);
             }
         }
         self.renewal_timeout(now, out);
-        failed.into_iter().for_each(|prefix| self.absent(now, prefix, out));
-        for prefix in renewed {
-            if self.replace_broken(prefix) {
-                out.push(SessionAction::Ready(prefix));
+        failed.into_iter().for_each(|track| self.absent(now, track, out));
+        for track in renewed {
+            if self.replace_broken(track) {
+                out.push(SessionAction::Ready(track));
             } else {
-                self.search(now, local, prefix, random, out);
+                self.search(now, local, track, random, out);
             }
         }
+        self.aparts_timeout(now, local, random, out);
         let idle = |peer: &Peer<C>| peer.search.is_none() && now.since(peer.used) >= IDLE;
-        let gone: Vec<Prefix> =
-            self.peers.iter().filter(|(_, peer)| idle(peer)).map(|(&prefix, _)| prefix).collect();
-        gone.into_iter().for_each(|prefix| self.remove(prefix));
+        let gone: Vec<Track> =
+            self.peers.iter().filter(|(_, peer)| idle(peer)).map(|(&track, _)| track).collect();
+        gone.into_iter().for_each(|track| self.remove(track));
     }
 
     /// Returns when something is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         let half = self.halves.iter().map(|half| half.since + HALF).min();
         let peers = self.peers.values().filter_map(|peer| Self::due_of(peer, IDLE));
-        sooner(sooner(half, self.fragments.due()), peers.min())
+        let aparts = self.aparts.poll_timeout();
+        sooner(sooner(sooner(half, self.fragments.due()), peers.min()), aparts)
     }
 
-    fn queue(&mut self, prefix: Prefix, packet: &[u8]) -> Delivery {
-        match self.peers.get_mut(&prefix) {
+    fn queue(&mut self, track: Track, packet: &[u8]) -> Delivery {
+        match self.peers.get_mut(&track) {
             Some(peer) if peer.queue.len() < self.limits.queued_packets => {
                 peer.queue.push(packet.to_vec());
                 Delivery::Queued
@@ -670,20 +595,23 @@ impl<C: Crypto> Sessions<C> {
         &mut self,
         now: Time,
         local: &LocalRouter,
-        prefix: Prefix,
+        track: Track,
         random: &mut dyn Random,
         out: &mut Vec<SessionAction>,
     ) {
-        if self.peers.get(&prefix).is_none_or(|peer| peer.search.is_some()) {
+        if track.is_apart() {
+            return self.aparts.hurry(now, track.prefix());
+        }
+        if self.peers.get(&track).is_none_or(|peer| peer.search.is_some()) {
             return;
         }
         let index = self.new_index(random);
-        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+        let Some(peer) = self.peers.get_mut(&track) else { return };
         let has_failed = peer.session.as_ref().is_some_and(Session::has_failed_renewals);
         let by_another = peer.failures > 0 || has_failed;
         let via = if by_another { draw(&peer.waypoints, random) } else { None };
         let search = peer.search.insert(Search::new(now, index, random));
-        out.extend(search.ask::<C>(now, local, prefix, by_another, via));
+        out.extend(search.ask::<C>(now, local, track, by_another, via));
     }
 
     /// Begins to use a session. If both ends have looked each other up at the same time, both use the session that the
@@ -694,12 +622,12 @@ impl<C: Crypto> Sessions<C> {
         &mut self,
         now: Time,
         own: NodeId,
-        prefix: Prefix,
+        track: Track,
         (begun, slack): (Time, Duration),
         session: Session<C::Keys>,
     ) -> bool {
-        let Some(peer) = self.peers.get_mut(&prefix) else { return false };
-        self.by_index.insert(session.index, prefix);
+        let Some(peer) = self.peers.get_mut(&track) else { return false };
+        self.by_index.insert(session.index, track);
         let is_preferred = |session: &Session<C::Keys>| session.initiated == (own < session.owner);
         let crossed = |current: &Session<C::Keys>| begun <= current.since + slack;
         let current = peer.session.as_ref().filter(|current| !current.broken);
@@ -710,7 +638,7 @@ impl<C: Crypto> Sessions<C> {
                 peer.previous.replace(session).map(|oldest| oldest.index)
             }
             Some(current) if !crossed(current) && current.is_proved() => {
-                self.install_next(now, prefix, session);
+                self.install_next(now, track, session);
                 return false;
             }
             _ => peer.follow(session),
@@ -727,15 +655,23 @@ impl<C: Crypto> Sessions<C> {
             return;
         }
         let oldest = self.peers.iter().min_by_key(|(_, peer)| peer.used);
-        if let Some(prefix) = oldest.map(|(&prefix, _)| prefix) {
+        if let Some(track) = oldest.map(|(&track, _)| track) {
             self.counters.evicted += 1;
-            self.remove(prefix);
+            self.remove(track);
         }
     }
 
-    fn remove(&mut self, prefix: Prefix) {
-        self.peers.remove(&prefix);
-        self.by_index.retain(|_, other| *other != prefix);
+    /// Returns what is known of the owner of a prefix by a way, also if that is nothing.
+    fn peer(&mut self, now: Time, track: Track) -> &mut Peer<C> {
+        if !self.peers.contains_key(&track) {
+            self.make_room();
+        }
+        self.peers.entry(track).or_insert_with(|| Box::new(Peer::new(now)))
+    }
+
+    fn remove(&mut self, track: Track) {
+        self.peers.remove(&track);
+        self.by_index.retain(|_, other| *other != track);
     }
 
     fn new_index(&self, random: &mut dyn Random) -> u32 {
@@ -762,24 +698,6 @@ impl<C: Crypto> Peer<C> {
 fn draw(waypoints: &[NodeId], random: &mut dyn Random) -> Option<NodeId> {
     let at = random.next_u64() % (waypoints.len() as u64).max(1);
     waypoints.get(at as usize).copied()
-}
-
-/// Reads the first message of a handshake and returns the handshake and the second.
-fn answer<C: Crypto>(
-    local: &LocalRouter,
-    noise: &[u8],
-    (mtu, neighbour): (u16, Option<NodeId>),
-    random: &mut dyn Random,
-) -> Option<(C::Handshake, Vec<u8>)> {
-    let mut seed = [0; KEY];
-    random.fill(&mut seed);
-    let role = Role::Responder;
-    let mut handshake =
-        C::begin(role, Purpose::Session, &local.identity, &local.network, seed).ok()?;
-    let (mut payload, mut second) = (Vec::new(), Vec::with_capacity(SESSION_SECOND));
-    C::read(&mut handshake, noise, &mut payload).ok()?;
-    C::write(&mut handshake, &peer::payload(local, mtu, neighbour), &mut second).ok()?;
-    Some((handshake, second))
 }
 
 const _: () = assert!(SESSION_FIRST < SESSION_SECOND && SESSION_THIRD < SESSION_SECOND);

@@ -3,13 +3,14 @@
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
+use super::apart::{STRICT, Track};
 use super::fragments::{LEAST_ROOM, PIECE_HEADER, Piece};
 use super::renewal::{FIRST_PAUSE, MAX_PAUSE};
 use super::{ASK_AGAIN, DENIED, FIRST_WAIT, MAX_WAIT, RENEW, SILENT, SessionAction, UNANSWERED};
 use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::icmp::MIN_MTU;
-use crate::id::{NodeId, Prefix};
+use crate::id::NodeId;
 use crate::identity::{KEY, Proof};
 use crate::link::ReplayWindow;
 use crate::local::LocalRouter;
@@ -368,6 +369,8 @@ impl<K> Session<K> {
     ) -> u64 {
         let nonce = self.sent;
         self.sent += 1;
+        // What is to end on the way is not missed at the end.
+        self.compared.0 += u64::from(u16::from(hop_limit) + 1 < self.path.route.hops());
         // Only what has had this number is sent with it again.
         if self.keeps {
             let kept = match contents {
@@ -603,7 +606,7 @@ impl Search {
     pub(super) fn ask_at_once<C: Crypto>(
         &mut self,
         local: &LocalRouter,
-        prefix: Prefix,
+        track: Track,
     ) -> Option<SessionAction> {
         if !core::mem::take(&mut self.hurries) {
             return None;
@@ -613,6 +616,7 @@ impl Search {
         let by_another = self.hurried.is_multiple_of(2);
         let (_, noise) = self.begin::<C>(local)?;
         let (id, index) = (self.id, self.index);
+        let prefix = track.prefix();
         Some(SessionAction::LookUp { prefix, id, index, noise, by_another, via: None })
     }
 
@@ -621,7 +625,7 @@ impl Search {
         &mut self,
         now: Time,
         local: &LocalRouter,
-        prefix: Prefix,
+        track: Track,
         by_another: bool,
         via: Option<NodeId>,
     ) -> Option<SessionAction> {
@@ -629,7 +633,18 @@ impl Search {
         self.tries += 1;
         self.asked = now;
         let (_, noise) = self.begin::<C>(local)?;
-        let (id, index) = (self.id, self.index);
+        let (id, index, prefix) = (self.id, self.index, track.prefix());
+        if track.is_apart() {
+            let (links_alone, by_another) = (self.tries > STRICT, self.tries % 2 == 0);
+            return Some(SessionAction::LookUpApart {
+                prefix,
+                id,
+                index,
+                noise,
+                links_alone,
+                by_another,
+            });
+        }
         Some(SessionAction::LookUp { prefix, id, index, noise, by_another, via })
     }
 

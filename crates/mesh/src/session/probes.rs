@@ -7,8 +7,9 @@
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, Time};
 
+use super::Track;
 use crate::config::HOP_LIMIT;
-use crate::id::{NodeId, Prefix};
+use crate::id::NodeId;
 use crate::wire::Slot;
 use crate::wire::control::{Code, ErrorReport};
 
@@ -70,7 +71,7 @@ pub enum ProbeOutcome {
 /// A probe under way.
 struct Probe {
     id: ProbeId,
-    prefix: Prefix,
+    track: Track,
     hop_limit: u8,
     begun: Time,
     sent: Option<Sent>,
@@ -117,7 +118,7 @@ impl Probes {
     pub(crate) fn begin(
         &mut self,
         now: Time,
-        prefix: Prefix,
+        track: Track,
         hop_limit: u8,
         random: &mut dyn Random,
     ) -> Result<ProbeId, ProbeRefused> {
@@ -129,13 +130,13 @@ impl Probes {
         let id = ProbeId(random.next_u64().max(1));
         // The first router decides with what is on the wire, so one hop is 0 there.
         let hop_limit = hop_limit.checked_sub(1).unwrap_or(HOP_LIMIT);
-        self.all.push(Probe { id, prefix, hop_limit, begun: now, sent: None });
+        self.all.push(Probe { id, track, hop_limit, begun: now, sent: None });
         Ok(id)
     }
 
     /// Returns a probe that waits for a session with the owner of a prefix.
-    pub(crate) fn waiting(&self, prefix: Prefix) -> Option<Ready> {
-        let probe = self.all.iter().find(|probe| probe.prefix == prefix && probe.sent.is_none())?;
+    pub(crate) fn waiting(&self, track: Track) -> Option<Ready> {
+        let probe = self.all.iter().find(|probe| probe.track == track && probe.sent.is_none())?;
         Some(Ready { id: probe.id, hop_limit: probe.hop_limit })
     }
 
@@ -154,7 +155,7 @@ impl Probes {
         owner: NodeId,
         token: u64,
     ) -> Option<(ProbeId, ProbeOutcome)> {
-        let is_it = |probe: &Probe| probe.id.0 == token && probe.prefix == owner.prefix();
+        let is_it = |probe: &Probe| probe.id.0 == token && probe.track.prefix() == owner.prefix();
         let index = self.all.iter().position(is_it)?;
         let Sent { at, hops, mtu, .. } = self.all[index].sent?;
         let id = self.all.swap_remove(index).id;
@@ -183,8 +184,8 @@ impl Probes {
     }
 
     /// Removes and returns a probe to a prefix that nobody owns.
-    pub(crate) fn absent(&mut self, prefix: Prefix) -> Option<ProbeId> {
-        let is_it = |probe: &Probe| probe.prefix == prefix && probe.sent.is_none();
+    pub(crate) fn absent(&mut self, track: Track) -> Option<ProbeId> {
+        let is_it = |probe: &Probe| probe.track == track && probe.sent.is_none();
         let index = self.all.iter().position(is_it)?;
         Some(self.all.swap_remove(index).id)
     }

@@ -5,9 +5,9 @@ use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
 use super::peer::{Search, Session};
-use super::{Contents, Departure, Peer, SessionAction, Sessions};
+use super::{Contents, Departure, Peer, SessionAction, Sessions, Track};
 use crate::crypto::Crypto;
-use crate::id::Prefix;
+
 use crate::wire::Slot;
 
 /// Time after a failed renewal until the next, doubled each time up to the longest.
@@ -52,8 +52,8 @@ impl<C: Crypto> Peer<C> {
 
 impl<C: Crypto> Sessions<C> {
     /// Has a session follow the current one, which works, when it has shown that it does.
-    pub(super) fn install_next(&mut self, now: Time, prefix: Prefix, next: Session<C::Keys>) {
-        let Some(peer) = self.peers.get_mut(&prefix) else { return };
+    pub(super) fn install_next(&mut self, now: Time, track: Track, next: Session<C::Keys>) {
+        let Some(peer) = self.peers.get_mut(&track) else { return };
         let longest = peer.session.as_ref().map_or(0, Session::longest);
         if let Some(gone) = peer.next.replace(next.on_trial(now, longest)) {
             self.by_index.remove(&gone.index);
@@ -61,8 +61,8 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// Begins to use the next session. Returns `false` if there is none.
-    pub(super) fn promote(&mut self, prefix: Prefix) -> bool {
-        let Some(peer) = self.peers.get_mut(&prefix) else { return false };
+    pub(super) fn promote(&mut self, track: Track) -> bool {
+        let Some(peer) = self.peers.get_mut(&track) else { return false };
         let Some(next) = peer.next.take() else { return false };
         if let Some(gone) = peer.follow(next) {
             self.by_index.remove(&gone);
@@ -71,21 +71,21 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// Begins to use the next session if it has this number.
-    pub(super) fn promote_if(&mut self, prefix: Prefix, index: u32) {
-        if self.which(prefix, index) == Which::Next {
-            self.promote(prefix);
+    pub(super) fn promote_if(&mut self, track: Track, index: u32) {
+        if self.which(track, index) == Which::Next {
+            self.promote(track);
         }
     }
 
     /// Begins to use the next session if the route of the current one is broken. Returns whether it has.
-    pub(super) fn replace_broken(&mut self, prefix: Prefix) -> bool {
-        let session = self.peers.get(&prefix).and_then(|peer| peer.session.as_ref());
-        session.is_some_and(|session| session.broken) && self.promote(prefix)
+    pub(super) fn replace_broken(&mut self, track: Track) -> bool {
+        let session = self.peers.get(&track).and_then(|peer| peer.session.as_ref());
+        session.is_some_and(|session| session.broken) && self.promote(track)
     }
 
     /// Returns whether a number is that of a session which is to follow.
-    pub(crate) fn which(&self, prefix: Prefix, index: u32) -> Which {
-        let next = self.peers.get(&prefix).and_then(|peer| peer.next.as_ref());
+    pub(crate) fn which(&self, track: Track, index: u32) -> Which {
+        let next = self.peers.get(&track).and_then(|peer| peer.next.as_ref());
         match next.is_some_and(|next| next.index == index) {
             true => Which::Next,
             false => Which::Current,
@@ -93,8 +93,8 @@ impl<C: Crypto> Sessions<C> {
     }
 
     /// Returns the first hop of a session.
-    pub(crate) fn first_hop_of(&self, prefix: Prefix, which: Which) -> Option<Slot> {
-        let peer = self.peers.get(&prefix)?;
+    pub(crate) fn first_hop_of(&self, track: Track, which: Which) -> Option<Slot> {
+        let peer = self.peers.get(&track)?;
         let next = peer.next.as_ref().filter(|_| which == Which::Next);
         next.or(peer.session.as_ref()).map(|session| session.path.route.first)
     }
@@ -102,12 +102,12 @@ impl<C: Crypto> Sessions<C> {
     /// Appends a packet with these contents to `out`, as [`seal`](Self::seal) does, by one of the sessions.
     pub(crate) fn seal_by(
         &mut self,
-        (prefix, which): (Prefix, Which),
+        (track, which): (Track, Which),
         contents: &Contents<'_>,
         hop_limit: u8,
         out: &mut Vec<u8>,
     ) -> Option<Departure> {
-        let session = self.peers.get_mut(&prefix)?.session_mut(which)?;
+        let session = self.peers.get_mut(&track)?.session_mut(which)?;
         let quote = session.seal::<C>(contents, hop_limit, out);
         let (route, mtu) = (&session.path.route, session.mtu());
         Some(Departure { first: route.first, quote, hops: route.hops(), mtu })
@@ -116,10 +116,10 @@ impl<C: Crypto> Sessions<C> {
     /// Does what is due for sessions that are to follow: one that has shown nothing in its time is released.
     pub(super) fn renewal_timeout(&mut self, now: Time, out: &mut Vec<SessionAction>) {
         let Sessions { peers, by_index, .. } = self;
-        for (&prefix, peer) in peers {
+        for (&track, peer) in peers {
             let Some(next) = &mut peer.next else { continue };
             if let Some(confirm) = next.confirm_again(now) {
-                out.extend([confirm, SessionAction::KeepAlive(prefix, Which::Next)]);
+                out.extend([confirm, SessionAction::KeepAlive(track, Which::Next)]);
             }
             if next.has_failed(now) {
                 by_index.remove(&next.index);

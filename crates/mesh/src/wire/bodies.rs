@@ -6,6 +6,7 @@
 //! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 14 |
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
+//! | LOOKUP_APART | LOOKUP's, flags (1: 1 links alone), tags of the route (1), tags of the way (1), tags of 4 octets | 71 |
 //! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
 //! | NOT_RESPONSIBLE | proof (48), sequence (8), signature (64) | 120 |
@@ -20,13 +21,17 @@ use smallvec::SmallVec;
 
 use super::routed::Message;
 use super::{Labels, Reader, SEAL, SIGNATURE, read_labels};
-use crate::id::{Instance, NodeId, Sequence};
+use crate::id::{Instance, NodeId, Sequence, Tag};
 use crate::identity::Proof;
 
 /// Maximum number of hints in a message.
 pub const MAX_HINTS: usize = 16;
 /// Maximum number of octets of a PAYLOAD.
 pub const MAX_PAYLOAD: usize = 1_000;
+/// Maximum number of tags of the route that a LOOKUP_APART avoids: of the routers on it, and of its end.
+pub const MAX_AVOIDED: usize = 32;
+/// Maximum number of routers that a LOOKUP_APART comes to.
+pub const MAX_PASSED: usize = 64;
 /// Length in octets of what the first message of a session contains, zeros.
 pub const SESSION_FIRST_PAYLOAD: usize = 16;
 /// Length in octets of what the second and the third message of a session contain.
@@ -84,6 +89,41 @@ fn emit_hints(hints: &[Hint], out: &mut Vec<u8>) {
     hints.iter().for_each(|hint| hint.emit(out));
 }
 
+/// Tags of routers.
+pub type Tags = SmallVec<[Tag; 8]>;
+
+/// What a LOOKUP_APART avoids.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Avoided {
+    /// Whether only the links of the route are avoided, and not its routers.
+    pub links_alone: bool,
+    /// Tags of the routers of the route in order, without its origin, and of its end; at most [`MAX_AVOIDED`].
+    pub route: Tags,
+    /// Tags of the routers that it has come to, at most [`MAX_PASSED`].
+    pub passed: Tags,
+}
+
+impl Avoided {
+    fn parse(reader: &mut Reader<'_>) -> Result<Avoided, Malformed> {
+        let [flags, route, passed] = reader.array()?;
+        if usize::from(route) > MAX_AVOIDED || usize::from(passed) > MAX_PASSED {
+            return Err(reader.fault("expected at most 32 tags to avoid and 64 of the way"));
+        }
+        let mut tags = |count| -> Result<Tags, Malformed> {
+            (0..count).map(|_| reader.u32().map(Tag)).collect()
+        };
+        Ok(Avoided { links_alone: flags & 1 != 0, route: tags(route)?, passed: tags(passed)? })
+    }
+
+    fn emit(&self, out: &mut Vec<u8>) {
+        let counts = [&self.route, &self.passed].map(|tags| tags.len() as u8);
+        out.push(u8::from(self.links_alone));
+        out.extend(counts);
+        let tags = self.route.iter().chain(&self.passed);
+        tags.for_each(|tag| out.extend(tag.0.to_be_bytes()));
+    }
+}
+
 fn parse_sequence(reader: &mut Reader<'_>) -> Result<Sequence, Malformed> {
     Ok(Sequence { epoch: reader.u32()?, count: reader.u32()? })
 }
@@ -126,6 +166,15 @@ pub enum Body<'a> {
         noise: &'a [u8],
         /// The key that the router for whom the message is sends it on to.
         onward: Option<NodeId>,
+    },
+    /// LOOKUP_APART.
+    LookUpApart {
+        /// The sender's number for the session.
+        index: u32,
+        /// The first message of the session.
+        noise: &'a [u8],
+        /// What is avoided.
+        avoided: Avoided,
     },
     /// LOOKUP_ACK.
     LookUpAck {
@@ -180,9 +229,11 @@ impl<'a> Body<'a> {
         let body = Body::contents(message, &mut reader)?;
         let covered = &bytes[..reader.position()];
         let seal = match message {
-            Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
-                Seal::None
-            }
+            Message::LookUp
+            | Message::LookUpApart
+            | Message::LookUpAck
+            | Message::Confirm
+            | Message::Introduce => Seal::None,
             _ => Seal::Signature(reader.array()?),
         };
         reader.end()?;
@@ -213,6 +264,10 @@ impl<'a> Body<'a> {
                     false => Some(NodeId::new(reader.u64()?)),
                 };
                 Body::LookUp { index, noise, onward }
+            }
+            Message::LookUpApart => {
+                let (index, noise) = (reader.u32()?, reader.take(SESSION_FIRST)?);
+                Body::LookUpApart { index, noise, avoided: Avoided::parse(reader)? }
             }
             Message::LookUpAck => {
                 let (index, receiver) = (reader.u32()?, reader.u32()?);
@@ -254,6 +309,11 @@ impl<'a> Body<'a> {
                 out.extend_from_slice(noise);
                 out.extend(onward.iter().flat_map(|key| key.to_bytes()));
             }
+            Body::LookUpApart { index, noise, avoided } => {
+                out.extend(index.to_be_bytes());
+                out.extend_from_slice(noise);
+                avoided.emit(out);
+            }
             Body::LookUpAck { index, receiver, noise } => {
                 out.extend(index.to_be_bytes());
                 out.extend(receiver.to_be_bytes());
@@ -293,7 +353,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ALL: [Message; 8] = [
+    const ALL: [Message; 9] = [
         Message::Connect,
         Message::ConnectAck,
         Message::Introduce,
@@ -302,6 +362,7 @@ mod tests {
         Message::Payload,
         Message::NotResponsible,
         Message::Confirm,
+        Message::LookUpApart,
     ];
 
     fn hint() -> Hint {
@@ -311,9 +372,11 @@ mod tests {
 
     fn seal(message: Message) -> Seal {
         match message {
-            Message::LookUp | Message::LookUpAck | Message::Confirm | Message::Introduce => {
-                Seal::None
-            }
+            Message::LookUp
+            | Message::LookUpApart
+            | Message::LookUpAck
+            | Message::Confirm
+            | Message::Introduce => Seal::None,
             _ => Seal::Signature([9; SIGNATURE]),
         }
     }
@@ -331,6 +394,15 @@ mod tests {
             Message::LookUp => {
                 let onward = octets.first().map(|&octet| NodeId::new(octet.into()));
                 Body::LookUp { index: 1, noise: &[3; SESSION_FIRST], onward }
+            }
+            Message::LookUpApart => {
+                let tags = |most| octets.iter().take(most).map(|&octet| Tag(octet.into()));
+                let avoided = Avoided {
+                    links_alone: octets.len() % 2 == 1,
+                    route: tags(MAX_AVOIDED).collect(),
+                    passed: tags(MAX_PASSED).collect(),
+                };
+                Body::LookUpApart { index: 1, noise: &[3; SESSION_FIRST], avoided }
             }
             Message::LookUpAck => {
                 Body::LookUpAck { index: 1, receiver: 2, noise: &[3; SESSION_SECOND] }
@@ -358,7 +430,7 @@ mod tests {
             };
             written(message, &body(message, hints, &[])).len()
         };
-        assert_eq!(ALL.map(length), [126, 126, 14, 68, 167, 114, 120, 131]);
+        assert_eq!(ALL.map(length), [126, 126, 14, 68, 167, 114, 120, 131, 71]);
     }
 
     #[test]
@@ -373,6 +445,12 @@ mod tests {
         let refused = Body::parse(Message::Payload, &out).unwrap_err().to_string();
         assert!(refused.starts_with("expected a PAYLOAD of at most 1000 octets"), "{refused}");
         assert!(Body::parse(Message::Payload, &out[..113]).is_err());
+        let tags = Tags::from_elem(Tag(1), MAX_AVOIDED + 1);
+        let avoided = Avoided { route: tags, ..Avoided::default() };
+        let body = Body::LookUpApart { index: 1, noise: &[3; SESSION_FIRST], avoided };
+        let out = written(Message::LookUpApart, &body);
+        let refused = Body::parse(Message::LookUpApart, &out).unwrap_err().to_string();
+        assert!(refused.starts_with("expected at most 32 tags to avoid"), "{refused}");
     }
 
     proptest! {

@@ -54,6 +54,8 @@ pub enum Message {
     LookUp = 4,
     /// The answer to LOOKUP.
     LookUpAck = 5,
+    /// LOOKUP by a way that shares nothing with another.
+    LookUpApart = 7,
     /// Octets of an application.
     Payload = 8,
     /// The target of an exact message does not exist.
@@ -65,10 +67,20 @@ pub enum Message {
 impl Message {
     fn from_octet(octet: u8) -> Option<Message> {
         use Message::{
-            Confirm, Connect, ConnectAck, Introduce, LookUp, LookUpAck, NotResponsible, Payload,
+            Confirm, Connect, ConnectAck, Introduce, LookUp, LookUpAck, LookUpApart,
+            NotResponsible, Payload,
         };
-        let all =
-            [Connect, ConnectAck, Introduce, LookUp, LookUpAck, Payload, NotResponsible, Confirm];
+        let all = [
+            Connect,
+            ConnectAck,
+            Introduce,
+            LookUp,
+            LookUpAck,
+            Payload,
+            NotResponsible,
+            Confirm,
+            LookUpApart,
+        ];
         all.into_iter().find(|&message| message as u8 == octet)
     }
 }
@@ -383,6 +395,11 @@ impl Record {
         (self.tags, self.spacing) = (tags, self.spacing + 1);
     }
 
+    /// Returns whether the request comes back from the router that it was last sent to.
+    pub(crate) fn is_turned(&self) -> bool {
+        self.turned
+    }
+
     /// Returns the labels, which lead back in reverse.
     pub fn labels(&self) -> &Labels {
         &self.labels
@@ -405,6 +422,17 @@ impl Record {
         let Some(entered) = self.enter(id, own, neighbours, entered) else {
             return Ok(());
         };
+        self.leave(id, own, entered, out)
+    }
+
+    /// Adds the router `own`, which [`enter`](Self::enter) was called for, by which the request goes to `out`.
+    pub(crate) fn leave(
+        &mut self,
+        id: MessageId,
+        own: NodeId,
+        entered: Slot,
+        out: Slot,
+    ) -> Result<(), RouteTooLong> {
         if entered == out {
             self.turned = true;
             return Ok(());
@@ -433,7 +461,7 @@ impl Record {
 
     /// Removes what is not on the way to this router. Returns the slot by which the request has come then, or `None` at the
     /// origin.
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         id: MessageId,
         own: NodeId,
