@@ -12,7 +12,7 @@ use crate::sctp::Settings;
 use crate::shared::{Control, Files, Listening, Shared, open_files};
 use crate::sockets::{SharedWorker, Sockets, Worker, now};
 use crate::stream;
-use crate::stream::port::{SctpBinds, sctp_settings};
+use crate::stream::port::{SctpBinds, TwoAddresses, sctp_settings};
 use crate::tls::{TlsClient, TlsServer};
 use crate::udp::{Ledger, QUOTE, UdpPort};
 use arc_swap::ArcSwap;
@@ -65,6 +65,8 @@ pub struct Config {
     pub udp_receive_buffer: usize,
     /// How SCTP associations behave.
     pub sctp: Settings,
+    /// Addresses of which associations have both.
+    pub sctp_paths: Option<TwoAddresses>,
     /// The web pages that may open a WebSocket.
     pub origins: Origins,
     /// Sources that are believed only where datagrams come by one interface.
@@ -84,6 +86,7 @@ impl Config {
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
             sctp: sctp_settings(Settings::default()),
+            sctp_paths: None,
             origins: Origins::default(),
             ingress: None,
         }
@@ -110,7 +113,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
     }
     let mut bound: Vec<Bound> = Vec::new();
     let mut sctp: Vec<_> = (0..config.workers)
-        .map(|_| SctpBinds::new(config.limits.connections, config.sctp))
+        .map(|_| SctpBinds::new(config.limits.connections, config.sctp, config.sctp_paths))
         .collect();
     let mut owners = vec![None; config.listen.len()];
     for (index, bind) in config.listen.iter().enumerate() {

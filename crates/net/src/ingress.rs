@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv6Addr};
 /// Sources that are believed only where datagrams come by one interface.
 #[derive(Clone, Copy, Debug)]
 pub struct IngressFilter {
-    /// Our address: datagrams to others are not filtered.
-    pub local: Ipv6Addr,
+    /// Our addresses: datagrams to others are not filtered.
+    pub locals: [Ipv6Addr; 2],
     /// The index of the interface by which guarded sources are reached.
     pub interface: u32,
     /// Returns whether a source is guarded.
@@ -24,9 +24,9 @@ impl IngressFilter {
             return false;
         };
         // A socket with one address reports the destination too; without a report nothing is believed.
-        local.is_none_or(|local| local == IpAddr::V6(self.local))
+        local.is_none_or(|local| self.locals.iter().any(|own| local == IpAddr::V6(*own)))
             && reception.interface != self.interface
-            && source != self.local
+            && !self.locals.contains(&source)
             && (self.guards)(source)
     }
 }

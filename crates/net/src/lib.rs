@@ -43,5 +43,5 @@ pub use ringway_flow::{Counter, Counters, Limits};
 // Types of this room's own signatures; what else the system offers is in `ringway_os` itself.
 pub use ringway_os::{Clock, LocalAddresses, Tun};
 pub use shared::Control;
-pub use stream::port::{MAX_SCTP_MESSAGE, sctp_settings};
+pub use stream::port::{MAX_SCTP_MESSAGE, TwoAddresses, sctp_settings};
 pub use tls::{ClientCertificates, Identity, Roots, TlsClient, TlsError, TlsServer};

@@ -594,7 +594,7 @@ fn is_final(status: u16) -> bool {
 
 /// Returns whether an address is that of a router: what claims it has to come by the mesh.
 pub fn is_router(source: Ipv6Addr) -> bool {
-    Prefix::of(&source).is_some_and(|prefix| prefix.router() == source)
+    Prefix::of(&source).is_some_and(|prefix| [prefix.router(), prefix.second()].contains(&source))
 }
 
 pub(crate) fn name_of<'a>(domain: &str, aor: &'a [u8]) -> Option<&'a str> {

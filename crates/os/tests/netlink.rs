@@ -68,6 +68,11 @@ fn a_link_gets_its_address_and_routes() {
     netlink.remove_address(one.index, OWN, 64).unwrap();
     assert!(!ip("-6 address show dev one").contains("fd12:3456::1/64"));
 
+    netlink.add_spare_address(one.index, OWN, 128).unwrap();
+    let spare = ip("-6 address show dev one");
+    assert!(spare.contains("fd12:3456::1/128 scope global deprecated nodad"), "{spare}");
+    netlink.remove_address(one.index, OWN, 128).unwrap();
+
     let ipv4 = std::net::Ipv4Addr::new(10, 50, 60, 1);
     netlink.add_address(one.index, ipv4, 24).unwrap();
     assert!(ip("-4 address show dev one").contains("10.50.60.1/24"));

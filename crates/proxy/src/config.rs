@@ -97,24 +97,29 @@ pub struct MeshNetwork {
 }
 
 impl MeshNetwork {
-    /// Returns the address of the router that a message has come from, if it has come from one: over the mesh, and not
-    /// from a host behind a router.
+    /// Returns the first address of the router that a message has come from, if it has come from one: over the mesh, and
+    /// not from a host behind a router.
     pub fn router(&self, flow: &Flow) -> Option<IpAddr> {
-        let IpAddr::V6(remote) = flow.remote.ip() else { return None };
-        let came_by_mesh = flow.local.ip() == self.address;
-        (came_by_mesh && self.is_other_router(remote.into())).then_some(remote.into())
+        let (IpAddr::V6(local), IpAddr::V6(remote)) = (flow.local.ip(), flow.remote.ip()) else {
+            return None;
+        };
+        let first = first_address(remote)?;
+        let came_by_mesh = first_address(local) == Some(self.address);
+        (came_by_mesh && first != self.address).then_some(first.into())
     }
 
     /// Returns whether an address is one of another router.
     pub fn is_other_router(&self, ip: IpAddr) -> bool {
-        matches!(ip, IpAddr::V6(ip) if ip != self.address && is_router(ip))
+        matches!(ip, IpAddr::V6(ip) if ip != self.address && first_address(ip) == Some(ip))
     }
 }
 
-/// Returns whether an address is one that the mesh gives to routers: the first of a /64 in fd00::/8.
-fn is_router(ip: Ipv6Addr) -> bool {
+/// Returns the first address of the router that has an address: the mesh gives it the first two of a /64 in fd00::/8. `None`
+/// of any other address.
+fn first_address(ip: Ipv6Addr) -> Option<Ipv6Addr> {
     const INTERFACE: u128 = u64::MAX as u128;
-    ip.octets()[0] == 0xfd && ip.to_bits() & INTERFACE == 1
+    let is_router = ip.octets()[0] == 0xfd && matches!(ip.to_bits() & INTERFACE, 1 | 2);
+    is_router.then(|| Ipv6Addr::from_bits(ip.to_bits() & !INTERFACE | 1))
 }
 
 /// The whole configuration.

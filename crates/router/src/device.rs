@@ -33,7 +33,8 @@ pub enum DeviceError {
     Netlink(#[from] NetlinkError),
 }
 
-/// Opens the device with the router's address and the route to the mesh. The router's prefix is on the device, unless
+/// Opens the device with the router's addresses and the route to the mesh. No program uses the second one as a source that
+/// does not ask for it. The router's prefix is on the device, unless
 /// it is on a LAN. To be called within a runtime.
 ///
 /// # Errors
@@ -52,6 +53,7 @@ pub fn open(
     netlink.set_up(index)?;
     let length = if has_lan { ADDRESS } else { PREFIX };
     netlink.add_address(index, prefix.router(), length)?;
+    netlink.add_spare_address(index, prefix.second(), ADDRESS)?;
     let (destination, prefix_length) = MESH;
     let route = Route { destination, prefix_length, interface: index, gateway: None, metric: 0 };
     netlink.add_route(&route)?;

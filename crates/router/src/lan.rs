@@ -108,11 +108,15 @@ impl Lan {
                 Change::Up { name, index, .. } => {
                     self.add_addresses(index, netlink)?;
                     // A host of the LAN must not send to others in the name of its router.
-                    match netlink.refuse_source(&name, self.prefix.router()) {
-                        Err(error) if error.cause.kind() != io::ErrorKind::AlreadyExists => {
-                            lines.push(format!("hosts of {name} may send as this router: {error}"));
+                    for own in [self.prefix.router(), self.prefix.second()] {
+                        match netlink.refuse_source(&name, own) {
+                            Err(error) if error.cause.kind() != io::ErrorKind::AlreadyExists => {
+                                let line =
+                                    format!("hosts of {name} may send as this router: {error}");
+                                lines.push(line);
+                            }
+                            _ => {}
                         }
-                        _ => {}
                     }
                     // Of a kernel that forwards, the group is joined already.
                     let _ = self.socket.get_ref().join_multicast_v6(&ALL_ROUTERS, index);

@@ -7,7 +7,7 @@
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
-use crate::mesh::exchange::ingress;
+use crate::mesh::exchange::{ingress, paths};
 use crate::mesh::thread::UsersSlot;
 use crate::mesh::{DOMAIN, MeshThread};
 use crate::observe::control::{self, Control, ControlDirectory};
@@ -210,6 +210,7 @@ impl Sockets {
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
+            sctp_paths: mesh.and_then(|mesh| paths(mesh.exchange())),
             origins: Default::default(),
             ingress: mesh.and_then(|mesh| ingress(mesh.exchange())),
         })

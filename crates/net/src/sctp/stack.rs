@@ -142,6 +142,12 @@ impl Stack {
         Ok(Listener::new(handle.clone(), id, port))
     }
 
+    /// Has every association that is opened to one of these addresses at a listener with a wildcard use them all, in this
+    /// order. The kernel's SCTP does so by itself.
+    pub fn join_addresses(&self, addresses: &[IpAddr]) {
+        self.query(|core| core.sctp.join_addresses(addresses));
+    }
+
     /// Opens an association and waits until it is established.
     pub async fn connect(&self, connect: &Connect) -> Result<Association, Error> {
         let association = self.open(connect)?;

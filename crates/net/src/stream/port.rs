@@ -9,7 +9,7 @@ use crate::sctp::{
 use ringway_os::source_for;
 use ringway_sansio::Transport;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Maximum length of a message over SCTP, in bytes.
 pub const MAX_SCTP_MESSAGE: usize = ringway_sip::limits::MAX_MESSAGE;
@@ -58,10 +58,31 @@ fn of_transport(settings: Settings, transport: Transport) -> Settings {
     Settings { outbound_streams: streams, inbound_streams: streams, ..settings }
 }
 
+/// Addresses that are used together: an association from the first of ours to the first of a peer has both of each, and so
+/// two paths, each of which is between addresses of the same position. With a wildcard an association has one address
+/// otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct TwoAddresses {
+    /// Ours.
+    pub locals: [Ipv6Addr; 2],
+    /// Returns the second address of a peer, if it has one, by its first.
+    pub second: fn(Ipv6Addr) -> Option<Ipv6Addr>,
+}
+
+impl TwoAddresses {
+    /// Returns our addresses and those of a peer, if the first ones lead to it.
+    fn ends(&self, local: IpAddr, remote: IpAddr) -> Option<(Vec<IpAddr>, Vec<IpAddr>)> {
+        let IpAddr::V6(first) = remote else { return None };
+        let second = (self.second)(first).filter(|_| local == IpAddr::V6(self.locals[0]))?;
+        Some((self.locals.map(IpAddr::V6).to_vec(), vec![remote, second.into()]))
+    }
+}
+
 /// What a worker is to run of SCTP: opened, and not yet running.
 pub(crate) struct SctpBinds {
     limits: Limits,
     settings: Settings,
+    paths: Option<TwoAddresses>,
     opened: Vec<Opened>,
     /// Which of them is for listeners over IP.
     raw: Option<usize>,
@@ -71,10 +92,14 @@ pub(crate) struct SctpBinds {
 
 impl SctpBinds {
     /// Returns nothing opened, for so many associations with these settings.
-    pub(crate) fn new(associations: usize, settings: Settings) -> SctpBinds {
+    pub(crate) fn new(
+        associations: usize,
+        settings: Settings,
+        paths: Option<TwoAddresses>,
+    ) -> SctpBinds {
         let limits = Limits { associations, ..Limits::default() };
         let (opened, listeners) = (Vec::new(), Vec::new());
-        SctpBinds { limits, settings, opened, raw: None, listeners }
+        SctpBinds { limits, settings, paths, opened, raw: None, listeners }
     }
 
     /// Which of those opened carries a listener already. A UDP port carries SCTP whatever its ports (RFC
@@ -127,15 +152,18 @@ impl SctpBinds {
 
     /// Runs it. To be called within the worker's runtime.
     pub(crate) fn start(self) -> io::Result<Vec<(usize, SctpPort, Listener)>> {
-        let (limits, settings) = (self.limits, self.settings);
+        let (limits, settings, paths) = (self.limits, self.settings, self.paths);
         let start = |opened| Stack::start(opened, limits, settings).map_err(io::Error::other);
         let stacks: Vec<Stack> = self.opened.into_iter().map(start).collect::<io::Result<_>>()?;
+        if let Some(paths) = paths {
+            stacks.iter().for_each(|stack| stack.join_addresses(&paths.locals.map(IpAddr::V6)));
+        }
         let listen = |(index, stack, bind): (usize, usize, Bind)| {
             let (stack, locals, port) = (stacks[stack].clone(), addresses(&bind), bind.addr.port());
             let (encapsulation, transport) = (bind.encapsulation, bind.transport);
             let settings = of_transport(settings, transport);
             let listener = stack.listen(&locals, port, Some(settings)).map_err(io::Error::other)?;
-            let port = SctpPort { transport, settings, stack, locals, port, encapsulation };
+            let port = SctpPort { transport, settings, paths, stack, locals, port, encapsulation };
             Ok((index, port, listener))
         };
         self.listeners.into_iter().map(listen).collect()
@@ -151,6 +179,7 @@ fn addresses(bind: &Bind) -> Vec<IpAddr> {
 pub(crate) struct SctpPort {
     pub(crate) transport: Transport,
     settings: Settings,
+    paths: Option<TwoAddresses>,
     pub(crate) stack: Stack,
     /// Our addresses; one may be a wildcard.
     pub(crate) locals: Vec<IpAddr>,
@@ -166,8 +195,14 @@ impl SctpPort {
     /// client, and both may open one at once.
     pub(crate) fn connect(&self, transport: Transport, remote: SocketAddr) -> Option<Connect> {
         let wild = self.locals.iter().any(IpAddr::is_unspecified);
-        let locals = if wild { vec![source_for(remote.ip())?] } else { self.locals.clone() };
-        let connect = Connect::new(&locals, &[remote.ip()], remote.port());
+        let (locals, remotes) = if wild {
+            let local = source_for(remote.ip())?;
+            let both = self.paths.and_then(|paths| paths.ends(local, remote.ip()));
+            both.unwrap_or_else(|| (vec![local], vec![remote.ip()]))
+        } else {
+            (self.locals.clone(), vec![remote.ip()])
+        };
+        let connect = Connect::new(&locals, &remotes, remote.port());
         let encapsulation = self.encapsulation.unwrap_or(connect.encapsulation);
         let local_port = if transport.is_secure() { 0 } else { self.port };
         let settings = Some(self.settings);

@@ -291,9 +291,9 @@ fn a_number_stands_for_its_users() {
 
 #[test]
 fn only_routers_are_guarded() {
-    let router = id(7).prefix().router();
-    assert!(is_router(router));
-    for other in ["fd00::2", "2001:db8::1", "fe80::1"] {
+    let prefix = id(7).prefix();
+    assert!(is_router(prefix.router()) && is_router(prefix.second()));
+    for other in ["fd00::3", "2001:db8::1", "fe80::1"] {
         assert!(!is_router(other.parse().unwrap_or(Ipv6Addr::UNSPECIFIED)), "{other}");
     }
 }

@@ -22,6 +22,7 @@ const KIND_FLAGS: u16 = (libc::NLA_F_NESTED | libc::NLA_F_NET_BYTEORDER) as u16;
 /// link is a point-to-point one.
 pub(super) const IFA_ADDRESS: u16 = 1;
 pub(super) const IFA_LOCAL: u16 = 2;
+pub(super) const IFA_CACHEINFO: u16 = 6;
 pub(super) const IFA_FLAGS: u16 = 8;
 /// The attribute of an answer with the kernel's explanation of an error (linux/netlink.h).
 const NLMSGERR_ATTR_MSG: u16 = 1;

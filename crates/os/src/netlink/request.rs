@@ -1,7 +1,8 @@
 //! Requests to the kernel: lists and changes of links, addresses and routes.
 
 use super::message::{
-    self, ADDRESS, IFA_ADDRESS, IFA_FLAGS, IFA_LOCAL, LINK, Message, Messages, Request,
+    self, ADDRESS, IFA_ADDRESS, IFA_CACHEINFO, IFA_FLAGS, IFA_LOCAL, LINK, Message, Messages,
+    Request,
 };
 use super::socket::{self, BUFFER};
 use super::{Address, Link};
@@ -158,10 +159,37 @@ impl Netlink {
         ip: impl Into<IpAddr>,
         prefix_length: u8,
     ) -> Result<(), NetlinkError> {
-        let ip = ip.into();
+        self.add_address_for(interface, ip.into(), prefix_length, PREFERRED)
+    }
+
+    /// Adds an address as [`Netlink::add_address`] does, one that is deprecated (RFC 4862 section 5.5.4): a program uses it
+    /// as a source only if it asks for it.
+    ///
+    /// # Errors
+    /// As [`Netlink::link`].
+    pub fn add_spare_address(
+        &mut self,
+        interface: u32,
+        ip: impl Into<IpAddr>,
+        prefix_length: u8,
+    ) -> Result<(), NetlinkError> {
+        self.add_address_for(interface, ip.into(), prefix_length, 0)
+    }
+
+    /// Adds an address that is preferred for so many seconds, and valid for ever.
+    fn add_address_for(
+        &mut self,
+        interface: u32,
+        ip: IpAddr,
+        prefix_length: u8,
+        preferred: u32,
+    ) -> Result<(), NetlinkError> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        // linux/if_addr.h, ifa_cacheinfo: preferred, valid, and two times that the kernel fills in.
+        let lifetimes = [preferred, PREFERRED, 0, 0].map(u32::to_ne_bytes).concat();
         let request = address_request(libc::RTM_NEWADDR, flags, interface, ip, prefix_length)
-            .attribute(IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes());
+            .attribute(IFA_FLAGS, &libc::IFA_F_NODAD.to_ne_bytes())
+            .attribute(IFA_CACHEINFO, &lifetimes);
         self.change(request)
             .map_err(|failure| failure.of("add", self.address_name(interface, ip, prefix_length)))
     }
@@ -355,6 +383,9 @@ fn link_header(interface: u32, flags: u32) -> [u8; LINK] {
     header[12..].copy_from_slice(&flags.to_ne_bytes());
     header
 }
+
+/// Lifetime of an address for ever.
+const PREFERRED: u32 = u32::MAX;
 
 fn address_request(
     kind: u16,

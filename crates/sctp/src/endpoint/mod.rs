@@ -206,6 +206,8 @@ pub struct Sctp {
     recent: Option<(u32, u32)>,
     listeners: Vec<Listener>,
     listening: HashMap<(u128, u16), u32, Keyed>,
+    /// Local addresses that are used together behind a wildcard.
+    joined: Vec<IpAddr>,
     /// Local tags of the associations that ended last, whose cookies may be repeated.
     ended: VecDeque<u32>,
     deadlines: Deadlines,
@@ -251,6 +253,7 @@ impl Sctp {
             recent: None,
             listeners: Vec::new(),
             listening: HashMap::with_hasher(listening),
+            joined: Vec::new(),
             ended: VecDeque::new(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
@@ -309,6 +312,12 @@ impl Sctp {
             self.listening.insert((number(address), port), slot);
         }
         Ok(ListenerId { slot, generation: self.listeners[slot as usize].generation })
+    }
+
+    /// Has every association that is opened to one of these addresses at a listener with a wildcard use them all, in this
+    /// order. At most [`MAX_ADDRESSES`] are kept.
+    pub fn join_addresses(&mut self, addresses: &[IpAddr]) {
+        self.joined = addresses.iter().copied().take(MAX_ADDRESSES).collect();
     }
 
     /// Closes a listener. Established associations stay.

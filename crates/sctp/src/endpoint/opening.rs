@@ -272,7 +272,11 @@ impl Sctp {
         let slot = self.listening_slot(local, port)?;
         let listener = &self.listeners[slot as usize];
         let addresses = listener.addresses.as_ref()?;
-        let locals = if addresses[0].is_unspecified() { vec![local] } else { addresses.clone() };
+        let locals = match addresses[0].is_unspecified() {
+            true if self.joined.contains(&local) => self.joined.clone(),
+            true => vec![local],
+            false => addresses.clone(),
+        };
         let id = ListenerId { slot, generation: listener.generation };
         Some((id, Arc::clone(&listener.settings), locals))
     }

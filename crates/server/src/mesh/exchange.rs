@@ -4,12 +4,14 @@
 //! post to the worker. What is asked and known is the matter of `ringway_onesip`.
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::sync::{Arc, OnceLock};
 
 use ringway_directory::{Account, Command, Grant, Secret};
-use ringway_net::{Clock, IngressFilter, Mailbox};
+use ringway_mesh::Prefix;
+use ringway_net::{Clock, IngressFilter, Mailbox, TwoAddresses};
 use ringway_onesip::{Event, World, broker, rules};
-use ringway_sansio::Time;
+use ringway_sansio::{Time, Transport};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
@@ -186,7 +188,20 @@ pub fn announce(exchange: &Exchange, aor: &[u8]) {
 /// Returns what datagrams are to be dropped, once the address is known: those of routers that do not come by the mesh.
 pub fn ingress(exchange: &Arc<Exchange>) -> Option<IngressFilter> {
     let interface = *exchange.world().interface.get()?;
-    Some(IngressFilter { local: exchange.address()?, interface, guards: broker::is_router })
+    Some(IngressFilter { locals: addresses(exchange)?, interface, guards: broker::is_router })
+}
+
+/// Returns the addresses of associations with other routers, once they are known, if those are reached by SCTP.
+pub fn paths(exchange: &Arc<Exchange>) -> Option<TwoAddresses> {
+    let second = |ip| Prefix::of(&ip).filter(|of| of.router() == ip).map(Prefix::second);
+    let locals = addresses(exchange).filter(|_| exchange.transport() == Transport::Sctp)?;
+    Some(TwoAddresses { locals, second })
+}
+
+/// Returns the first and the second address of this router, once they are known.
+fn addresses(exchange: &Arc<Exchange>) -> Option<[Ipv6Addr; 2]> {
+    let prefix = exchange.id()?.prefix();
+    Some([prefix.router(), prefix.second()])
 }
 
 /// Returns what the directory is to know of the settings that `before` did not have: the rules that are shared, and the
