@@ -5,9 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use ringway_mesh::NodeId;
 use ringway_mesh::config::{MAX_CONTROL_NIBBLES, MAX_HOPS};
+use ringway_mesh::forward::apart::{Choice, Entered, WALK_LIMIT, Walk, walk};
 use ringway_mesh::forward::message::{Here, Verdict, forward};
-use ringway_mesh::routes::Detours;
-use ringway_mesh::wire::{Neighbour, Route, Routed, Slot};
+use ringway_mesh::routes::{Contact, Detours};
+use ringway_mesh::wire::{Body, Message, Neighbour, Route, Routed, Slot};
 
 const ROUTERS: usize = 4;
 /// Slots of each router for the one before and the one after it: of every class.
@@ -23,8 +24,43 @@ fn neighbours(router: usize) -> [Neighbour; 2] {
     [neighbour(before, SLOTS[router].0, SLOTS[before].1), neighbour(after, SLOTS[router].1, SLOTS[after].0)]
 }
 
+/// Has no contacts, and neighbours that are all as close.
+struct Nobody;
+
+impl Choice for Nobody {
+    fn best(&self, _: NodeId, _: &dyn Fn(&Contact) -> bool) -> Option<Route> {
+        None
+    }
+
+    fn closest(&self, _: NodeId, allowed: &[Neighbour]) -> Option<Slot> {
+        allowed.first().map(|neighbour| neighbour.slot)
+    }
+}
+
+/// A message that walks ends, too.
+fn walks(mut message: Routed<'_>) {
+    let Ok((Body::LookUpApart { mut avoided, .. }, ..)) = Body::parse(message.message, message.body) else { return };
+    let (mut at, mut entered, mut hops) = (0, Slot(SLOTS[0].0), 0);
+    loop {
+        let around = neighbours(at);
+        let here = Here { id: NodeId::new(at as u64), neighbours: &around, detours: &Detours::default(), closes: true, distance: |_, _| 0 };
+        let step = walk(&mut message, &mut avoided, here, Entered::By(entered), &Nobody);
+        let Walk::Out(slot) = step else { break };
+        let Some(next) = around.iter().find(|neighbour| neighbour.slot == slot) else { break };
+        (at, entered) = (next.id.raw() as usize, next.back.unwrap());
+        hops += 1;
+        assert!(hops <= WALK_LIMIT);
+    }
+    let mut out = Vec::new();
+    message.emit(&mut out);
+    assert_eq!(Routed::parse(&out).as_ref(), Ok(&message));
+}
+
 fuzz_target!(|data: &[u8]| {
     let Ok(mut message) = Routed::parse(data) else { return };
+    if message.message == Message::LookUpApart {
+        return walks(message);
+    }
     let (mut at, mut entered, mut hops) = (0, Slot(SLOTS[0].0), 0);
     let mut greedy = GREEDY;
     message.best = GREEDY;

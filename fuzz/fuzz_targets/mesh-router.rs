@@ -15,7 +15,7 @@ use ringway_mesh::id::{Instance, Sequence};
 use ringway_mesh::identity::Search;
 use ringway_mesh::link::{Discovery, InterfaceConfig, LinkAddress, LinkEvent, Links};
 use ringway_mesh::output::{Destination, Output};
-use ringway_mesh::wire::bodies::{Connect, Seal};
+use ringway_mesh::wire::bodies::{Avoided, Connect, Seal};
 use ringway_mesh::wire::{Body, Hint, Item, Kind, Labels, Message, MessageId, Record, Route, Routed, Slot};
 use ringway_mesh::{LocalRouter, NodeId, Ring, Router, metric::Space};
 use ringway_sansio::time::Duration;
@@ -204,7 +204,10 @@ impl World {
             Message::Connect, Message::ConnectAck, Message::Introduce, Message::LookUp, Message::LookUpAck,
             Message::Confirm, Message::Payload, Message::NotResponsible,
         ];
-        let kind = all[usize::from(octet(0)) % all.len()];
+        let kind = match octet(0) {
+            240.. => Message::LookUpApart,
+            octet => all[usize::from(octet) % all.len()],
+        };
         let (target, own) = (self.target(octet(1)), self.own.id());
         let mut labels = Labels::default();
         for at in 0..octet(2) & 7 {
@@ -235,7 +238,7 @@ impl World {
         };
         let (proof, sequence) = (*self.own.identity.proof(), Sequence { epoch: octet(13).into(), count: octet(14).into() });
         let mut noise = bytes.get(15..).unwrap_or_default().to_vec();
-        noise.resize(match kind { Message::LookUp => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
+        noise.resize(match kind { Message::LookUp | Message::LookUpApart => 64, Message::LookUpAck => 159, _ => 127 }, octet(14));
         let index = u32::from(octet(13));
         let body = match kind {
             Message::Connect | Message::ConnectAck => Body::Connect(Connect {
@@ -248,6 +251,16 @@ impl World {
             }),
             Message::Introduce => Body::Introduce(hint(0)),
             Message::LookUp => Body::LookUp { index, noise: &noise, onward: None },
+            Message::LookUpApart => {
+                let tags = |flags: u8| {
+                    let routers = self.routers.iter().map(|router| router.id());
+                    let ids = routers.chain([own]).enumerate().filter(move |(at, _)| flags >> at & 1 != 0);
+                    ids.map(|(_, router)| router.tag(id.0)).collect()
+                };
+                let (links_alone, uncut) = (octet(10) & 1 != 0, octet(10) & 2 != 0);
+                let avoided = Avoided { links_alone, uncut, route: tags(octet(11)), passed: tags(octet(12)) };
+                Body::LookUpApart { index, noise: &noise, avoided }
+            }
             Message::LookUpAck => Body::LookUpAck { index, receiver: index, noise: &noise },
             Message::Confirm => Body::Confirm { receiver: index, noise: &noise },
             Message::Payload => Body::Payload { application: 1, proof, octets: &noise },
@@ -255,7 +268,11 @@ impl World {
         };
         let mut written = Vec::new();
         body.emit(&mut written);
-        if !matches!(kind, Message::Introduce | Message::LookUp | Message::LookUpAck | Message::Confirm) {
+        let is_signed = matches!(
+            kind,
+            Message::Connect | Message::ConnectAck | Message::Payload | Message::NotResponsible
+        );
+        if is_signed {
             let mut signed = Vec::new();
             message.put_signed(&written, &mut signed);
             let domain = if kind == Message::Payload { Domain::Payload } else { Domain::Message };
@@ -267,15 +284,17 @@ impl World {
         self.say(&item);
     }
 
-    /// A host at an honest router sends to one at another.
-    fn host(&mut self, octet: u8) {
+    /// A host at an honest router sends to one at another, or a router from its second address to that of another.
+    fn host(&mut self, octet: u8, second: bool) {
         let (from, to) = (usize::from(octet & 3), usize::from(octet >> 2 & 3));
         let (number, length) = (self.packets.len() as u32, 4 + 80 * u16::from(octet >> 4));
         let mut packet = vec![0x60, 0, 0, 0];
         packet.extend(length.to_be_bytes());
         packet.extend([17, 64]);
-        packet.extend(self.routers[from].id().prefix().router().octets());
-        packet.extend(self.routers[to].id().prefix().router().octets());
+        for router in [from, to] {
+            let prefix = self.routers[router].id().prefix();
+            packet.extend(if second { prefix.second() } else { prefix.router() }.octets());
+        }
         packet.extend(number.to_be_bytes());
         packet.resize(40 + usize::from(length), number as u8);
         self.packets.insert(number, (packet.clone(), Some(to)));
@@ -353,8 +372,9 @@ fuzz_target!(|data: &[u8]| {
             }
             // The octets are the numbers of packets, so that there can be many.
             6 if what >> 4 < 8 => {
-                world.host(*length);
-                bytes.iter().for_each(|octet| world.host(*octet));
+                let second = what >> 4 >= 4;
+                world.host(*length, second);
+                bytes.iter().for_each(|octet| world.host(*octet, second));
             }
             6 if what >> 4 < 12 => world.silent = Some(usize::from(length & 3)).filter(|&at| at != CENTRE),
             6 => world.notice(what >> 4, bytes),

@@ -25,6 +25,7 @@ import topology
 from book import BOOK_PORT, LDAP_PORT, Book
 from fleet import Fleet
 from linphone import Linphone
+from paths import WAYS, TwoWays
 from routers import DOMAIN, HOST4, PASSWORD, SETTLED, Phone, Router, delivered, inside, line
 from story import Story
 
@@ -111,6 +112,33 @@ def routers_tcp(c):
 def routers_sctp(c):
     """Routers reach each other by SCTP."""
     carried_by(c, "sctp")
+
+
+def two_paths(c, profile):
+    """An association between routers has two paths that share no link. A wire of the first drops everything: requests go
+    on, and wait less than with one path."""
+    net = TwoWays(c, profile)
+    slowest = {}
+    for paths in (2, 1):
+        net.asked(1)
+        way = net.apart() if paths == 2 else next(n for n, way in enumerate(WAYS) if set(way) & set(net.trace(1)))
+        before, slowest[paths] = net.cut(way)
+        print(f"{profile}, paths: {paths}; slowest request before the cut {before:.2f} s, after {slowest[paths]:.2f} s")
+        net.heal(way)
+        if paths == 2:
+            net.one_address()
+
+
+@network.case("onesip/two-paths", limit=200)
+def two_paths_standard(c):
+    """Two paths with the timers of RFC 9260."""
+    two_paths(c, "standard")
+
+
+@network.case("onesip/two-paths-ss7", limit=200)
+def two_paths_ss7(c):
+    """Two paths with the timers of signalling networks."""
+    two_paths(c, "ss7")
 
 
 @network.case("onesip/any-router", limit=120)

@@ -10,7 +10,7 @@ use crate::id::{NodeId, Prefix};
 use crate::metric::Space;
 use crate::ring::Overlay;
 use crate::routes::Contact;
-use crate::wire::bodies::Avoided;
+use crate::wire::bodies::{Avoided, Tags};
 use crate::wire::{Body, Item, Items, Message, MessageId, Neighbour, Record, Route, Routed, Slot};
 
 /// Hops for which a LOOKUP_APART is paid: it does not come to so many routers unless there are few ways.
@@ -28,7 +28,9 @@ impl<C: Crypto, S: Space> Router<C, S> {
     ) {
         let Some((routers, first)) = self.carrier.sessions.avoided(prefix) else { return };
         let route = routers.iter().map(|router| router.tag(id.0)).collect();
-        let avoided = Avoided { links_alone, route, ..Avoided::default() };
+        // Another time all ways are tried, however long they are.
+        let (uncut, passed) = (by_another, Tags::new());
+        let avoided = Avoided { links_alone, uncut, route, passed };
         let own = self.local.id();
         let body = Body::LookUpApart { index, noise, avoided };
         let mut written = Vec::new();

@@ -266,13 +266,11 @@ impl<C: Crypto> Sessions<C> {
         (search.id == message.id).then_some(traced.route.first)
     }
 
-    /// A LOOKUP_APART of this router has come back, and there is nobody else to send it to: the next avoids less, or there
-    /// is none.
+    /// A LOOKUP_APART of this router has come back, and there is nobody else to send it to: the next is due.
     pub(crate) fn exhausted(&mut self, now: Time, id: MessageId) {
         let searches = self.peers.iter_mut().filter(|(track, _)| track.is_apart());
         let mut searches = searches.filter_map(|(_, peer)| peer.search.as_mut());
         if let Some(search) = searches.find(|search| search.id == id) {
-            search.tries = if search.tries <= STRICT { STRICT } else { TRIES };
             search.due = now;
         }
     }

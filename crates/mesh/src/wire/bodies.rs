@@ -6,7 +6,7 @@
 //! | INTRODUCE | hint; nobody has proved it, so the receiver connects to find out | 14 |
 //! | LOOKUP | index (4), first message of a session (64) | 68 |
 //! | LOOKUP_ACK | index (4), receiver index (4), second message of a session (159) | 167 |
-//! | LOOKUP_APART | LOOKUP's, flags (1: 1 links alone), tags of the route (1), tags of the way (1), tags of 4 octets | 71 |
+//! | LOOKUP_APART | LOOKUP's, flags (1: 1 links alone, 2 uncut), tags of the route (1), tags of the way (1), tags of 4 octets | 71 |
 //! | CONFIRM | receiver index (4), third message of a session (127) | 131 |
 //! | PAYLOAD | application (2), proof (48), octets, signature (64) | 114 |
 //! | NOT_RESPONSIBLE | proof (48), sequence (8), signature (64) | 120 |
@@ -97,6 +97,8 @@ pub type Tags = SmallVec<[Tag; 8]>;
 pub struct Avoided {
     /// Whether only the links of the route are avoided, and not its routers.
     pub links_alone: bool,
+    /// Whether the record is not cut: it is longer, and whoever comes back to a router comes back to each before it.
+    pub uncut: bool,
     /// Tags of the routers of the route in order, without its origin, and of its end; at most [`MAX_AVOIDED`].
     pub route: Tags,
     /// Tags of the routers that it has come to, at most [`MAX_PASSED`].
@@ -112,12 +114,13 @@ impl Avoided {
         let mut tags = |count| -> Result<Tags, Malformed> {
             (0..count).map(|_| reader.u32().map(Tag)).collect()
         };
-        Ok(Avoided { links_alone: flags & 1 != 0, route: tags(route)?, passed: tags(passed)? })
+        let (links_alone, uncut) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(Avoided { links_alone, uncut, route: tags(route)?, passed: tags(passed)? })
     }
 
     fn emit(&self, out: &mut Vec<u8>) {
         let counts = [&self.route, &self.passed].map(|tags| tags.len() as u8);
-        out.push(u8::from(self.links_alone));
+        out.push(u8::from(self.links_alone) | u8::from(self.uncut) << 1);
         out.extend(counts);
         let tags = self.route.iter().chain(&self.passed);
         tags.for_each(|tag| out.extend(tag.0.to_be_bytes()));
@@ -399,6 +402,7 @@ mod tests {
                 let tags = |most| octets.iter().take(most).map(|&octet| Tag(octet.into()));
                 let avoided = Avoided {
                     links_alone: octets.len() % 2 == 1,
+                    uncut: octets.len() % 4 > 1,
                     route: tags(MAX_AVOIDED).collect(),
                     passed: tags(MAX_PASSED).collect(),
                 };
