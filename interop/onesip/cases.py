@@ -120,7 +120,7 @@ def two_paths(c, profile):
     net = TwoWays(c, profile)
     slowest = {}
     for paths in (2, 1):
-        net.asked(1)
+        net.reached()
         way = net.apart() if paths == 2 else next(n for n, way in enumerate(WAYS) if set(way) & set(net.trace(1)))
         before, slowest[paths] = net.cut(way)
         print(f"{profile}, paths: {paths}; slowest request before the cut {before:.2f} s, after {slowest[paths]:.2f} s")

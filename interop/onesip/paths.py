@@ -12,7 +12,8 @@ WAYS = ((1, 2), (3, 4))
 ENDS = (0, 5)
 # Until an apart route is found: it is looked for again and again while there are packets for it.
 APART = 60
-# Seconds of requests before a way is cut, and after.
+# Seconds between requests, and of requests before a way is cut, and after.
+PAUSE = 0.1
 BEFORE, AFTER = 3, 12
 
 
@@ -97,19 +98,26 @@ class TwoWays:
         return next(index for index, way in enumerate(WAYS) if set(way) & set(first))
 
     def ask(self):
-        """Sends a request from one end to the other. Returns how long the answer took."""
+        """Sends a request from one end to the other. Returns the answer, or None, and how long it took."""
         alice, dave = self.phones
         data = alice.client.proved(alice, alice.user, "MESSAGE", f"sip:{dave.user}@{dave.domain}")
         start = time.monotonic()
         answer = alice.client.ask(data, 30)
-        self.c.expect(answer is not None and answer.status == 200, f"expected 200, got {answer and answer.start}")
-        return time.monotonic() - start
+        return answer, time.monotonic() - start
+
+    def reached(self):
+        """Waits until a request is answered: until the called phone is known everywhere."""
+        self.c.until(lambda: getattr(self.ask()[0], "status", None) == 200, SETTLED, "no request is answered")
 
     def asked(self, seconds):
-        """Sends requests one after the other. Returns how long the slowest took."""
+        """Sends requests one after the other, each of which must be answered with 200. Returns how long the slowest took."""
         deadline, slowest = time.monotonic() + seconds, 0.0
         while time.monotonic() < deadline:
-            slowest = max(slowest, self.ask())
+            answer, took = self.ask()
+            self.c.expect(answer is not None and answer.status == 200, f"expected 200, got {answer and answer.start}")
+            slowest = max(slowest, took)
+            # A source has a rate.
+            time.sleep(PAUSE)
         return slowest
 
     def cut(self, way):

@@ -445,6 +445,11 @@ impl Path {
         }
     }
 
+    /// Sends a heartbeat now, unless one is under way: the path is silent.
+    pub(crate) fn ask_now(&mut self) {
+        self.beat_now |= self.heartbeats && self.confirmed && self.beat.is_none();
+    }
+
     /// Schedules the next heartbeat (RFC 9260 section 8.3): after the RTO, plus or minus half of it,
     /// and the interval. While an address is verified or a path is potentially failed, after the RTO
     /// alone (section 5.4, RFC 7829 section 4).

@@ -127,6 +127,10 @@ pub struct Settings {
     /// Whether loss is found by time and a silent tail is probed (RFC 8985) instead of counting miss
     /// indications.
     pub rack: bool,
+    /// Whether a silent tail is probed on another path that works, if there is one, and the silent path by a HEARTBEAT.
+    /// What was lost with a path arrives without waiting for T3-rtx, which alone would move it (RFC 9260 section
+    /// 6.4.1).
+    pub probe_elsewhere: bool,
     /// Number of miss indications that cause a fast retransmit (section 7.2.4).
     pub misses: u8,
     /// Time between heartbeats on an idle path, in addition to its RTO (HB.interval); `None` for no
@@ -198,6 +202,7 @@ impl Default for Settings {
             sack_packets: 2,
             max_burst: 4,
             rack: false,
+            probe_elsewhere: false,
             misses: 3,
             heartbeat_interval: Some(Duration::from_secs(30)),
             heartbeat_max_burst: 1,

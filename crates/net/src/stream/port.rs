@@ -33,7 +33,7 @@ const LARGEST_MTU: u16 = 1500;
 
 /// How SCTP carries SIP, with the timers of `profile`: the streams take turns, so that no call waits
 /// for the long message of another. Phones send too little for three later packets to show a loss, so
-/// it is found by time (RFC 8985).
+/// it is found by time (RFC 8985), and looked for on another path.
 pub fn sctp_settings(profile: Settings) -> Settings {
     Settings {
         send_buffer: BUFFER,
@@ -44,6 +44,7 @@ pub fn sctp_settings(profile: Settings) -> Settings {
         mtu: MTU,
         largest_mtu: Some(LARGEST_MTU),
         rack: true,
+        probe_elsewhere: true,
         ..profile
     }
 }

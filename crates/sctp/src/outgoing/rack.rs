@@ -140,8 +140,18 @@ impl Outgoing {
         if let Some(rack) = &mut paths[index].rack {
             rack.probes(last);
         }
-        // RFC 8985 section 7.3: T3-rtx waits for the result of the probe.
-        paths[index].start_t3(now);
+        let is_other = |(other, path): (usize, &Path)| other != index && path.active();
+        if settings.probe_elsewhere && paths.iter().enumerate().any(is_other) {
+            if let Some(chunk) = self.chunk_mut(last) {
+                chunk.timed_out = true;
+            }
+            paths[index].ask_now();
+        }
+        // RFC 8985 section 7.3: T3-rtx waits for the result of the probe. It runs on the path of the probe.
+        match paths[index].flight > 0 || !settings.probe_elsewhere {
+            true => paths[index].start_t3(now),
+            false => paths[index].t3 = None,
+        }
         outcome.fast = true;
         outcome
     }

@@ -253,3 +253,31 @@ fn a_lost_retransmission_makes_the_window_fall_again() {
     s.expect_nothing();
     assert_eq!((snapshot(&s).paths[0].cwnd, snapshot(&s).totals.recoveries), (25_000, 2));
 }
+
+/// A tail that stays silent is probed on another path, where it arrives, and the silent path by a HEARTBEAT, which shows
+/// that it carries nothing: then data goes by the other one at once.
+#[test]
+fn a_silent_path_is_left() {
+    let rack = Settings { rack: true, potentially_failed: Some(0), ..Settings::default() };
+    let mut s = Script::two_paths(Settings { probe_elsewhere: true, ..rack });
+    s.send(0, 10);
+    let (first, line) = s.line().unwrap();
+    assert_eq!(line, "DATA 1 BE 0:0 10");
+    let (source, other, destination) = if first == B1 { (A1, B2, A2) } else { (A2, B1, A1) };
+    s.wait(ms(100));
+    s.give_from(first, source, "SACK 1");
+    s.send(0, 20);
+    s.expect_to(first, "DATA 2 BE 0:1 20");
+    s.wait(ms(410));
+    let sent: Vec<_> = core::iter::from_fn(|| s.line()).collect();
+    assert!(sent.contains(&(other, "DATA 2 BE 0:1 20".into())), "{sent:?}");
+    assert!(sent.contains(&(first, "HEARTBEAT".into())), "{sent:?}");
+    s.give_from(other, destination, "SACK 2");
+    let totals = snapshot(&s).totals;
+    assert_eq!((totals.timeouts, totals.tail_probes), (0, 1));
+    // The HEARTBEAT is not answered.
+    s.wait(secs(2));
+    let _ = core::iter::from_fn(|| s.line()).count();
+    s.send(0, 30);
+    s.expect_to(other, "DATA 3 BE 0:2 30");
+}
