@@ -2,28 +2,16 @@
 
 use ringway_sansio::{Random, Time};
 
-use super::peer::{self, Established, Path, Session};
-use super::{CROSSING, SessionAction, Sessions, Track, Which};
+use super::peer::{self, Established, Half, Path, Session};
+use super::renewal::Which;
+use super::track::Track;
+use super::{CROSSING, SessionAction, Sessions};
 use crate::crypto::{Crypto, Purpose, Role};
 use crate::id::NodeId;
 use crate::identity::KEY;
 use crate::local::LocalRouter;
 use crate::wire::bodies::SESSION_SECOND;
 use crate::wire::{MessageId, Route, Slot};
-
-/// A handshake that we have answered.
-pub(super) struct Half<C: Crypto> {
-    pub(super) index: u32,
-    remote: u32,
-    /// The LOOKUP, and what it was answered.
-    id: MessageId,
-    second: Vec<u8>,
-    handshake: C::Handshake,
-    path: Path,
-    pub(super) since: Time,
-    /// Whether it was a LOOKUP_APART.
-    is_apart: bool,
-}
 
 impl<C: Crypto> Sessions<C> {
     /// Answers a LOOKUP for our prefix that came by `slot`. Returns our number for the session and the second message.
@@ -151,4 +139,42 @@ fn answer<C: Crypto>(
     C::read(&mut handshake, noise, &mut payload).ok()?;
     C::write(&mut handshake, &peer::payload(local, mtu, neighbour), &mut second).ok()?;
     Some((handshake, second))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::peer::Search;
+    use super::*;
+    use crate::config::Limits;
+    use crate::crypto::{NetworkKey, StandIn};
+    use crate::identity;
+    use ringway_sansio::SplitMix;
+
+    const NOW: Time = Time::from_secs(9);
+
+    /// Whoever floods a router with LOOKUP_APART has a quarter of the room, and displaces no LOOKUP of others.
+    #[test]
+    fn look_ups_apart_do_not_displace_others() {
+        let mut random = SplitMix::new(3);
+        let Some(identity) = identity::Search::new(0, &mut random).step(1) else {
+            panic!("no identity")
+        };
+        let local = LocalRouter::new(identity, NetworkKey::OPEN, 0, 0, &mut random);
+        let mut sessions: Sessions<StandIn> = Sessions::new(Limits::default());
+        let search = &mut Search::new(NOW, 1, &mut random);
+        let track = Track::ordinary(local.id().prefix());
+        let asked = search.ask::<StandIn>(NOW, &local, track, false, None);
+        let Some(SessionAction::LookUp { noise, .. }) = asked else { panic!("{asked:?}") };
+        let mut look_up = |id: u64, slot: u16, is_apart: bool| {
+            let (id, back) = ((MessageId(id), is_apart), Route::direct(Slot(slot)));
+            let random = &mut random;
+            let answer = sessions.look_up(NOW, &local, 7, &noise, &back, 1_400, id, None, random);
+            let Some((index, _)) = answer else { panic!("no answer") };
+            index
+        };
+        let others: Vec<u32> = (0..10).map(|id| look_up(id, 1, false)).collect();
+        let flood: Vec<u32> = (100..1_000).map(|id| look_up(id, (id % 5) as u16, true)).collect();
+        let known = |all: &[u32]| all.iter().filter(|&&index| sessions.knows(index)).count();
+        assert_eq!((known(&others), known(&flood)), (10, Limits::default().half_sessions / 4));
+    }
 }

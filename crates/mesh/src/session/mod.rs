@@ -10,6 +10,7 @@
 //! (`session/renewal.rs`).
 
 mod apart;
+mod aparts;
 mod denials;
 mod fragments;
 mod halves;
@@ -17,6 +18,7 @@ mod peer;
 mod probes;
 mod renewal;
 mod routes;
+mod track;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,17 +33,16 @@ use crate::id::{NodeId, Prefix};
 use crate::local::LocalRouter;
 use crate::wire::bodies::{SESSION_FIRST, SESSION_PAYLOAD, SESSION_SECOND, SESSION_THIRD};
 use crate::wire::{MessageId, Route, Slot};
-use apart::Aparts;
+use aparts::Aparts;
 use fragments::Fragments;
-use halves::Half;
-use peer::{Established, Path, Search, Session};
+use peer::{Established, Half, Path, Search, Session};
 
-pub use apart::Track;
 pub use fragments::Piece;
 pub use peer::Contents;
 pub(crate) use probes::Probes;
 pub use probes::{Departure, ProbeId, ProbeOutcome, ProbeRefused};
 pub use renewal::Which;
+pub use track::Track;
 
 /// Times that a question is asked.
 const TRIES: u32 = 9;
@@ -522,7 +523,7 @@ impl<C: Crypto> Sessions<C> {
         self.counters.incomplete = self.fragments.dropped;
         let (mut renewed, mut failed) = (Vec::new(), Vec::new());
         for (&track, peer) in &mut self.peers {
-            let tries = if track.is_apart() { apart::TRIES } else { TRIES };
+            let tries = if track.is_apart() { track::TRIES_APART } else { TRIES };
             if let Some(search) = &mut peer.search {
                 out.extend(search.ask_at_once::<C>(local, track));
             }
@@ -573,7 +574,7 @@ impl<C: Crypto> Sessions<C> {
     pub fn poll_timeout(&self) -> Option<Time> {
         let half = self.halves.iter().map(|half| half.since + HALF).min();
         let peers = self.peers.values().filter_map(|peer| Self::due_of(peer, IDLE));
-        let aparts = self.aparts.poll_timeout();
+        let aparts = self.aparts.poll_timeout(IDLE);
         sooner(sooner(sooner(half, self.fragments.due()), peers.min()), aparts)
     }
 

@@ -3,9 +3,9 @@
 use ringway_sansio::time::{Duration, sooner};
 use ringway_sansio::{Random, Time};
 
-use super::apart::{STRICT, Track};
 use super::fragments::{LEAST_ROOM, PIECE_HEADER, Piece};
 use super::renewal::{FIRST_PAUSE, MAX_PAUSE};
+use super::track::{STRICT_TRIES, Track};
 use super::{ASK_AGAIN, DENIED, FIRST_WAIT, MAX_WAIT, RENEW, SILENT, SessionAction, UNANSWERED};
 use crate::config::LEAST_MTU;
 use crate::crypto::{Crypto, Purpose, Role};
@@ -523,6 +523,20 @@ impl<K> Session<K> {
     }
 }
 
+/// A handshake that we have answered.
+pub(super) struct Half<C: Crypto> {
+    pub(super) index: u32,
+    pub(super) remote: u32,
+    /// The LOOKUP, and what it was answered.
+    pub(super) id: MessageId,
+    pub(super) second: Vec<u8>,
+    pub(super) handshake: C::Handshake,
+    pub(super) path: Path,
+    pub(super) since: Time,
+    /// Whether it was a LOOKUP_APART.
+    pub(super) is_apart: bool,
+}
+
 /// What a handshake has shown.
 pub(super) struct Established<K> {
     pub(super) keys: K,
@@ -597,6 +611,11 @@ impl Search {
         self.hurries = self.hurried < MAX_HURRIED;
     }
 
+    /// The question has come back, and there is nobody else to send it to: it is due.
+    pub(super) fn ends(&mut self, now: Time) {
+        self.due = now;
+    }
+
     /// Returns when something is due.
     pub(super) fn due(&self) -> Time {
         if self.hurries { self.begun } else { self.due }
@@ -635,7 +654,7 @@ impl Search {
         let (_, noise) = self.begin::<C>(local)?;
         let (id, index, prefix) = (self.id, self.index, track.prefix());
         if track.is_apart() {
-            let (links_alone, by_another) = (self.tries > STRICT, self.tries % 2 == 0);
+            let (links_alone, by_another) = (self.tries > STRICT_TRIES, self.tries % 2 == 0);
             return Some(SessionAction::LookUpApart {
                 prefix,
                 id,

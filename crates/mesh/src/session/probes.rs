@@ -7,7 +7,7 @@
 use ringway_sansio::time::Duration;
 use ringway_sansio::{Random, Time};
 
-use super::Track;
+use super::track::Track;
 use crate::config::HOP_LIMIT;
 use crate::id::NodeId;
 use crate::wire::Slot;

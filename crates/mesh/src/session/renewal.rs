@@ -5,7 +5,8 @@ use ringway_sansio::Time;
 use ringway_sansio::time::{Duration, sooner};
 
 use super::peer::{Search, Session};
-use super::{Contents, Departure, Peer, SessionAction, Sessions, Track};
+use super::track::Track;
+use super::{Contents, Departure, Peer, SessionAction, Sessions};
 use crate::crypto::Crypto;
 
 use crate::wire::Slot;
