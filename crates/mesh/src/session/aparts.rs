@@ -331,9 +331,8 @@ impl Aparts {
     /// Removes the routes that are not used for `idle`, and returns those for which something is due.
     pub(super) fn due(&mut self, now: Time, idle: Duration) -> Vec<Prefix> {
         self.all.retain(|_, apart| now.since(apart.used) < idle);
-        let is_due =
-            |(&prefix, apart): (&Prefix, &Box<Apart>)| (apart.due <= now).then_some(prefix);
-        self.all.iter().filter_map(is_due).collect()
+        let due = self.all.iter().filter(|(_, apart)| apart.due <= now);
+        due.map(|(&prefix, _)| prefix).collect()
     }
 
     /// Decides what to do for the way to a prefix.

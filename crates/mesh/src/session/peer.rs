@@ -654,7 +654,8 @@ impl Search {
         let (_, noise) = self.begin::<C>(local)?;
         let (id, index, prefix) = (self.id, self.index, track.prefix());
         if track.is_apart() {
-            let (links_alone, by_another) = (self.tries > STRICT_TRIES, self.tries % 2 == 0);
+            let (links_alone, by_another) =
+                (self.tries > STRICT_TRIES, self.tries.is_multiple_of(2));
             return Some(SessionAction::LookUpApart {
                 prefix,
                 id,
