@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 use ringway_mesh::config::Limits;
 use ringway_mesh::crypto::{NetworkKey, StandIn};
 use ringway_mesh::identity::Search;
-use ringway_mesh::session::{Contents, Delivery, Piece, SessionAction, Sessions, Way};
+use ringway_mesh::session::{Contents, Delivery, Piece, SessionAction, Sessions, Track, Way};
 use ringway_mesh::wire::{DataView, MessageId, Route, Slot};
 use ringway_mesh::LocalRouter;
 use ringway_sansio::time::Duration;
@@ -58,10 +58,10 @@ impl Pair {
     }
 
     fn offer(&mut self, packet: &[u8]) {
-        let (prefix, mut out) = (self.locals[1].id().prefix(), Vec::new());
+        let (track, mut out) = (Track::ordinary(self.locals[1].id().prefix()), Vec::new());
         let sessions = &mut self.sessions[0];
-        if sessions.offer(self.now, &self.locals[0], prefix, packet, &mut self.random, &mut out) == Delivery::Send {
-            let pieces: Vec<Piece<'_>> = sessions.pieces(prefix, packet).collect();
+        if sessions.offer(self.now, &self.locals[0], track, packet, &mut self.random, &mut out) == Delivery::Send {
+            let pieces: Vec<Piece<'_>> = sessions.pieces(track, packet).collect();
             if pieces.is_empty() {
                 self.seal(0, &Contents::Packet(packet));
             }
@@ -71,8 +71,8 @@ impl Pair {
     }
 
     fn seal(&mut self, from: usize, contents: &Contents<'_>) {
-        let (prefix, mut out) = (self.locals[1 - from].id().prefix(), Vec::new());
-        if self.sessions[from].seal(prefix, contents, 9, &mut out).is_none() {
+        let (track, mut out) = (Track::ordinary(self.locals[1 - from].id().prefix()), Vec::new());
+        if self.sessions[from].seal(track, contents, 9, &mut out).is_none() {
             return;
         }
         assert!(from == 1 || out.len() <= MTUS[0].into(), "{} octets", out.len());
@@ -122,7 +122,7 @@ impl Pair {
                         continue;
                     }
                     let answer = self.sessions[to].look_up(
-                        now, &self.locals[to], index, &noise, &back, self.mtu, id, None, &mut self.random,
+                        now, &self.locals[to], index, &noise, &back, self.mtu, (id, false), None, &mut self.random,
                     );
                     if let Some((index, noise)) = answer {
                         self.sessions[from].look_up_ack(
@@ -190,9 +190,9 @@ fuzz_target!(|data: &[u8]| {
             13 => pair.seal(1, &Contents::Piece(Piece { index: number & 15, count: number >> 4, octets: bytes })),
             0 | 1 if to == 0 => pair.send(40 + bytes.len()),
             0 | 1 => {
-                let prefix = pair.locals[1 - to].id().prefix();
+                let track = Track::ordinary(pair.locals[1 - to].id().prefix());
                 let packet = vec![0x60; 40 + bytes.len()];
-                sessions.offer(now, local, prefix, &packet, &mut pair.random, &mut out);
+                sessions.offer(now, local, track, &packet, &mut pair.random, &mut out);
             }
             2 => {
                 pair.now += Duration::from_millis(10 << (number & 15).min(13));
@@ -205,6 +205,7 @@ fuzz_target!(|data: &[u8]| {
             3 => {
                 let mut noise = bytes.to_vec();
                 noise.resize(64, 7);
+                let id = (id, what >> 7 != 0);
                 let _ = sessions.look_up(now, local, index, &noise, &route, index as u16, id, None, &mut pair.random);
             }
             4 => {

@@ -137,22 +137,24 @@ impl Outgoing {
         });
         let Some(last) = last else { return outcome };
         self.mark_lost(last, paths);
-        if let Some(rack) = &mut paths[index].rack {
-            rack.probes(last);
-        }
+        outcome.fast = true;
         let is_other = |(other, path): (usize, &Path)| other != index && path.active();
         if settings.probe_elsewhere && paths.iter().enumerate().any(is_other) {
+            // No probe is under way on this path: what follows it there is probed too.
             if let Some(chunk) = self.chunk_mut(last) {
                 chunk.timed_out = true;
             }
             paths[index].ask_now();
+            if paths[index].flight == 0 {
+                paths[index].t3 = None;
+            }
+            return outcome;
         }
-        // RFC 8985 section 7.3: T3-rtx waits for the result of the probe. It runs on the path of the probe.
-        match paths[index].flight > 0 || !settings.probe_elsewhere {
-            true => paths[index].start_t3(now),
-            false => paths[index].t3 = None,
+        if let Some(rack) = &mut paths[index].rack {
+            rack.probes(last);
         }
-        outcome.fast = true;
+        // RFC 8985 section 7.3: T3-rtx waits for the result of the probe.
+        paths[index].start_t3(now);
         outcome
     }
 }

@@ -275,9 +275,16 @@ fn a_silent_path_is_left() {
     s.give_from(other, destination, "SACK 2");
     let totals = snapshot(&s).totals;
     assert_eq!((totals.timeouts, totals.tail_probes), (0, 1));
+    // So is what follows.
+    s.send(0, 25);
+    s.expect_to(first, "DATA 3 BE 0:2 25");
+    s.wait(ms(410));
+    s.expect_to(other, "DATA 3 BE 0:2 25");
+    s.give_from(other, destination, "SACK 3");
     // The HEARTBEAT is not answered.
     s.wait(secs(2));
     let _ = core::iter::from_fn(|| s.line()).count();
     s.send(0, 30);
-    s.expect_to(other, "DATA 3 BE 0:2 30");
+    s.expect_to(other, "DATA 4 BE 0:3 30");
+    assert_eq!(snapshot(&s).totals.timeouts, 0);
 }
