@@ -93,9 +93,15 @@ class TwoWays:
             first, second = self.trace(1), self.trace(2)
             links = [set(zip([ENDS[0], *way], way, strict=False)) for way in (first, second)]
             return (first, second) if not links[0] & links[1] else None
-        first, second = self.c.until(ways, APART, lambda: f"the ways are {self.trace(1)} and {self.trace(2)}", every=1)
+        text = "the ways to both addresses share a link"
+        first, second = self.c.until(ways, APART, text, every=1)
         print(f"ways to the first and the second address: {first} and {second}")
-        return next(index for index, way in enumerate(WAYS) if set(way) & set(first))
+        return self.way(first)
+
+    @staticmethod
+    def way(routers):
+        """Returns the index of the way that passes these routers."""
+        return next(index for index, way in enumerate(WAYS) if set(way) & set(routers))
 
     def ask(self):
         """Sends a request from one end to the other. Returns the answer, or None, and how long it took."""
@@ -110,11 +116,13 @@ class TwoWays:
         self.c.until(lambda: getattr(self.ask()[0], "status", None) == 200, SETTLED, "no request is answered")
 
     def asked(self, seconds):
-        """Sends requests one after the other, each of which must be answered with 200. Returns how long the slowest took."""
+        """Sends requests one after the other, each of which must be answered with 200. Returns how long the slowest
+        took."""
         deadline, slowest = time.monotonic() + seconds, 0.0
         while time.monotonic() < deadline:
             answer, took = self.ask()
-            self.c.expect(answer is not None and answer.status == 200, f"expected 200, got {answer and answer.start}")
+            status = answer and answer.status
+            self.c.expect(status == 200, f"expected 200, got {status}")
             slowest = max(slowest, took)
             # A source has a rate.
             time.sleep(PAUSE)
@@ -130,7 +138,8 @@ class TwoWays:
         """Restores a way, and waits until its routers are neighbours."""
         self.wires[way].carries(True)
         ends = [self.routers[number] for number in WAYS[way]]
-        self.c.until(lambda: all(router.status()["neighbours"] == 2 for router in ends), 30, "the link does not come back")
+        self.c.until(lambda: all(router.status()["neighbours"] == 2 for router in ends), 30,
+                     "the link does not come back")
 
     def one_address(self):
         """Takes the second address from both ends."""
