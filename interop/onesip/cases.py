@@ -115,8 +115,8 @@ def routers_sctp(c):
 
 
 def two_paths(c, profile):
-    """An association between routers has two paths that share no link. A wire of the first drops everything: all requests
-    are answered. How long the slowest waits is printed, with two paths and with one."""
+    """An association between routers has two paths that share no link. A wire of the first drops everything: all
+    requests are answered. How long the slowest waits is printed, with two paths and with one."""
     net = TwoWays(c, profile)
     for paths in (2, 1):
         net.reached()

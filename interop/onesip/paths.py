@@ -88,7 +88,8 @@ class TwoWays:
         return [self.numbers[name] for name in ids]
 
     def apart(self):
-        """Waits until both addresses are reached by ways that share no link. Returns the index of the first one's way."""
+        """Waits until both addresses are reached by ways that share no link. Returns the index of the first one's
+        way."""
         def ways():
             first, second = self.trace(1), self.trace(2)
             links = [set(zip([ENDS[0], *way], way, strict=False)) for way in (first, second)]
