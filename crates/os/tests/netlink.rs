@@ -70,7 +70,7 @@ fn a_link_gets_its_address_and_routes() {
 
     netlink.add_spare_address(one.index, OWN, 128).unwrap();
     let spare = ip("-6 address show dev one");
-    assert!(spare.contains("fd12:3456::1/128 scope global deprecated nodad"), "{spare}");
+    assert!(spare.contains("fd12:3456::1/128 scope global nodad deprecated"), "{spare}");
     netlink.remove_address(one.index, OWN, 128).unwrap();
 
     let ipv4 = std::net::Ipv4Addr::new(10, 50, 60, 1);

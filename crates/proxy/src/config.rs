@@ -169,16 +169,22 @@ mod tests {
                 ..flow
             })
         };
-        assert_eq!(router("fd01::1", "fd02:3::1"), Some("fd02:3::1".parse().unwrap()));
+        // From and to either of the two that it has.
+        for (local, remote) in
+            [("fd01::1", "fd02:3::1"), ("fd01::2", "fd02:3::2"), ("fd01::2", "fd02:3::1")]
+        {
+            assert_eq!(router(local, remote), Some("fd02:3::1".parse().unwrap()), "{local}");
+        }
         for (local, remote) in [
-            ("fd01::1", "fd02::2"),
+            ("fd01::1", "fd02::3"),
+            ("fd01::1", "fd01::2"),
             ("fd01::1", "fd02::1:0:0:1"),
             ("fd01::1", "fd01::1"),
             ("fd01::1", "fe80::1"),
             ("fd01::1", "fc02::1"),
             ("fd01::1", "192.0.2.1"),
             ("192.0.2.1", "fd02::1"),
-            ("fd01::2", "fd02::1"),
+            ("fd01::3", "fd02::1"),
         ] {
             assert_eq!(router(local, remote), None, "{remote} to {local}");
         }
