@@ -20,7 +20,7 @@ import lamps
 import network
 import sip
 import topology
-from baresip import ANYCAST, RECORDED_SECOND, ROUTER4, TONES, Baresip, talk
+from baresip import ANYCAST, RECORDED_BYTES, RECORDED_SECOND, ROUTER4, TONES, Baresip, talk
 from book import BOOK_PORT, LDAP_PORT, Book
 from fleet import Fleet
 from linphone import Linphone
@@ -594,9 +594,9 @@ def lamps_of_users(c):
     for phone in (caller, callee):
         phone.registered()
     for _ in range(2):
-        lamps.of_a_call(c, lamp, caller, callee)
+        lamps.of_a_call(lamp, caller, callee)
     lamp.shows("carol", "terminated")
-    lamps.of_a_dead_router(c, lamp, caller, callee)
+    lamps.of_a_dead_router(lamp, caller, callee)
 
 
 @network.case("onesip/presence", limit=300, alone=True)

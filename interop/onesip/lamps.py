@@ -63,11 +63,12 @@ class Lamp:
         """Waits until the lamp of a user shows these states. Returns the seconds that took."""
         begun = time.monotonic()
         self.c.until(lambda: self.shown.get(user) == list(states), seconds,
-                     lambda: f"the lamp of {user} shows {self.shown.get(user)}, expected {states}: {self.history[user]}")
+                     lambda: f"the lamp of {user} shows {self.shown.get(user)}, expected {states}: "
+                             f"{self.history[user]}")
         return time.monotonic() - begun
 
 
-def of_a_call(c, lamp, caller, callee):
+def of_a_call(lamp, caller, callee):
     """Both lamps of a call between two baresips, from the first ring to the end. Prints how long each took to show."""
     lamp.shows(caller.user, "terminated")
     lamp.shows(callee.user, "terminated")
@@ -78,7 +79,7 @@ def of_a_call(c, lamp, caller, callee):
     print(f"lamps: on after {on[0]:.1f} s and {on[1]:.1f} s, off after {off[0]:.1f} s and {off[1]:.1f} s")
 
 
-def of_a_dead_router(c, lamp, caller, callee):
+def of_a_dead_router(lamp, caller, callee):
     """The router of a party dies in a call: its user is in no call any more, as far as anybody can know."""
     caller.call(callee.user)
     lamp.shows(callee.user, "recipient confirmed")
