@@ -14,7 +14,7 @@ use crate::keys::Secret;
 use crate::location::Change;
 use crate::notifier::{Notifier, Notify, NotifyId, Package, Sources, SubscribeRequest};
 use ringway_sansio::{Hop, Time, Transport};
-use ringway_sip::header::HeaderId;
+use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{self, Message};
 use ringway_sip::transaction::{Branch, Kind};
 use ringway_sip::uri::Uri;
@@ -118,6 +118,7 @@ impl Subscriptions {
             subscriber: &subscriber,
             may_register: is_of_reg,
             contact: &contact,
+            leads_here: leads_here(t, incoming),
         };
         let mut headers = Vec::new();
         let sources = Sources { store: t.store, states: &t.node.shared.states };
@@ -217,6 +218,14 @@ pub(super) fn subject(t: &Turn<'_>, package: Package, uri: &Uri<'_>, domain: usi
         _ => entity.clone(),
     };
     Subject { package, entity, aor }
+}
+
+/// Returns whether the Contact of a request is an address at a domain of ours.
+fn leads_here(t: &Turn<'_>, incoming: &IncomingRequest<'_>) -> bool {
+    let contact = incoming.msg.items(HeaderId::Contact).next();
+    let contact = contact.and_then(|contact| NameAddr::parse(contact).ok());
+    let uri = contact.and_then(|contact| Uri::parse(contact.uri).ok());
+    uri.is_some_and(|uri| t.node.own_domain(&uri, incoming.flow, true).is_some())
 }
 
 /// Returns the Contact URI of this server in a dialog of the notifier.

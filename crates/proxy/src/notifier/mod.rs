@@ -89,6 +89,8 @@ pub struct SubscribeRequest<'a> {
     pub may_register: bool,
     /// The URI of this server within the dialog.
     pub contact: &'a [u8],
+    /// Whether the subscriber's Contact leads to this server, as its GRUU does.
+    pub leads_here: bool,
 }
 
 /// What a notifier reports.

@@ -92,7 +92,7 @@ impl Notifier {
         }
         subscription.dialog.remote_cseq = cseq;
         subscription.dialog.contact = request.contact.into();
-        subscription.dialog.flow = way_back(msg, request.flow);
+        subscription.dialog.flow = way_back(request);
         subscription.dialog.source = request.flow.remote.ip();
         subscription.set_may_register(request.may_register);
         self.set_expiry(now, index, expires);
@@ -243,7 +243,7 @@ fn new_dialog(
         route: route.into(),
         event_id: event_id(msg).into(),
         contact: request.contact.into(),
-        flow: way_back(msg, flow),
+        flow: way_back(request),
         source: flow.remote.ip(),
         remote_cseq: cseq,
         // RFC 3261 section 8.1.1.5: below 2^31; each request increments it by one.
@@ -304,11 +304,12 @@ fn target<'a>(request: &Message<'a>) -> Result<&'a [u8], Fault> {
 }
 
 /// Returns the flow back to a subscriber without a proxy between whose Contact may not be reachable: over a connection,
-/// or through a NAT.
-fn way_back(request: &Message<'_>, flow: &Flow) -> Option<Flow> {
-    let direct = request.items(HeaderId::Via).nth(1).is_none();
-    let nat = request.top_via().is_ok_and(|via| is_behind_nat(via.host, flow));
-    (direct && (nat || !flow.transport.is_datagram())).then_some(*flow)
+/// through a NAT, or if it is a GRUU, which this server stands for itself (RFC 5627 section 4.4).
+fn way_back(request: &SubscribeRequest<'_>) -> Option<Flow> {
+    let (msg, flow) = (request.msg, request.flow);
+    let direct = msg.items(HeaderId::Via).nth(1).is_none();
+    let nat = msg.top_via().is_ok_and(|via| is_behind_nat(via.host, flow));
+    (direct && (nat || request.leads_here || !flow.transport.is_datagram())).then_some(*flow)
 }
 
 /// Returns a tag that contains its worker: `re`, two digits of the worker, 64 random bits.

@@ -127,6 +127,7 @@ impl World {
             subscriber: self.subscriber.as_bytes(),
             may_register: self.may_register,
             contact: b"sip:192.0.2.1:5060",
+            leads_here: false,
         };
         let sources = Sources { store: &self.store, states: &self.states };
         let answer =

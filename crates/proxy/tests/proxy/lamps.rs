@@ -215,6 +215,21 @@ fn who_may_watch() {
     w.expect(BOB, "SUBSCRIBE");
 }
 
+/// RFC 5627 section 4.4: a phone whose Contact is its GRUU, as linphone's, is notified over the flow of its SUBSCRIBE; the
+/// name of our domain is not looked up.
+#[test]
+fn a_phone_with_a_gruu_is_notified() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    let request = w.request(ALICE, "SUBSCRIBE sip:bob@example.org").add("Event", "dialog");
+    let gruu = "<sip:alice@example.org;gr=urn:uuid:00000000-0000-1000-8000-000a95a0e128>";
+    w.from(ALICE, &request.set("Contact", gruu));
+    w.expect(ALICE, "200 SUBSCRIBE");
+    assert_eq!(lamp(&mut w, ALICE), ["terminated"]);
+    assert!(w.questions.is_empty());
+    w.quiet();
+}
+
 #[test]
 fn a_number_shows_the_lamp_of_its_user() {
     let mut w = World::new();
