@@ -290,13 +290,16 @@ impl Notifier {
     /// Writes the document about a user's state that is due for a subscription. Returns whether it is to be sent.
     fn write_state(&mut self, now: Time, index: usize, full: bool, sources: Sources<'_>) -> bool {
         let subscription = &mut self.subscriptions[index];
-        let (state, next) = sources.state(now, &subscription.aor);
+        let (mut state, next) = sources.state(now, &subscription.aor);
         match subscription.package {
             Package::Dialog => {
                 let version = subscription.version;
                 dialog_info::write(&mut self.body, &subscription.entity, version, &state);
             }
-            _ => pidf::write(&mut self.body, &subscription.entity, &state),
+            _ => {
+                pidf::write(&mut self.body, &subscription.entity, &state);
+                pidf::reduce(&mut state);
+            }
         }
         if let Some(watch) = self.state_watches.get_mut(&subscription.aor) {
             self.wheel.cancel(watch.timer);

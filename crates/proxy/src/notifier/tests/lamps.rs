@@ -128,6 +128,13 @@ fn presence_is_registration_then_what_is_published_then_calls() {
     w.state_changed();
     w.pass(5);
     assert_eq!(w.presence().unwrap().1, Activity::OnThePhone);
+    // The document shows no phases, and no second call.
+    w.states.ring(1);
+    w.states.begin_call(w.now, 2, AOR, Direction::Initiator);
+    w.state_changed();
+    w.pass(5);
+    assert_eq!(w.presence(), None);
+    w.states.end_call(2);
     w.states.end_call(1);
     w.state_changed();
     w.pass(5);
