@@ -26,7 +26,7 @@ const CALM: u64 = 90;
 /// Time between two looks at what must always hold, in seconds.
 const LOOK: u64 = 5;
 /// Seeds of a test without `SIP_FAULTS`.
-const SEEDS: u64 = 64;
+const SEEDS: u64 = 40;
 /// Users of each router.
 const USERS: u32 = 2;
 /// Pairs who call each other at last, and the time within which each callee rings.
