@@ -630,6 +630,21 @@ def presence(c):
     shown("carol", "Online")
 
 
+@network.case("onesip/linphone-presence", limit=200, alone=True)
+def linphone_presence(c):
+    """A linphone, whose Contact is its GRUU, watches the user of a baresip at another router, who calls it."""
+    # Without IPv4 it takes the network for down after a while, and ends everything.
+    routers = line(c, 3, ipv4=(0,))
+    watcher, other = Linphone(routers[0], "alice", friends=["bob"]), Baresip(routers[2], "bob", contacts=["alice"])
+    for phone in (watcher, other):
+        phone.registered()
+    other.call("alice")
+    for status in ("On the phone", "Online"):
+        c.until(lambda: re.findall(r"<sip:bob@mesh> is ([\w ]+)", watcher.process.output())[-1:] == [status],  # noqa: B023
+                lamps.SHOWN, lambda: f"bob is not {status}: {watcher.process.output()[-800:]}")  # noqa: B023
+        other.command("hangup")
+
+
 class MovedCall:
     """A call between two baresips, of which one is plugged into the LAN of another router in the middle of it: within a
     minute it notices its new address, registers, and sends a re-INVITE by the new router."""

@@ -30,7 +30,13 @@ reg_identity=sip:{user}@{domain}
 reg_route=<sip:{proxy};transport=udp;lr>
 reg_expires=120
 reg_sendregister=1
-publish=0
+publish={publish}
+"""
+
+FRIEND = """[friend_{number}]
+url={user} <sip:{user}@{domain}>
+pol=accept
+subscribe=1
 """
 
 
@@ -38,7 +44,8 @@ class Linphone:
     """linphone's console program on the host of a router's LAN, with IPv6 or IPv4 alone: a tone as microphone, its ear
     in a file."""
 
-    def __init__(self, router, user):
+    def __init__(self, router, user, friends=()):
+        """With `friends`, users whose presence it watches, it publishes its own."""
         self.c, self.router, self.user = router.c, router, user
         self.folder = router.c.folder / f"linphone-{user}"
         for name in (".local/share/linphone", ".config/linphone"):
@@ -53,7 +60,9 @@ class Linphone:
             router.host()
         audio.write_tone(self.folder / "tone.wav", TONES[user])
         (self.folder / "rc").write_text(LINPHONE.format(user=user, password=PASSWORD, domain=DOMAIN, proxy=proxy,
-                                                        ipv6=0 if router.ipv4 else 1))
+                                                        ipv6=0 if router.ipv4 else 1, publish=1 if friends else 0)
+                                        + "".join(FRIEND.format(number=number, user=friend, domain=DOMAIN)
+                                                  for number, friend in enumerate(friends)))
         self.debug = self.folder / "debug.log"
         self.process = router.lan.start(
             f"linphone-{user}", ["linphonec", "-a", "-c", self.folder / "rc", "-d", "6", "-l", self.debug],
