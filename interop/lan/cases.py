@@ -109,8 +109,10 @@ def dig(c, space, *words, at=ROUTER):
 
 
 def short(c, space, *words, at=ROUTER):
-    """The answers alone."""
-    return dig(c, space, "+short", *words, at=at).split("\n")[:-1]
+    """The answers alone, without what dig remarks about an attempt that was not answered: the host's address may be a
+    moment old."""
+    lines = dig(c, space, "+short", *words, at=at).split("\n")[:-1]
+    return [line for line in lines if not line.startswith(";;")]
 
 
 @network.case("lan/phone-finds-the-server", limit=60)
