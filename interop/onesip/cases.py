@@ -581,7 +581,7 @@ def ring_of_six(c):
     c.expect(all(event.fields["held"] for event in events[1:]), "no calls were under way")
 
 
-@network.case("onesip/lamps", limit=300, alone=True)
+@network.case("onesip/lamps", limit=300)
 def lamps_of_users(c):
     """A phone at one router has lamps of users whose phones hang on two others, one of them a guest; they follow a call
     from its beginning to its end. When the router of a party dies, its user is in no call any more."""
@@ -599,7 +599,7 @@ def lamps_of_users(c):
     lamps.of_a_dead_router(lamp, caller, callee)
 
 
-@network.case("onesip/presence", limit=300, alone=True)
+@network.case("onesip/presence", limit=300)
 def presence(c):
     """Two baresips at different routers watch each other's presence and publish their own: who has not registered is
     offline, who is in a call is busy, and whose router has died is offline."""
@@ -630,7 +630,7 @@ def presence(c):
     shown("carol", "Online")
 
 
-@network.case("onesip/linphone-presence", limit=200, alone=True)
+@network.case("onesip/linphone-presence", limit=280, alone=True)
 def linphone_presence(c):
     """A linphone, whose Contact is its GRUU, watches the user of a baresip at another router, who calls it."""
     # Without IPv4 it takes the network for down after a while, and ends everything.
@@ -638,11 +638,14 @@ def linphone_presence(c):
     watcher, other = Linphone(routers[0], "alice", friends=["bob"]), Baresip(routers[2], "bob", contacts=["alice"])
     for phone in (watcher, other):
         phone.registered()
+    def shown(status):
+        c.until(lambda: re.findall(r"<sip:bob@mesh> is ([\w ]+)", watcher.process.output())[-1:] == [status], 70,
+                lambda: f"bob is not {status}: {watcher.process.output()[-800:]}")
+    shown("Online")
     other.call("alice")
-    for status in ("On the phone", "Online"):
-        c.until(lambda: re.findall(r"<sip:bob@mesh> is ([\w ]+)", watcher.process.output())[-1:] == [status],  # noqa: B023
-                lamps.SHOWN, lambda: f"bob is not {status}: {watcher.process.output()[-800:]}")  # noqa: B023
-        other.command("hangup")
+    shown("On the phone")
+    other.command("hangup")
+    shown("Online")
 
 
 class MovedCall:
