@@ -373,7 +373,7 @@ impl SipRouter {
                 self.directory.judge(now, id, verdict);
             }
             Report::Message { service: SERVICE_STATES, router, octets } => {
-                self.states.following.handle_message(now, router, &octets);
+                self.states.carrier.handle_message(now, router, &octets);
             }
             report => {
                 if let Report::Located { name, whereabouts } = &report {
@@ -391,7 +391,7 @@ impl SipRouter {
             }
             Whereabouts::Unavailable => None,
         };
-        self.states.following.located(now, name, routers.as_deref());
+        self.states.carrier.located(now, name, routers.as_deref());
     }
 
     /// Hands what carries the states of users to the directory. Returns whether there was anything.
@@ -638,7 +638,7 @@ impl GraphNode for SipRouter {
         let act = self.hostile.as_ref().and_then(Hostile::poll_timeout);
         let sip = sooner(self.core.poll_timeout(), self.phones.poll_timeout());
         let sip = sooner(sip, act);
-        let sip = sooner(sip, self.states.following.poll_timeout());
+        let sip = sooner(sip, self.states.carrier.poll_timeout());
         sooner(sooner(self.mesh.poll_timeout(), self.directory.poll_timeout()), sip)
     }
 

@@ -11,18 +11,21 @@
 //! | `names` | the names that are watched here, and when each is located |
 //! | `locals` | the names that others follow here |
 //! | `peer` | what one other router has sent and is to be sent |
+//! | [`Carrier`] | the same, between the tables of a server and its directory |
 //! | `agenda` | times, and paces |
 //! | `limits` | intervals and bounds |
 //!
 //! What is handled is answered by [`Following::handle_timeout`], which is due at once then.
 
 mod agenda;
+mod carrier;
 mod limits;
 mod locals;
 mod names;
 mod peer;
 pub mod wire;
 
+pub use carrier::Carrier;
 pub use limits::*;
 
 #[cfg(test)]

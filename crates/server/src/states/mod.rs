@@ -1,6 +1,6 @@
 //! What users do at other routers, and what these are reported of the users here, if the server is a router of a mesh.
 //!
-//! The machine is `ringway_onesip::follow`, on a thread of its own. Nobody waits for it: what comes for it is put into an
+//! What carries them is `ringway_onesip::follow::Carrier`, on a thread of its own. Nobody waits for it: what comes for it is put into an
 //! [`Inbox`], and what others report is put into the table that workers read.
 //!
 //! | module | what it does |

@@ -36,6 +36,7 @@ impl Router {
             if watcher == OTHER_SERVERS {
                 to.changed(aor);
             }
+            true
         }));
         let (sender, commands) = mpsc::channel(64);
         let states = UserStates::start(Parts {
