@@ -670,9 +670,11 @@ fn connect_states(
     shared.states.set_sink(Arc::new(move |watcher, aor| {
         if let (OTHER_SERVERS, Some(inbox)) = (watcher, &inbox) {
             inbox.changed(aor);
-        } else if let Some(mailbox) = mailboxes.get(usize::from(watcher)) {
-            mailbox.try_post(Post::StateChanged(aor.into()));
+            return true;
         }
+        // Nothing else watches.
+        let mailbox = mailboxes.get(usize::from(watcher));
+        mailbox.is_none_or(|mailbox| mailbox.try_post(Post::StateChanged(aor.into())))
     }));
 }
 

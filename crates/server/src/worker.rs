@@ -325,7 +325,6 @@ impl Handler for Worker {
                 }
             }
             Post::Changed(aor, why) => self.core.handle_changed(now, &aor, why, out),
-            // The proxy has no watchers yet.
             Post::StateChanged(aor) => self.core.handle_state_changed(now, &aor, out),
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),

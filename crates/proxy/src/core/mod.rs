@@ -69,6 +69,7 @@ use ringway_sip::message;
 use ringway_sip::transaction::{Report, Transactions};
 use routing::access::Access;
 use stateless::Stateless;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use subscriptions::Subscriptions;
 use turn::{Resources, Turn};
@@ -258,12 +259,17 @@ impl Core {
 
     /// Processes everything that is due.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Outbox) {
+        let mut missed = BTreeSet::new();
         if self.next_sweep <= now {
+            missed = self.node.shared.states.take_missed(self.node.worker);
             self.resources.store.expire(now, SWEEP_BUDGET);
             self.parts.guard.sweep(now);
             self.next_sweep = now + SWEEP_EVERY;
         }
         let (parts, mut turn) = self.turn(now, out);
+        for aor in missed {
+            parts.subscriptions.state_changed(&mut turn, &aor);
+        }
         parts.timeout(&mut turn);
     }
 

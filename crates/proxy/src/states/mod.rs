@@ -16,7 +16,7 @@ pub use state::{
 
 use ringway_sansio::{Duration, Time};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Maximum number of calls that are recorded, of all users. Further ones are not shown.
@@ -27,15 +27,16 @@ pub const MAX_CALLS_OF_USER: usize = 32;
 pub const MAX_PUBLISHERS: usize = 1 << 14;
 /// Maximum number of other servers whose reports of one user are stored.
 pub const MAX_SERVERS: usize = 16;
-/// The time for which a call is shown at most: its BYE may have been lost.
+/// Maximum time for which a call is shown: its BYE may have been lost.
 pub const MAX_CALL: Duration = Duration::from_secs(12 * 3600);
 
 /// The watcher that reports states to other servers, and has those of other servers.
 pub const OTHER_SERVERS: u8 = u8::MAX;
 
 /// Is called with a watcher and an address-of-record whose state has changed. [`OTHER_SERVERS`] is also notified of
-/// addresses-of-record that workers begin or cease to watch. It must be short and must not wait.
-pub type Sink = Arc<dyn Fn(u8, &[u8]) + Send + Sync>;
+/// addresses-of-record that workers begin or cease to watch. It must be short and must not wait. Returns whether the watcher
+/// will learn of it; otherwise the watcher finds it by [`States::take_missed`].
+pub type Sink = Arc<dyn Fn(u8, &[u8]) -> bool + Send + Sync>;
 
 type Watchers = SmallVec<[u8; 2]>;
 
@@ -95,6 +96,8 @@ struct Tables {
     calls: BTreeMap<u64, SmallVec<[Box<[u8]>; 2]>>,
     /// The number of users with publications.
     publishers: usize,
+    /// Changes that watchers could not be notified of.
+    missed: BTreeMap<u8, BTreeSet<Box<[u8]>>>,
 }
 
 /// Why a publication is refused (RFC 3903 section 6).
@@ -144,9 +147,16 @@ impl States {
     }
 
     fn notify(&self, watchers: &[u8], aor: &[u8]) {
-        if let Some(sink) = self.sink.get() {
-            watchers.iter().for_each(|&watcher| sink(watcher, aor));
+        let Some(sink) = self.sink.get() else { return };
+        for &watcher in watchers.iter().filter(|watcher| !sink(**watcher, aor)) {
+            self.lock().missed.entry(watcher).or_default().insert(aor.into());
         }
+    }
+
+    /// Removes and returns the users whose changes a watcher could not be notified of, because too much waited for it: a lamp
+    /// would stay on until the next call.
+    pub fn take_missed(&self, watcher: u8) -> BTreeSet<Box<[u8]>> {
+        self.lock().missed.remove(&watcher).unwrap_or_default()
     }
 
     /// Records a call of a user that begins. `key` identifies the call. A second call of the same key has no effect.

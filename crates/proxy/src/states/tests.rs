@@ -16,6 +16,7 @@ fn observed() -> (States, Arc<Seen>) {
     let sink = seen.clone();
     states.set_sink(Arc::new(move |watcher, aor| {
         sink.lock().unwrap().push((watcher, aor.to_vec()));
+        true
     }));
     (states, seen)
 }
@@ -84,6 +85,18 @@ fn a_user_without_phones_has_no_calls_and_a_call_is_not_shown_for_ever() {
     let (state, next) = states.all(NOW, ALICE, true);
     assert_eq!((state.dialogs.len(), next), (1, Some(NOW + MAX_CALL)));
     assert!(states.all(NOW + MAX_CALL, ALICE, true).0.dialogs.is_empty());
+}
+
+#[test]
+fn what_a_watcher_was_not_notified_of_is_found() {
+    let states = States::default();
+    states.set_sink(Arc::new(|watcher, _| watcher != 3));
+    states.watch(ALICE, 3);
+    states.watch(ALICE, 4);
+    states.begin_call(NOW, 7, ALICE, Direction::Recipient);
+    states.end_call(7);
+    assert_eq!(states.take_missed(3), BTreeSet::from([ALICE.into()]));
+    assert!(states.take_missed(3).is_empty() && states.take_missed(4).is_empty());
 }
 
 #[test]

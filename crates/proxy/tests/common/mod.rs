@@ -174,6 +174,8 @@ pub struct World {
     pub shared: Arc<ringway_proxy::shared::Shared>,
     /// Users whose state has changed, each with the worker that watches.
     changes: Changes,
+    /// Whether the workers cannot be notified of these.
+    pub is_full: Arc<Mutex<bool>>,
     /// What became of messages that were kept.
     pub delivered: Vec<(u64, u16)>,
     /// The steps of calls.
@@ -227,9 +229,14 @@ impl World {
         let (store, knowledge) = (Arc::new(store), Arc::<Mutex<Knowledge>>::default());
         let shared = Arc::new(ringway_proxy::shared::Shared::new(&config.secret));
         let changes = Changes::default();
-        let sink = changes.clone();
+        let is_full = Arc::<Mutex<bool>>::default();
+        let (sink, full) = (changes.clone(), is_full.clone());
         shared.states.set_sink(Arc::new(move |worker, aor| {
-            sink.lock().unwrap().push_back((worker, aor.to_vec()));
+            let has_room = !*full.lock().unwrap();
+            if has_room {
+                sink.lock().unwrap().push_back((worker, aor.to_vec()));
+            }
+            has_room
         }));
         let now = Time::from_secs(1_700_000_000);
         let mesh = config.mesh.map_or(MESH_ADDRESS, |mesh| mesh.address);
@@ -266,6 +273,7 @@ impl World {
             lines: Vec::new(),
             shared,
             changes,
+            is_full,
             calls: Vec::new(),
             failures: Vec::new(),
             handed_over: 0,

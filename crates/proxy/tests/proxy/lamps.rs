@@ -80,18 +80,25 @@ fn lamps_of_both_parties_follow_a_call() {
     w.quiet();
 }
 
+/// Alice calls bob, whose phone rings and whose lamp is at another phone: the INVITE as it was sent, and as it came.
+fn ringing() -> (World, Msg, Msg) {
+    let mut w = World::new();
+    w.register("alice", ALICE);
+    w.register("bob", BOB);
+    watch(&mut w, 0, BOB2, "bob");
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    w.answer(BOB, &got, 180);
+    w.expect(ALICE, "180");
+    assert_eq!(lamp(&mut w, BOB2), ["recipient early"]);
+    (w, invite, got)
+}
+
 #[test]
 fn a_call_that_is_not_answered_leaves_no_lamp_on() {
     for cancelled in [false, true] {
-        let mut w = World::new();
-        w.register("bob", BOB);
-        watch(&mut w, 0, BOB2, "bob");
-        let invite = w.call(ALICE, "INVITE sip:bob@example.org");
-        w.expect(ALICE, "100");
-        let got = w.expect(BOB, "INVITE");
-        w.answer(BOB, &got, 180);
-        w.expect(ALICE, "180");
-        assert_eq!(lamp(&mut w, BOB2), ["recipient early"]);
+        let (mut w, invite, got) = ringing();
         if cancelled {
             w.from(ALICE, &cancel(&invite));
             w.expect(ALICE, "200 CANCEL");
@@ -109,19 +116,22 @@ fn a_call_that_is_not_answered_leaves_no_lamp_on() {
     }
 }
 
+/// A worker for which too much waits finds the change when it looks for itself.
+#[test]
+fn a_change_that_finds_no_room_is_shown_a_moment_later() {
+    let (mut w, _, got) = ringing();
+    *w.is_full.lock().unwrap() = true;
+    w.answer(BOB, &got, 486);
+    w.expect(BOB, "ACK");
+    w.expect(ALICE, "486");
+    assert!(w.sent.iter().all(|sent| sent.to.remote() != BOB2.remote()));
+    assert_eq!(lamp(&mut w, BOB2), ["terminated"]);
+}
+
 /// A 2xx that crosses the CANCEL: the call is none.
 #[test]
 fn a_call_that_is_answered_after_it_was_cancelled_leaves_no_lamp_on() {
-    let mut w = World::new();
-    w.register("bob", BOB);
-    w.register("alice", ALICE);
-    watch(&mut w, 0, BOB2, "bob");
-    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
-    w.expect(ALICE, "100");
-    let got = w.expect(BOB, "INVITE");
-    w.answer(BOB, &got, 180);
-    w.expect(ALICE, "180");
-    assert_eq!(lamp(&mut w, BOB2), ["recipient early"]);
+    let (mut w, invite, got) = ringing();
     w.from(ALICE, &cancel(&invite));
     w.expect(ALICE, "200 CANCEL");
     let there = w.expect(BOB, "CANCEL");
