@@ -122,8 +122,9 @@ impl Thread {
         due.fold(self.peers.list_due(), Time::min)
     }
 
-    fn receive(&mut self, now: Time, received: Received) {
-        self.dropped += received.dropped;
+    fn receive(&mut self, now: Time, mut received: Received) {
+        let (messages, dropped) = received.messages.take();
+        self.dropped += dropped;
         let has_peers = received.neighbours.is_some() || received.homes.is_some();
         if let Some(routers) = received.neighbours {
             self.peers.set_neighbours(routers);
@@ -136,7 +137,7 @@ impl Thread {
         if has_peers {
             self.machine.set_peers(now, &self.peers.all());
         }
-        for (router, octets) in received.messages {
+        for (router, octets) in messages {
             self.machine.handle(now, router.raw(), &octets, &mut self.random);
         }
         for (user, is_there) in received.users {

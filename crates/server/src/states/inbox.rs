@@ -1,24 +1,19 @@
 //! What waits for the thread of states.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ringway_directory::Whereabouts;
 use ringway_mesh::NodeId;
 
-/// Messages of other routers that may wait.
-pub const MAX_MESSAGES: usize = 1_024;
-/// Messages of one router that may wait.
-pub const MAX_OF_ROUTER: usize = 32;
+use crate::mesh::messages::Messages;
 
 /// What has come since the thread looked last.
 #[derive(Default, Debug)]
 pub(super) struct Received {
     /// Messages of other routers.
-    pub(super) messages: VecDeque<(NodeId, Box<[u8]>)>,
-    /// Messages that found no room.
-    pub(super) dropped: u64,
+    pub(super) messages: Messages,
     /// Users, as addresses-of-record, who are watched or not any more, or whose state here may have changed. At most those
     /// that are watched, here or by other routers.
     pub(super) changed: BTreeSet<Box<[u8]>>,
@@ -38,8 +33,6 @@ impl Received {
 #[derive(Default)]
 struct State {
     received: Received,
-    /// Messages that wait, by their sender.
-    of_router: BTreeMap<NodeId, usize>,
     /// Users whose routers the thread wants to know.
     followed: BTreeSet<Box<str>>,
 }
@@ -64,15 +57,7 @@ impl Inbox {
 
     /// Takes a message of another router. One router cannot take the room of others.
     pub fn message(&self, router: NodeId, octets: Box<[u8]>) {
-        self.put(|state| {
-            let held = state.of_router.get(&router).copied().unwrap_or(0);
-            if held >= MAX_OF_ROUTER || state.received.messages.len() >= MAX_MESSAGES {
-                state.received.dropped += 1;
-                return;
-            }
-            state.of_router.insert(router, held + 1);
-            state.received.messages.push_back((router, octets));
-        });
+        self.put(|state| state.received.messages.push(router, octets));
     }
 
     /// Takes the address-of-record of a user who is watched or not any more, or whose state here may have changed.
@@ -117,7 +102,6 @@ impl Inbox {
         let is_empty = |state: &mut State| state.received.is_empty();
         let waited = self.wake.wait_timeout_while(state, time, is_empty);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        state.of_router.clear();
         std::mem::take(&mut state.received)
     }
 }
@@ -125,19 +109,6 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn one_router_leaves_room_for_others() {
-        let inbox = Inbox::default();
-        (0..10_000).for_each(|_| inbox.message(NodeId::new(1), [1].into()));
-        (2..12).for_each(|id| inbox.message(NodeId::new(id), [2].into()));
-        let received = inbox.wait(Duration::ZERO);
-        assert_eq!(received.messages.len(), MAX_OF_ROUTER + 10);
-        assert_eq!(received.dropped, 10_000 - MAX_OF_ROUTER as u64);
-        // What was taken makes room.
-        inbox.message(NodeId::new(1), [3].into());
-        assert_eq!(inbox.wait(Duration::ZERO).messages, [(NodeId::new(1), [3].into())]);
-    }
 
     #[test]
     fn a_user_who_changes_often_waits_once_and_only_followed_ones_are_located() {

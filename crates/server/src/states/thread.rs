@@ -47,8 +47,9 @@ impl Thread {
         }
     }
 
-    fn receive(&mut self, now: Time, received: Received) {
-        self.dropped += received.dropped;
+    fn receive(&mut self, now: Time, mut received: Received) {
+        let (messages, dropped) = received.messages.take();
+        self.dropped += dropped;
         for aor in &received.changed {
             if let Some((name, is_followed)) = self.carrier.changed(now, aor) {
                 self.parts.inbox.follow(name, is_followed);
@@ -57,7 +58,7 @@ impl Thread {
         for (name, routers) in received.located {
             self.carrier.located(now, &name, routers.as_deref());
         }
-        for (router, octets) in received.messages {
+        for (router, octets) in messages {
             self.carrier.handle_message(now, router, &octets);
         }
     }
