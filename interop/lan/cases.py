@@ -64,6 +64,16 @@ class Router:
         self.space.inside("link", "delete", "lan0")
 
 
+def addressed(c, phone):
+    """Waits until a phone has addresses of IPv6 that it may send from: one of the mesh and one of the link, both past
+    the detection of duplicates (RFC 4862 section 5.4)."""
+    def usable():
+        shown = c.run("ip", [*phone.enter(), "ip", "-6", "address", "show", "dev", "phone0"])[1]
+        return all(re.search(rf"inet6 {prefix}\S+ (?!.*tentative)", shown) for prefix in ("fd", "fe80"))
+
+    c.until(usable, 20, "no address of IPv6")
+
+
 def known(c, client, reason):
     """What a client has learnt: the variables of its script."""
     file = c.folder / f"{client}.{reason}"
@@ -126,8 +136,7 @@ def finds_the_server(c):
     c.expect(lease.get("sipsrv") == ROUTER and lease.get("dns") == ROUTER and lease.get("router") == ROUTER,
              f"not all is leased: {lease}")
     c.expect((lease.get("domain"), lease.get("lease"), lease.get("mask")) == ("mesh", "1800", "24"), f"leased: {lease}")
-    c.until(lambda: "inet6 fd" in c.run("ip", [*phone.enter(), "ip", "address", "show", "dev", "phone0"])[1], 20,
-            "no address of IPv6")
+    addressed(c, phone)
     naptr = ['10 10 "s" "SIP+D2U" "" _sip._udp.mesh.', '10 20 "s" "SIP+D2T" "" _sip._tcp.mesh.']
     for at in (ROUTER, ANYCAST):
         for by in ("+notcp", "+tcp"):
@@ -157,8 +166,7 @@ def with_ipv6(c):
     router, phone = Router(c, "router"), network.Space(c, "phone")
     router.plug(phone)
     router.run().served()
-    c.until(lambda: "inet6 fd" in c.run("ip", [*phone.enter(), "ip", "address", "show", "dev", "phone0"])[1], 20,
-            "no address")
+    addressed(c, phone)
     status, output = c.run("rdisc6", [*phone.enter(), "rdisc6", "-1", "-r", "10", "phone0"])
     c.expect(status == 0, output)
     for line in (rf"Recursive DNS server *: {ANYCAST}", "DNS search list *: mesh", "Stateful other conf. *: *Yes",
