@@ -1,6 +1,6 @@
 //! The location service of workers: the registrations of this server, and what is known of other routers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ringway_proxy::auth::Users;
@@ -8,7 +8,7 @@ use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
 };
 use ringway_proxy::routes::RouteTable;
-use ringway_sansio::{FlowId, Time};
+use ringway_sansio::{FlowId, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 
 use crate::exchange::{Exchange, World};
@@ -73,10 +73,13 @@ impl<W: World> LocationStore for MeshLocation<W> {
         };
         let transport = self.exchange.transport();
         let exists = self.exchange.visit(name, now, &mut |router, preference| {
-            let uri = router_uri(router, transport);
-            visit(format!("<{uri};lr>").as_bytes(), preference);
+            visit(&path(router, transport), preference);
         });
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
+    }
+
+    fn path_to(&self, server: Ipv6Addr) -> Option<Box<[u8]>> {
+        Some(path(server, self.exchange.transport()).into())
     }
 
     fn aliases(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) {
@@ -108,6 +111,11 @@ impl<W: World> LocationStore for MeshLocation<W> {
     fn keeps_messages(&self) -> bool {
         true
     }
+}
+
+/// Returns the value of Path that leads to another router.
+fn path(router: Ipv6Addr, transport: Transport) -> Vec<u8> {
+    format!("<{};lr>", router_uri(router, transport)).into_bytes()
 }
 
 /// The users of this server, and that there may be others at other routers.

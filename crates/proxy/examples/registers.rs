@@ -2,6 +2,7 @@
 //! thread. Run it with `cargo run --profile quick --example registers`.
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
+use ringway_proxy::gruu::Gruus;
 use ringway_proxy::keys::Secret;
 use ringway_proxy::location::{CommitTag, MemoryStore};
 use ringway_proxy::registrar::{Registrar, RegistrarConfig};
@@ -49,7 +50,8 @@ fn fastest(mut work: impl FnMut()) -> u128 {
 
 fn main() {
     for (label, lines) in [("plain", PLAIN), ("outbound", OUTBOUND), ("with GRUUs", GRUU)] {
-        let mut registrar = Registrar::new(RegistrarConfig::default(), &Secret::new(&[1; 32]));
+        let gruus = Gruus::new(&Secret::new(&[1; 32]), None);
+        let mut registrar = Registrar::new(RegistrarConfig::default(), gruus);
         let store = MemoryStore::new([2; 16]);
         let mut random = SplitMix::new(1);
         let flow = Flow {

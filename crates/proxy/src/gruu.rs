@@ -6,9 +6,14 @@
 //! The registrar draws a new epoch when an instance appears and when it changes its Call-ID, which invalidates all
 //! earlier temporary GRUUs.
 //!
+//! Only the server that has made a temporary GRUU can read it. Where several servers have one domain, those of a mesh, the
+//! user part therefore begins with the network of its maker: `tgruu.fd01000200030004.TEXT`. It shows at which router the
+//! user is registered, and nothing else.
+//!
 //! [`Gruus::resolve`] classifies a Request-URI. [`Gruu::matches`] then selects the bindings while the location service
 //! is read.
 
+use crate::config::MeshNetwork;
 use crate::keys::{Purpose, Secret};
 use crate::location::BindingView;
 use base64::Engine;
@@ -17,6 +22,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use ringway_sansio::Time;
 use ringway_sip::{Scheme, Uri};
 use sha2::Sha256;
+use std::io::Write;
+use std::net::Ipv6Addr;
 use subtle::ConstantTimeEq;
 
 /// The prefix of the user part of a temporary GRUU.
@@ -36,9 +43,11 @@ const MAX_TEXT: usize = MAX_RAW.div_ceil(3) * 4;
 /// Makes and resolves GRUUs with one key.
 ///
 /// The key must outlive the process as long as registrations do; otherwise the temporary GRUUs in use become invalid.
-/// Every registrar and proxy of a domain needs the same key.
+/// Every registrar and proxy of a domain needs the same key, or the address of its server in the mesh.
 #[derive(Clone)]
 pub struct Gruus {
+    /// The network of this server in the mesh.
+    network: Option<u64>,
     mac: Hmac<Sha256>,
     cipher: Hmac<Sha256>,
 }
@@ -52,6 +61,8 @@ pub enum Resolution<'a> {
     Unknown,
     /// A GRUU.
     Gruu(Gruu<'a>),
+    /// A temporary GRUU made by the router of the mesh that has this address. Whether it is one, only that router knows.
+    Elsewhere(Ipv6Addr),
 }
 
 /// A GRUU of an address-of-record: a selection of its bindings.
@@ -86,10 +97,11 @@ impl Gruu<'_> {
 }
 
 impl Gruus {
-    /// Returns the GRUUs of the keys derived from `secret`.
-    pub fn new(secret: &Secret) -> Self {
+    /// Returns the GRUUs of the keys derived from `secret`, at the server with this address in the mesh, if it has one.
+    pub fn new(secret: &Secret, mesh: Option<MeshNetwork>) -> Self {
         let keyed = |purpose| keyed(&secret.key(purpose));
-        Gruus { mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
+        let network = mesh.map(|mesh| (mesh.address.to_bits() >> 64) as u64);
+        Gruus { network, mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
     }
 
     /// Appends the public GRUU of an instance. Returns whether there is one: only a canonical SIP address-of-record
@@ -133,6 +145,10 @@ impl Gruus {
         let written = URL_SAFE_NO_PAD.encode_slice(&raw[..IV + length], &mut text).unwrap_or(0);
         out.extend_from_slice(b"sip:");
         out.extend_from_slice(PREFIX);
+        if let Some(network) = self.network {
+            // Writing to a vector cannot fail.
+            let _ = write!(out, "{network:016x}.");
+        }
         out.extend_from_slice(&text[..written]);
         out.push(b'@');
         out.extend_from_slice(host);
@@ -153,19 +169,27 @@ impl Gruus {
                 uri.aor(aor);
                 Resolution::Gruu(Gruu::Public(gr))
             }
-            Some(_) => match self.open(uri, aor) {
-                Some(epoch) => Resolution::Gruu(Gruu::Temporary(epoch)),
-                None => {
-                    aor.truncate(start);
-                    Resolution::Unknown
+            Some(_) => {
+                let text = uri.user.and_then(|user| user.strip_prefix(PREFIX));
+                let (network, text) = split_network(text.unwrap_or_default());
+                if self.network.is_some() && network.is_some() && network != self.network {
+                    return network.map_or(Resolution::Unknown, |network| {
+                        Resolution::Elsewhere(Ipv6Addr::from_bits(u128::from(network) << 64 | 1))
+                    });
                 }
-            },
+                match self.open(uri, text, aor) {
+                    Some(epoch) => Resolution::Gruu(Gruu::Temporary(epoch)),
+                    None => {
+                        aor.truncate(start);
+                        Resolution::Unknown
+                    }
+                }
+            }
         }
     }
 
-    /// Decrypts a temporary GRUU: appends the address-of-record and returns the epoch.
-    fn open(&self, uri: &Uri<'_>, aor: &mut Vec<u8>) -> Option<u64> {
-        let text = uri.user?.strip_prefix(PREFIX)?;
+    /// Decrypts the text of a temporary GRUU: appends the address-of-record and returns the epoch.
+    fn open(&self, uri: &Uri<'_>, text: &[u8], aor: &mut Vec<u8>) -> Option<u64> {
         if text.len() > MAX_TEXT {
             return None;
         }
@@ -229,6 +253,15 @@ fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
     Hmac::new_from_slice(key).expect("HMAC takes any key")
 }
 
+/// Returns the network with which the user part of a temporary GRUU begins after its prefix, if it does, and the rest.
+fn split_network(text: &[u8]) -> (Option<u64>, &[u8]) {
+    let network = |digits: &[u8]| u64::from_str_radix(str::from_utf8(digits).ok()?, 16).ok();
+    match text.split_at_checked(16) {
+        Some((digits, [b'.', rest @ ..])) if digits.starts_with(b"fd") => (network(digits), rest),
+        _ => (None, text),
+    }
+}
+
 /// Returns user and host of a canonical SIP address-of-record.
 fn split(aor: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = aor.strip_prefix(b"sip:")?;
@@ -269,7 +302,12 @@ mod tests {
     const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
     fn gruus() -> Gruus {
-        Gruus::new(&Secret::new(&[5; 32]))
+        Gruus::new(&Secret::new(&[5; 32]), None)
+    }
+
+    fn at(address: &str) -> Gruus {
+        let mesh = MeshNetwork { address: address.parse().unwrap() };
+        Gruus::new(&Secret::new(&[5; 32]), Some(mesh))
     }
 
     fn temporary(aor: &[u8], epoch: u64, expires: u64) -> Vec<u8> {
@@ -321,6 +359,34 @@ mod tests {
         assert!(gruu.unwrap().matches(&of(77)));
         assert!(!gruu.unwrap().matches(&of(78)));
         assert_eq!(gruu.unwrap().unbound_status(), 404);
+    }
+
+    /// A router of a mesh opens its own; any other one sees which router has made it, and nothing else.
+    #[test]
+    fn a_router_finds_the_maker_of_a_temporary_gruu() {
+        let mut uri = Vec::new();
+        let maker = at("fd01:2:3:4::1");
+        assert!(maker.write_temporary(&mut uri, AOR, 77, Time::from_secs(1000)));
+        assert!(uri.starts_with(b"sip:tgruu.fd01000200030004."));
+        let uri = Uri::parse(&uri).unwrap();
+        let mut aor = Vec::new();
+        assert_eq!(maker.resolve(&uri, &mut aor), Resolution::Gruu(Gruu::Temporary(77)));
+        assert_eq!(aor, AOR);
+        aor.clear();
+        let address = "fd01:2:3:4::1".parse().unwrap();
+        assert_eq!(at("fd05::1").resolve(&uri, &mut aor), Resolution::Elsewhere(address));
+        for bad in [
+            "fc01000200030004.A",
+            "fd0100020003000g.A",
+            "fd01000200030004",
+            "fd010002.A",
+            "+fd1000200030004.A",
+        ] {
+            let uri = format!("sip:tgruu.{bad}@example.com;gr");
+            let uri = Uri::parse(uri.as_bytes()).unwrap();
+            assert_eq!(maker.resolve(&uri, &mut aor), Resolution::Unknown, "{bad}");
+        }
+        assert!(aor.is_empty());
     }
 
     /// The host is compared as URIs are (RFC 3261 section 19.1.4).

@@ -36,6 +36,7 @@ mod turn;
 
 use crate::auth::{Authenticator, Users};
 use crate::config::Config;
+use crate::gruu::Gruus;
 use crate::keys::Purpose;
 use crate::location::{Change, LocationStore};
 use crate::overload::Guard;
@@ -130,14 +131,15 @@ impl Core {
         let secret = &config.secret;
         let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
         tx.share_secret(secret.key(Purpose::Transactions));
+        let gruus = Gruus::new(secret, config.mesh);
         let auth = Authenticator::new(&config, worker, users, shared.clone(), now);
         let parts = Parts {
             guard: Guard::new(&config, &mut *random, now),
             access: Access::new(auth),
             calls: Calls::new(now),
             stateless: Stateless::new(secret.key(Purpose::StatelessBranches)),
-            registrations: Registrations::new(config.registrar.clone(), secret),
-            subscriptions: Subscriptions::new(secret, worker, now),
+            registrations: Registrations::new(config.registrar.clone(), gruus.clone()),
+            subscriptions: Subscriptions::new(secret, gruus, worker, now),
             parked: Parked::new(now),
         };
         let resources = Resources {

@@ -60,7 +60,7 @@ impl Node {
             gateways: Gateways::new(&config, shared.clone()),
             dialogs: Dialogs::new(marks, shared.clone()),
             tokens: FlowTokens::new(secret.key(Purpose::FlowTokens)),
-            gruus: Gruus::new(secret),
+            gruus: Gruus::new(secret, config.mesh),
             spirals: secret.key(Purpose::Spirals),
             shared,
             media,

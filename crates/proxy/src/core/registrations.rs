@@ -6,7 +6,7 @@ use super::refusal::{Refusal, Stop};
 use super::request::IncomingRequest;
 use super::routing::access::Access;
 use super::turn::Turn;
-use crate::keys::Secret;
+use crate::gruu::Gruus;
 use crate::location::{Commit, CommitTag};
 use crate::registrar::{Registrar, RegistrarConfig};
 use ringway_sansio::{Duration, Flow, Time};
@@ -37,8 +37,8 @@ pub(super) struct Registrations {
 }
 
 impl Registrations {
-    pub(super) fn new(config: RegistrarConfig, secret: &Secret) -> Registrations {
-        Registrations { registrar: Registrar::new(config, secret), pending: Slab::new() }
+    pub(super) fn new(config: RegistrarConfig, gruus: Gruus) -> Registrations {
+        Registrations { registrar: Registrar::new(config, gruus), pending: Slab::new() }
     }
 
     /// Replaces the configuration.

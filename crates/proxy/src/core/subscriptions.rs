@@ -10,6 +10,7 @@ use super::publication;
 use super::refusal::Refusal;
 use super::request::IncomingRequest;
 use super::turn::Turn;
+use crate::gruu::Gruus;
 use crate::keys::Secret;
 use crate::location::Change;
 use crate::notifier::{Notifier, Notify, NotifyId, Package, Sources, SubscribeRequest};
@@ -38,8 +39,8 @@ pub(super) struct Subject {
 }
 
 impl Subscriptions {
-    pub(super) fn new(secret: &Secret, worker: u8, now: Time) -> Subscriptions {
-        let notifier = Notifier::new(Default::default(), secret, worker, now);
+    pub(super) fn new(secret: &Secret, gruus: Gruus, worker: u8, now: Time) -> Subscriptions {
+        let notifier = Notifier::new(Default::default(), secret, gruus, worker, now);
         Subscriptions { notifier, parked: Slab::new() }
     }
 

@@ -18,7 +18,7 @@ pub use wire::CorruptRecord;
 
 use crate::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// The maximum length of an address-of-record, in bytes.
@@ -88,6 +88,12 @@ pub trait LocationStore: Send + Sync {
     /// default there are no other servers.
     fn elsewhere(&self, _aor: &[u8], _now: Time, _visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
         Elsewhere::Known { exists: false }
+    }
+
+    /// Returns the value of Path that leads to the server with this address in the mesh, as for
+    /// [`LocationStore::elsewhere`]. By default there are no other servers.
+    fn path_to(&self, _server: Ipv6Addr) -> Option<Box<[u8]>> {
+        None
     }
 
     /// Returns whether the server at this address may send requests as `aor`: because the user is at home there, or

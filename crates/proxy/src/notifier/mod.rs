@@ -180,15 +180,15 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Returns a notifier without subscriptions for `worker`. `secret` keys GRUUs (see [`Gruus::new`]) and the ids in
-    /// documents.
-    pub fn new(limits: Limits, secret: &Secret, worker: u8, now: Time) -> Self {
+    /// Returns a notifier without subscriptions for `worker`. `secret` keys the ids in documents, which
+    /// show `gruus`.
+    pub fn new(limits: Limits, secret: &Secret, gruus: Gruus, worker: u8, now: Time) -> Self {
         let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
         let tables = Keyed(SipHasher13::new_with_key(&secret.key(Purpose::NotifierTables)));
         Notifier {
             worker,
             limits,
-            gruus: Gruus::new(secret),
+            gruus,
             ids,
             subscriptions: Slab::new(),
             dialogs: HashMap::with_hasher(tables.clone()),

@@ -81,8 +81,9 @@ impl World {
 
     fn with(limits: Limits) -> Self {
         let now = Time::from_secs(1_700_000_000);
+        let secret = Secret::new(&[6; 32]);
         World {
-            events: Notifier::new(limits, &Secret::new(&[6; 32]), 3, now),
+            events: Notifier::new(limits, &secret, Gruus::new(&secret, None), 3, now),
             store: MemoryStore::new([1; 16]),
             states: States::default(),
             subscriber: "joe@example.com",

@@ -15,7 +15,6 @@ mod error;
 mod request;
 
 use crate::gruu::Gruus;
-use crate::keys::Secret;
 use crate::location::{BindingView, Commit, CommitTag, LocationStore};
 use answer::DateLine;
 pub(crate) use answer::date;
@@ -57,14 +56,9 @@ pub struct Registrar {
 }
 
 impl Registrar {
-    /// Returns a registrar; `secret` keys its GRUUs (see [`Gruus::new`]).
-    pub fn new(config: RegistrarConfig, secret: &Secret) -> Self {
-        Registrar {
-            config,
-            gruus: Gruus::new(secret),
-            date: DateLine::default(),
-            scratch: Vec::new(),
-        }
+    /// Returns a registrar that makes these GRUUs.
+    pub fn new(config: RegistrarConfig, gruus: Gruus) -> Self {
+        Registrar { config, gruus, date: DateLine::default(), scratch: Vec::new() }
     }
 
     /// Replaces the configuration, from the next request on.

@@ -12,7 +12,7 @@ use ringway_proxy::{
 use ringway_sansio::{FlowId, Time};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, verify};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex};
 
 /// An open question about a user of other servers.
@@ -118,6 +118,10 @@ impl LocationStore for Store {
     fn is_home(&self, server: IpAddr, aor: &[u8], _: Time) -> Option<bool> {
         let key = (server, String::from_utf8_lossy(aor).into_owned());
         self.knowledge.lock().unwrap().homes.get(&key).copied().unwrap_or(Some(false))
+    }
+
+    fn path_to(&self, server: Ipv6Addr) -> Option<Box<[u8]>> {
+        Some(format!("<sip:[{server}]:5060;lr>").into_bytes().into())
     }
 
     fn keeps_messages(&self) -> bool {

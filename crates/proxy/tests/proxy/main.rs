@@ -23,6 +23,7 @@ mod fail_over;
 mod flows;
 mod forking;
 mod gateways;
+mod gruus;
 mod identity;
 mod kept;
 mod lamps;

@@ -15,7 +15,7 @@ use ringway_sip::uri::{Scheme, Uri};
 use siphasher::sip::SipHasher13;
 use smallvec::{SmallVec, smallvec};
 use std::hash::Hasher;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The number of users looked up for one request, if contacts are other users of ours.
@@ -52,7 +52,7 @@ pub(super) fn of_user(
 }
 
 /// Returns the contacts of the instance that a GRUU names (RFC 5627 section 5.1). An instance that is not registered
-/// here may be registered elsewhere: the servers there know by its `gr` parameter.
+/// here may be registered elsewhere: the servers there know by its `gr` parameter, or have made the temporary GRUU.
 pub(super) fn of_gruu(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
@@ -60,8 +60,12 @@ pub(super) fn of_gruu(
     domain: usize,
 ) -> Result<Located, Stop> {
     let mut named = Vec::new();
-    let Resolution::Gruu(gruu) = t.node.gruus.resolve(uri, &mut named) else {
-        return Err(Refusal::new(404, "Not Found").into());
+    let gruu = match t.node.gruus.resolve(uri, &mut named) {
+        Resolution::Gruu(gruu) => gruu,
+        Resolution::Elsewhere(maker) => return of_other_server(t, incoming, uri, domain, maker),
+        Resolution::NotAGruu | Resolution::Unknown => {
+            return Err(Refusal::new(404, "Not Found").into());
+        }
     };
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);
@@ -77,7 +81,6 @@ pub(super) fn of_gruu(
     let mut search = Search::new(t, incoming, uri);
     match (newest, gruu) {
         (Some(target), _) => search.found.targets.push(target),
-        // A temporary GRUU can be read only by the server that has made it.
         (None, Gruu::Temporary(_)) => {}
         (None, Gruu::Public(_)) => search.add_servers(&aor, None)?,
     }
@@ -86,6 +89,26 @@ pub(super) fn of_gruu(
         Located { incomplete: true, .. } => Err(Refusal::unanswered().into()),
         _ => Err(Refusal::new(gruu.unbound_status(), "").into()),
     }
+}
+
+/// Returns the server that has made a temporary GRUU, for the GRUU as it is: nobody else can read it. A request of another
+/// router goes to no third one.
+fn of_other_server(
+    t: &Turn<'_>,
+    incoming: &IncomingRequest<'_>,
+    uri: &Uri<'_>,
+    domain: usize,
+    maker: Ipv6Addr,
+) -> Result<Located, Stop> {
+    let path = match t.node.trust.router(incoming.flow) {
+        None => t.store.path_to(maker),
+        Some(_) => None,
+    };
+    let Some(path) = path else { return Err(Refusal::new(404, "Not Found").into()) };
+    let mut search = Search::new(t, incoming, uri);
+    let gruu = t.node.aor(uri.user.unwrap_or_default(), domain);
+    search.add(target_elsewhere(search.uri_elsewhere(&gruu), &path, 1_000));
+    Ok(search.finish())
 }
 
 /// Returns the flow on which the user of To has registered the phone of this Request-URI, if it differs from the closed
@@ -227,15 +250,18 @@ impl<'s, 't> Search<'s, 't> {
         }
     }
 
-    /// Returns the Request-URI for another server: the address-of-record, with the instance if a GRUU names one.
+    /// Returns the Request-URI for another server: the address-of-record, or the GRUU of it.
     fn uri_elsewhere(&self, aor: &[u8]) -> Vec<u8> {
         let address = aor.strip_prefix(b"sip:").unwrap_or(aor);
         let mut uri = Vec::with_capacity(aor.len() + 1);
         uri.extend_from_slice(if self.uri.scheme == Scheme::Sips { b"sips:" } else { b"sip:" });
         uri.extend_from_slice(address);
-        if let Some(Some(gr)) = self.uri.param(b"gr") {
-            uri.extend_from_slice(b";gr=");
-            uri.extend_from_slice(gr);
+        if let Some(gr) = self.uri.param(b"gr") {
+            uri.extend_from_slice(b";gr");
+            if let Some(instance) = gr.filter(|instance| !instance.is_empty()) {
+                uri.push(b'=');
+                uri.extend_from_slice(instance);
+            }
         }
         uri
     }
