@@ -48,6 +48,7 @@ pub const MESHES: &[Builtin] =
 pub const USERS: &[Builtin] = &[
     Builtin { name: "users-scale", text: include_str!("../scenarios/users-scale.toml") },
     Builtin { name: "users-attack", text: include_str!("../scenarios/users-attack.toml") },
+    Builtin { name: "users-deputies", text: include_str!("../scenarios/users-deputies.toml") },
 ];
 
 /// Returns the built-in scenario of that name.

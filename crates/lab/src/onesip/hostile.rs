@@ -45,7 +45,17 @@ pub enum Attack {
     Hoard,
     /// Five routers, whose ids were sought for it, are the nearest to each key of one user, and drop what is for them.
     Eclipse,
+    /// As a deputy of a home that is silent it calls each password wrong, and keeps its share.
+    Betray,
 }
+
+/// The first octets of private messages of deputies (`crates/directory/src/private.rs`): CHECK, RELEASE, PROBED and JUDGED.
+const CHECK: u8 = 0x18;
+const RELEASE: u8 = 0x19;
+const PROBED: u8 = 0x14;
+const JUDGED: u8 = 0x12;
+/// The verdict that a password is wrong.
+const WRONG: u8 = 1;
 
 /// A hostile router.
 #[derive(Debug)]
@@ -84,6 +94,23 @@ impl Hostile {
         (self.attack == Attack::Forge && self.names > 0).then(|| found.to_octets())
     }
 
+    /// Returns what it answers a private message with, instead of handling it.
+    pub(super) fn betrays(&self, now: Time, octets: &[u8]) -> Option<Vec<Vec<u8>>> {
+        if self.attack != Attack::Betray || now < self.next {
+            return None;
+        }
+        match octets {
+            [CHECK, rest @ ..] => {
+                // Behind the id of the home.
+                let request = rest.get(8..12)?;
+                let judged = [&[JUDGED], request, &[WRONG]].concat();
+                Some(vec![[&[PROBED], request].concat(), judged])
+            }
+            [RELEASE, ..] => Some(Vec::new()),
+            _ => None,
+        }
+    }
+
     /// Returns whether a message of the directory is handled, and records it.
     pub(super) fn hears(&mut self, now: Time, origin: NodeId, octets: &[u8]) -> bool {
         match self.attack {
@@ -94,14 +121,15 @@ impl Hostile {
                 }
                 self.recorded.push_back((origin, octets.to_vec()));
             }
-            Attack::Forge | Attack::Hoard => {}
+            Attack::Forge | Attack::Hoard | Attack::Betray => {}
         }
         true
     }
 
     /// Returns when it acts next.
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        (!matches!(self.attack, Attack::Drop | Attack::Eclipse)).then_some(self.next)
+        let acts = matches!(self.attack, Attack::Forge | Attack::Replay | Attack::Hoard);
+        acts.then_some(self.next)
     }
 
     /// Returns what it has its directory do, and what it sends: the key, and the octets.

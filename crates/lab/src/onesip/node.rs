@@ -315,8 +315,7 @@ impl SipRouter {
                 PRIVATE_PORT if broker::is_router(from) => {
                     let prefix = Prefix::of(&from);
                     if let Some(prefix) = prefix.filter(|_| datagram.from.port() == PRIVATE_PORT) {
-                        let SipRouter { directory, random, .. } = self;
-                        directory.handle_private(now, prefix, &datagram.octets, random);
+                        self.hear_private(now, prefix, &datagram.octets);
                     }
                 }
                 SIP_PORT => self.receive(now, datagram.from.into(), &datagram.octets),
@@ -338,6 +337,22 @@ impl SipRouter {
         }
     }
 
+    /// Hands a private message to the directory, unless this router is hostile and answers something else.
+    fn hear_private(&mut self, now: Time, from: Prefix, octets: &[u8]) {
+        match self.hostile.as_ref().and_then(|hostile| hostile.betrays(now, octets)) {
+            Some(answers) => {
+                answers.iter().for_each(|octets| self.send_private(now, from, octets));
+            }
+            None => self.directory.handle_private(now, from, octets, &mut self.random),
+        }
+    }
+
+    fn send_private(&mut self, now: Time, to: Prefix, octets: &[u8]) {
+        let own = SocketAddrV6::new(*self.address.ip(), PRIVATE_PORT, 0, 0);
+        let to = SocketAddrV6::new(to.router(), PRIVATE_PORT, 0, 0);
+        self.mesh.send_datagram(now, own, to, octets);
+    }
+
     /// Hands what the directory has to the mesh and the exchange. Returns whether there was anything.
     fn carry_directory(&mut self, now: Time) -> bool {
         let mut any = false;
@@ -353,9 +368,7 @@ impl SipRouter {
             any = true;
         }
         for message in self.directory.take_private() {
-            let own = SocketAddrV6::new(*self.address.ip(), PRIVATE_PORT, 0, 0);
-            let to = SocketAddrV6::new(message.to.router(), PRIVATE_PORT, 0, 0);
-            self.mesh.send_datagram(now, own, to, &message.octets);
+            self.send_private(now, message.to, &message.octets);
             any = true;
         }
         while let Some(report) = self.service.poll_report(&mut self.directory) {

@@ -10,7 +10,7 @@ use crate::run::RunError;
 use crate::scenario::{Document, Location, Problems};
 use ringway_link::Span;
 use ringway_sansio::{Duration, Random, SplitMix, Time};
-use ringway_sim::graph::baseline::{Chord, OracleRouter, Paths};
+use ringway_sim::graph::baseline::{Chord, OracleRouter, Paths, chord};
 use ringway_sim::graph::faults::Churn;
 use ringway_sim::graph::{
     Adjacency, DataNode, Destination, FaultRates, Faults, Graph, GraphNode, LinkModel, Oracle,
@@ -38,17 +38,14 @@ const REST: Duration = Duration::from_secs(120);
 const WINDOW: Duration = Duration::from_secs(30);
 /// Time that a router has run when others rely on it.
 const PROBATION: Duration = Duration::from_secs(60);
+/// Time from the end of routers until calls begin.
+const HOMELESS: Duration = Duration::from_secs(90);
 /// Time after which nothing of a call is expected any more.
 const PATIENCE: Duration = Duration::from_secs(70);
 /// Octets of an INVITE, a 180, and a look-up with its answer, of the baselines.
 const INVITE: u16 = 900;
 const RINGING: u16 = 450;
 const LOOK_UP: u16 = 100;
-/// Time between two nodes that join Chord, and until its ring has settled.
-const JOIN: Duration = Duration::from_secs(3);
-const SETTLE: Duration = Duration::from_secs(600);
-/// Routers from which on Chord is left out: its joins alone take hours of virtual time.
-const LARGE: u32 = 2_000;
 
 /// Returns whether a file is a scenario of users.
 pub fn is_users(document: &Document<'_>) -> bool {
@@ -85,6 +82,7 @@ struct Keys {
     baselines: bool,
     attacks: Vec<Attack>,
     hostile: u32,
+    gone: u32,
 }
 
 impl Default for Keys {
@@ -100,6 +98,7 @@ impl Default for Keys {
             baselines: true,
             attacks: Vec::new(),
             hostile: 10,
+            gone: 0,
         }
     }
 }
@@ -127,10 +126,13 @@ pub struct Settings {
     pub churn: Option<Churn>,
     /// Whether the same is measured of one server, and of Chord.
     pub baselines: bool,
-    /// What hostile routers do from when calls begin, one attack after another.
+    /// What hostile routers do from when calls begin, or routers end, one attack after another.
     pub attacks: Vec<Attack>,
     /// One router in so many is hostile.
     pub one_in: u32,
+    /// One router in so many ends for good before calls begin, its users go to others, and each call is of one of them; 0:
+    /// none ends.
+    pub gone: u32,
 }
 
 impl Settings {
@@ -158,6 +160,11 @@ impl Settings {
             let what = format!("expected one router in 2 to {MAX_ONE_IN}, got {}", keys.hostile);
             problems.push(blame("hostile", what));
         }
+        if keys.gone != 0 && !(2..=MAX_ONE_IN).contains(&keys.gone) {
+            let what =
+                format!("expected none or one router in 2 to {MAX_ONE_IN}, got {}", keys.gone);
+            problems.push(blame("gone", what));
+        }
         if keys.every.0 == 0 || keys.calls.0 == 0 {
             problems.push(blame("every", "expected calls, got none".into()));
         }
@@ -179,7 +186,15 @@ impl Settings {
             baselines: keys.baselines,
             attacks: keys.attacks,
             one_in: keys.hostile,
+            gone: keys.gone,
         })
+    }
+}
+
+impl Settings {
+    /// Returns the time before calls begin.
+    fn calm(&self) -> Duration {
+        if self.gone > 0 { REST + HOMELESS } else { REST }
     }
 }
 
@@ -239,9 +254,7 @@ pub fn run(settings: &Settings, seed: u64) -> Result<Vec<Figures>, RunError> {
         }
         if settings.baselines {
             all.push(measure_server(settings, routers, seed)?);
-            if routers <= LARGE {
-                all.push(measure_chord(settings, routers, seed)?);
-            }
+            all.push(measure_chord(settings, routers, seed)?);
         }
     }
     Ok(all)
@@ -265,6 +278,8 @@ fn rate(before: Totals, after: Totals, routers: u32, time: Duration) -> f64 {
 struct World {
     /// The only callee, if one user is to be cut off.
     victim: Option<u32>,
+    /// Users whose home has gone.
+    homeless: Vec<u32>,
     network: Network,
     faults: Faults,
     random: SplitMix,
@@ -279,7 +294,7 @@ impl World {
         seed: u64,
     ) -> Result<World, RunError> {
         let adjacency = links(settings, routers, seed)?;
-        let from = Time::ZERO + REST;
+        let from = Time::ZERO + settings.calm();
         let mut rates = FaultRates::new(from, from + settings.calls);
         rates.churn = settings.churn;
         let faults = Faults::new(rates.draw(&adjacency, seed)?);
@@ -287,7 +302,10 @@ impl World {
         let users = routers * settings.each;
         let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let homes = (0..users).map(|user| user % routers).collect();
-        let siege = attack.map(|attack| Siege { attack, one_in: settings.one_in, from });
+        let siege = attack.map(|attack| {
+            let from = Time::ZERO + REST;
+            Siege { attack, one_in: settings.one_in, from }
+        });
         let making = Making { shards, siege, ..Making::new(homes, seed) };
         let network = Network::new(adjacency, making)?;
         let victim = (attack == Some(Attack::Eclipse)).then_some(0);
@@ -298,9 +316,11 @@ impl World {
             Some(Attack::Replay) => "mesh, replay",
             Some(Attack::Hoard) => "mesh, hoard",
             Some(Attack::Eclipse) => "mesh, eclipse",
+            Some(Attack::Betray) => "mesh, betray",
         };
         let figures = Figures { system, routers, users, ..Figures::default() };
-        Ok(World { victim, network, faults, random: SplitMix::new(seed ^ 0xca11), figures })
+        let (homeless, random) = (Vec::new(), SplitMix::new(seed ^ 0xca11));
+        Ok(World { victim, homeless, network, faults, random, figures })
     }
 
     fn advance(&mut self, end: Time) -> Result<(), RunError> {
@@ -315,6 +335,30 @@ impl World {
             let home = self.network.roster().home(user).unwrap_or_default();
             self.network.come_after(home, user, after);
         }
+    }
+
+    /// Ends one honest router in so many for good. Its users go to the next honest one, where each registers.
+    fn end_routers(&mut self, one_in: u32) -> Result<(), RunError> {
+        let routers = self.figures.routers;
+        let is_gone = |router: u32| router % one_in == one_in - 1;
+        for router in (0..routers).filter(|&router| is_gone(router)) {
+            if self.network.is_hostile(router) {
+                continue;
+            }
+            self.network.graph.stop(router)?;
+            let others = (1..routers).map(|ahead| (router + ahead) % routers);
+            let mut others =
+                others.filter(|&other| !is_gone(other) && !self.network.is_hostile(other));
+            let Some(other) = others.next() else { continue };
+            let users: Vec<u32> = self.network.roster().of(router).collect();
+            for user in users {
+                self.network.go(router, user, false);
+                let after = self.random.next_u64() % REGISTER_IN.as_millis() as u64;
+                self.network.come_after(other, user, Duration::from_millis(after));
+                self.homeless.push(user);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the router of a user who has been registered there for a while.
@@ -334,7 +378,12 @@ impl World {
         for _ in 0..100 {
             let users = u64::from(self.figures.users);
             let [from, to] = [0, 0].map(|_: u32| (self.random.next_u64() % users) as u32);
-            let to = self.victim.unwrap_or(to);
+            let (mut from, mut to) = (from, self.victim.unwrap_or(to));
+            if !self.homeless.is_empty() {
+                let draw = self.random.next_u64() as usize;
+                let one = self.homeless[draw / 2 % self.homeless.len()];
+                *[&mut from, &mut to][draw % 2] = one;
+            }
             if let (Some(here), Some(there)) = (self.location(from), self.location(to))
                 && here != there
             {
@@ -381,12 +430,18 @@ fn measure(
     world.advance(Time::ZERO + REST)?;
     let after = world.network.graph.totals();
     world.figures.control[0] = rate(before, after, world.figures.routers, WINDOW);
+    if settings.gone > 0 {
+        world.end_routers(settings.gone)?;
+    }
+    let start = Time::ZERO + settings.calm();
+    world.advance(start)?;
+    let after = world.network.graph.totals();
     let users = 0..world.figures.users;
     world.figures.registered = users.filter(|&user| world.location(user).is_some()).count() as u32;
     let each = settings.every / world.figures.users.max(1);
-    let (end, mut next) = (Time::ZERO + REST + settings.calls, Time::ZERO + REST);
+    let (end, mut next) = (start + settings.calls, start);
     let last = (end + PATIENCE).as_secs();
-    for second in REST.as_secs() + 1..=last {
+    for second in start.as_secs() + 1..=last {
         while next < end && next < Time::from_secs(second) {
             world.advance(next)?;
             world.call();
@@ -577,23 +632,23 @@ fn measure_server(settings: &Settings, routers: u32, seed: u64) -> Result<Figure
     play(settings, &mut graph, begun)
 }
 
-/// Measures Chord above a network whose shortest paths are known for nothing.
+/// Measures Chord, whose ring has settled, above a network whose shortest paths are known for nothing.
 fn measure_chord(settings: &Settings, routers: u32, seed: u64) -> Result<Figures, RunError> {
     let begun = Instant::now();
     let adjacency = links(settings, routers, seed)?;
     let routers = adjacency.nodes();
     let paths = Paths::new(Oracle::whole(&adjacency)).shared();
     let calls = Arc::new(draw_calls(settings, routers, None, seed));
+    let ring = chord::ring(routers);
     let mut graph = Graph::<Player<Chord>>::idle(adjacency, seed);
     for number in 0..routers {
-        graph.run_until(Time::ZERO + JOIN * number)?;
         let random = node_random(seed, number, 0);
-        let via = (number > 0).then_some(0);
-        let node = Chord::new(number, graph.now(), via, paths.clone(), random);
+        let node = Chord::settled(number, graph.now(), &ring, paths.clone(), random);
         let (begun, rang) = (BTreeMap::new(), Vec::new());
-        graph.start(number, Player { node, calls: calls.clone(), begun, rang })?;
+        if let Some(node) = node {
+            graph.start(number, Player { node, calls: calls.clone(), begun, rang })?;
+        }
     }
-    graph.run_until(graph.now() + SETTLE)?;
     play(settings, &mut graph, begun)
 }
 
@@ -613,6 +668,7 @@ mod tests {
             ("routers = [5]", "expected numbers from 10 to 20000"),
             ("routers = [20]\neach = 0", "expected 1 to 1000 users, got 0"),
             ("routers = [20]\nevery = \"0 s\"", "expected calls, got none"),
+            ("routers = [20]\ngone = 1", "expected none or one router in 2 to"),
             ("rooters = [20]", "did you mean `routers`"),
         ] {
             let error = settings(text).unwrap_err().lines().join("\n");
@@ -631,6 +687,23 @@ mod tests {
         assert_eq!(all.len(), 4);
         for figures in all {
             assert!(figures.calls >= 40 && figures.reached() > Some(0.8), "{figures:?}");
+        }
+    }
+
+    /// Users whose home has gone register elsewhere, though deputies lie, and are reached there.
+    #[test]
+    fn users_of_homes_that_are_gone_are_reached_among_deputies_that_lie() {
+        let settings = settings(
+            "routers = [40]\neach = 2\ncalls = \"60 s\"\nevery = \"100 s\"\nbaselines = false\n\
+             gone = 10\nattacks = [\"betray\"]",
+        );
+        let all = run(&settings.unwrap(), 1).unwrap();
+        assert_eq!(all.len(), 2);
+        assert_eq!(all[0].registered, 80);
+        // Four routers are hostile, whose users are not counted.
+        assert!(all[1].registered > 66, "{all:?}");
+        for figures in all {
+            assert!(figures.calls >= 40 && figures.reached() > Some(0.9), "{figures:?}");
         }
     }
 

@@ -33,6 +33,13 @@ pub fn id(number: u32) -> u64 {
     mix(0x0063_686f_7264, number)
 }
 
+/// Returns the numbers of the first nodes in the order of their positions.
+pub fn ring(nodes: u32) -> Vec<u32> {
+    let mut ring: Vec<u32> = (0..nodes).collect();
+    ring.sort_unstable_by_key(|number| id(*number));
+    ring
+}
+
 /// A message of the overlay. A node is written as its id and its number, which are 12 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Message {
@@ -159,6 +166,42 @@ impl Chord {
             forwarded: 0,
             delivered: VecDeque::new(),
         }
+    }
+
+    /// Creates the node `number` of a [`ring`] that has settled: it has the neighbours and fingers that look-ups would
+    /// find. `None` if the ring does not have the node.
+    pub fn settled(
+        number: u32,
+        now: Time,
+        ring: &[u32],
+        paths: SharedPaths,
+        mut random: SplitMix,
+    ) -> Option<Self> {
+        let own = id(number);
+        let at = ring.binary_search_by_key(&own, |node| id(*node)).ok()?;
+        let others = |ahead: usize| ring[(at + ahead) % ring.len()];
+        let mut fingers = [NOBODY; FINGERS];
+        for (token, finger) in fingers.iter_mut().enumerate() {
+            let key = own.wrapping_add(1 << token);
+            let owner = ring.partition_point(|node| id(*node) < key) % ring.len();
+            if key.wrapping_sub(own) > id(others(1)).wrapping_sub(own) && owner != at {
+                *finger = ring[owner];
+            }
+        }
+        let mut phase = |period: Duration| {
+            now + Duration::from_nanos(below(&mut random, period.as_nanos() as u64))
+        };
+        Some(Chord {
+            underlay: Underlay::new(number, paths),
+            via: None,
+            successors: (1..ring.len().min(SUCCESSORS + 1)).map(others).collect(),
+            predecessor: if ring.len() > 1 { others(ring.len() - 1) } else { NOBODY },
+            fingers,
+            stabilise_at: phase(STABILISE),
+            fix_at: phase(FIX_FINGERS),
+            forwarded: 0,
+            delivered: VecDeque::new(),
+        })
     }
 
     /// Returns the successor; `None` if the node is alone.
@@ -450,6 +493,21 @@ mod tests {
             graph.node(**number).and_then(Chord::successor) != Some(**next)
         };
         ring.iter().zip(next).filter(is_wrong).count()
+    }
+
+    /// A node of a settled ring knows what it would know had it joined.
+    #[test]
+    fn a_settled_ring_is_one_that_all_have_joined() {
+        let (graph, paths) = joined(100);
+        let ring = ring(graph.len());
+        for (number, joined) in graph.numbered() {
+            let random = node_random(3, number, 0);
+            let settled = Chord::settled(number, graph.now(), &ring, paths.clone(), random);
+            let settled = settled.unwrap();
+            assert_eq!(settled.successors, joined.successors, "{number}");
+            assert_eq!(settled.predecessor, joined.predecessor, "{number}");
+            assert_eq!(settled.fingers, joined.fingers, "{number}");
+        }
     }
 
     #[test]
