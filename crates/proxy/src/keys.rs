@@ -6,6 +6,8 @@
 
 use hkdf::Hkdf;
 use sha2::Sha256;
+use siphasher::sip::SipHasher13;
+use std::hash::BuildHasher;
 
 /// The secret from which all keys of a server are derived. All workers have the same. It is stored over restarts, so
 /// that tokens made with its keys stay valid.
@@ -53,11 +55,13 @@ pub enum Purpose {
     Gateways,
     /// Wrong passwords, in the same memory.
     Guesses,
+    /// Tables of the states of users.
+    States,
 }
 
 impl Purpose {
     #[cfg(test)]
-    const ALL: [Purpose; 19] = [
+    const ALL: [Purpose; 20] = [
         Purpose::Nonces,
         Purpose::Tags,
         Purpose::Spirals,
@@ -77,6 +81,7 @@ impl Purpose {
         Purpose::AwaitedAcks,
         Purpose::Gateways,
         Purpose::Guesses,
+        Purpose::States,
     ];
 
     fn info(self) -> &'static [u8] {
@@ -100,6 +105,7 @@ impl Purpose {
             Purpose::AwaitedAcks => b"ringway awaited acks",
             Purpose::Gateways => b"ringway gateways",
             Purpose::Guesses => b"ringway guesses",
+            Purpose::States => b"ringway states",
         }
     }
 }
@@ -119,6 +125,24 @@ impl Secret {
         #[allow(clippy::expect_used, reason = "it fails for more than 255 times the hash only")]
         self.0.expand(purpose.info(), &mut key).expect("at most 32 octets");
         key
+    }
+}
+
+/// The keyed hash of tables whose keys come from the network.
+#[derive(Clone, Debug)]
+pub(crate) struct Keyed(SipHasher13);
+
+impl Keyed {
+    pub(crate) fn new(key: &[u8; 16]) -> Keyed {
+        Keyed(SipHasher13::new_with_key(key))
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        self.0
     }
 }
 

@@ -11,10 +11,10 @@
 //! more are refused than are served. A client without a response tries again half a second later.
 
 use crate::config::{Config, MeshNetwork, Network};
+use crate::keys::Keyed;
 use hashbrown::HashMap;
 use ringway_sansio::{Backlog, Duration, Flow, Random, SHED_ALL, Time};
 use ringway_sip::message::{Message, Method};
-use siphasher::sip::SipHasher13;
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
@@ -166,16 +166,6 @@ impl Inlet {
     }
 }
 
-#[derive(Clone)]
-struct Keyed([u8; 16]);
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
-    }
-}
-
 /// The overload control of one worker.
 pub struct Guard {
     per_source: u32,
@@ -206,7 +196,7 @@ impl Guard {
             total: 0,
             trusted: Vec::new(),
             mesh: None,
-            sources: HashMap::with_hasher(Keyed(key)),
+            sources: HashMap::with_hasher(Keyed::new(&key)),
             rest: Vec::new(),
             all: Bucket::new(config.limits.requests, now),
             overload: None,

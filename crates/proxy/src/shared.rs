@@ -224,7 +224,7 @@ impl Shared {
             awaited: memory(MAX_AWAITED_ACKS, Purpose::AwaitedAcks),
             gateways: memory(MAX_GATEWAYS, Purpose::Gateways),
             guesses: memory(MAX_GUESSES, Purpose::Guesses),
-            states: States::default(),
+            states: States::new(secret.key(Purpose::States)),
         }
     }
 }

@@ -6,9 +6,9 @@
 //! together have half of the budget. Authenticated users and trusted peers have a quarter more. The last quarter is for
 //! REGISTER and for what has begun.
 
+use crate::keys::Keyed;
 use hashbrown::HashMap;
 use ringway_sansio::Flow;
-use siphasher::sip::SipHasher13;
 use std::hash::{BuildHasher, Hasher};
 
 /// Octets of requests stored for later use: proxied and not answered, waiting for server location or for the store.
@@ -52,20 +52,10 @@ pub(super) struct RequestBudget {
     hasher: Keyed,
 }
 
-#[derive(Clone)]
-struct Keyed([u8; 16]);
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.0)
-    }
-}
-
 impl RequestBudget {
     /// Returns an empty budget; holders are hashed under `key`.
     pub(super) fn new(key: [u8; 16]) -> RequestBudget {
-        RequestBudget { octets: 0, held: HashMap::new(), hasher: Keyed(key) }
+        RequestBudget { octets: 0, held: HashMap::new(), hasher: Keyed::new(&key) }
     }
 
     /// Returns the octets in use, at most [`MAX_REQUEST_BUDGET`].

@@ -36,6 +36,7 @@ use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::{Branch, ClientEvent, Expired, Incoming, Kind, Report, ServerKey};
 use ringway_sip::uri::{self, Uri};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// How a message came to this worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -612,7 +613,7 @@ fn own_domain(
 }
 
 /// Returns the address-of-record of a request's sender, if a phone of one of our users has sent it to this server.
-fn sender(t: &Turn<'_>, incoming: &IncomingRequest<'_>, proof: &Proof) -> Option<Box<[u8]>> {
+fn sender(t: &Turn<'_>, incoming: &IncomingRequest<'_>, proof: &Proof) -> Option<Arc<[u8]>> {
     let aor = match proof {
         Proof::Digest { realm, user } => {
             let mut escaped = Vec::with_capacity(user.len());
@@ -626,7 +627,7 @@ fn sender(t: &Turn<'_>, incoming: &IncomingRequest<'_>, proof: &Proof) -> Option
         }
         _ => return None,
     };
-    Some(aor.to_vec().into())
+    Some(aor.as_slice().into())
 }
 
 /// Returns the event package of a request that this server answers itself, rather than a phone of the user. A request of

@@ -118,7 +118,7 @@ pub(super) struct Findings {
     /// to the next hop of a routing rule without a rule.
     pub privileged: bool,
     /// The address-of-record of the sender of an INVITE, if a phone of one of our users has sent it to this server.
-    pub sender: Option<Box<[u8]>>,
+    pub sender: Option<Arc<[u8]>>,
     /// Whether a router of the mesh vouches for the sender.
     pub vouched: bool,
     pub spiral: u64,

@@ -20,7 +20,7 @@ mod watch;
 mod xml;
 
 use crate::gruu::Gruus;
-use crate::keys::{Purpose, Secret};
+use crate::keys::{Keyed, Purpose, Secret};
 use crate::location::{Change, LocationStore};
 use crate::states::{States, UserState};
 use hashbrown::HashMap;
@@ -125,18 +125,6 @@ pub struct SubscribeOutcome {
     pub to_tag: Option<Vec<u8>>,
 }
 
-/// The keyed hash of the tables: addresses-of-record and tags come from the network.
-#[derive(Clone)]
-struct Keyed(SipHasher13);
-
-impl std::hash::BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-
-    fn build_hasher(&self) -> SipHasher13 {
-        self.0
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Deadline {
     /// The expiry of a subscription.
@@ -184,7 +172,7 @@ impl Notifier {
     /// show `gruus`.
     pub fn new(limits: Limits, secret: &Secret, gruus: Gruus, worker: u8, now: Time) -> Self {
         let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
-        let tables = Keyed(SipHasher13::new_with_key(&secret.key(Purpose::NotifierTables)));
+        let tables = Keyed::new(&secret.key(Purpose::NotifierTables));
         Notifier {
             worker,
             limits,

@@ -85,7 +85,7 @@ impl World {
         World {
             events: Notifier::new(limits, &secret, Gruus::new(&secret, None), 3, now),
             store: MemoryStore::new([1; 16]),
-            states: States::default(),
+            states: States::new([9; 16]),
             subscriber: "joe@example.com",
             random: SplitMix::new(1),
             now,

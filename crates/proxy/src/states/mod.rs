@@ -7,6 +7,7 @@
 //!
 //! Everything here may be lost: a restart begins without calls and publications.
 
+mod calls;
 mod state;
 
 pub use state::{
@@ -14,6 +15,9 @@ pub use state::{
     UserState,
 };
 
+use crate::keys::Keyed;
+use calls::{Calls, Party};
+use hashbrown::HashMap;
 use ringway_sansio::{Duration, Time};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +45,7 @@ pub type Sink = Arc<dyn Fn(u8, &[u8]) -> bool + Send + Sync>;
 type Watchers = SmallVec<[u8; 2]>;
 
 /// Users whose state has changed, with those who watch each.
-type Notified = Vec<(Box<[u8]>, Watchers)>;
+type Notified = SmallVec<[(Arc<[u8]>, Watchers); 2]>;
 
 /// A publication and its lifetime.
 #[derive(Debug)]
@@ -50,19 +54,6 @@ struct Published {
     tag: u64,
     expires: Time,
     publication: Publication,
-}
-
-#[derive(Debug)]
-struct Call {
-    key: u64,
-    dialog: Dialog,
-    since: Time,
-}
-
-impl Call {
-    fn is_live(&self, now: Time) -> bool {
-        now.since(self.since) < MAX_CALL
-    }
 }
 
 /// What another server has reported.
@@ -75,7 +66,8 @@ struct Report {
 
 #[derive(Default, Debug)]
 struct User {
-    calls: Vec<Call>,
+    /// Indices into the table of calls.
+    calls: SmallVec<[usize; 2]>,
     /// The latest first.
     published: Vec<Published>,
     elsewhere: Vec<Report>,
@@ -89,11 +81,12 @@ impl User {
     }
 }
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct Tables {
-    users: BTreeMap<Box<[u8]>, User>,
-    /// The users of a call, by its key.
-    calls: BTreeMap<u64, SmallVec<[Box<[u8]>; 2]>>,
+    users: HashMap<Arc<[u8]>, User, Keyed>,
+    calls: Calls,
+    /// The number of users with watchers.
+    watched: usize,
     /// The number of users with publications.
     publishers: usize,
     /// Changes that watchers could not be notified of.
@@ -123,7 +116,6 @@ pub struct Change {
 }
 
 /// The states of all users of a server.
-#[derive(Default)]
 pub struct States {
     tables: Mutex<Tables>,
     sink: OnceLock<Sink>,
@@ -136,6 +128,19 @@ impl std::fmt::Debug for States {
 }
 
 impl States {
+    /// Returns states of nobody, whose tables are hashed under `key`.
+    pub fn new(key: [u8; 16]) -> States {
+        let keyed = Keyed::new(&key);
+        let tables = Tables {
+            users: HashMap::with_hasher(keyed.clone()),
+            calls: Calls::new(keyed),
+            watched: 0,
+            publishers: 0,
+            missed: BTreeMap::new(),
+        };
+        States { tables: Mutex::new(tables), sink: OnceLock::new() }
+    }
+
     /// Sets what is called for changes. Only the first call has an effect.
     pub fn set_sink(&self, sink: Sink) {
         let _ = self.sink.set(sink);
@@ -153,6 +158,10 @@ impl States {
         }
     }
 
+    fn notify_all(&self, notified: &Notified) {
+        notified.iter().for_each(|(aor, watchers)| self.notify(watchers, aor));
+    }
+
     /// Removes and returns the users whose changes a watcher could not be notified of, because too much waited for it: a lamp
     /// would stay on until the next call.
     pub fn take_missed(&self, watcher: u8) -> BTreeSet<Box<[u8]>> {
@@ -160,81 +169,46 @@ impl States {
     }
 
     /// Records a call of a user that begins. `key` identifies the call. A second call of the same key has no effect.
-    pub fn begin_call(&self, now: Time, key: u64, aor: &[u8], direction: Direction) {
-        let watchers = self.lock().begin(now, key, aor, direction);
-        self.notify(&watchers, aor);
+    pub fn begin_call(&self, now: Time, key: u64, aor: impl Into<Arc<[u8]>>, direction: Direction) {
+        let notified = self.lock().begin(now, key, Party { aor: aor.into(), direction });
+        self.notify_all(&notified);
     }
 
     /// Records that the callee of a call rings.
     pub fn ring(&self, key: u64) {
-        self.change_call(key, |call| {
-            let rings = call.dialog.phase == Phase::Trying;
-            call.dialog.phase = call.dialog.phase.max(Phase::Early);
-            rings
-        });
+        let notified = self.lock().ring(key);
+        self.notify_all(&notified);
     }
 
     /// Records that a call is answered by a phone of `callee`, or by nobody of this server; `dialog` identifies it from now
     /// on. Other callees are in the call no more.
     pub fn answer(&self, now: Time, key: u64, dialog: u64, callee: Option<&[u8]>) {
-        for aor in self.other_callees(key, callee) {
-            self.leave_call(key, &aor);
-        }
-        self.change_call(key, |call| {
-            (call.key, call.dialog.phase, call.since) = (dialog, Phase::Confirmed, now);
-            true
-        });
-        let mut tables = self.lock();
-        if let Some(users) = tables.calls.remove(&key) {
-            tables.calls.insert(dialog, users);
-        }
-    }
-
-    fn other_callees(&self, key: u64, callee: Option<&[u8]>) -> Vec<Box<[u8]>> {
-        let tables = self.lock();
-        let is_callee = |aor: &[u8]| {
-            let calls = tables.users.get(aor).into_iter().flat_map(|user| &user.calls);
-            let mut calls = calls.filter(|call| call.key == key);
-            calls.any(|call| call.dialog.direction == Direction::Recipient)
-        };
-        let users = tables.calls.get(&key).into_iter().flatten();
-        users.filter(|aor| Some(&***aor) != callee && is_callee(aor)).cloned().collect()
+        let notified = self.lock().answer(now, key, dialog, callee);
+        self.notify_all(&notified);
     }
 
     /// Records that a user is in a call no more.
     pub fn leave_call(&self, key: u64, aor: &[u8]) {
-        let watchers = self.lock().leave(key, aor);
-        self.notify(&watchers, aor);
+        let notified = self.lock().leave(key, aor);
+        self.notify_all(&notified);
     }
 
     /// Records that a phone of a user has come to this server within an answered call, unless the call is known.
-    pub fn adopt_call(&self, now: Time, dialog: u64, aor: &[u8]) {
-        if !self.lock().calls.contains_key(&dialog) {
-            self.begin_call(now, dialog, aor, Direction::Initiator);
-            self.answer(now, dialog, dialog, None);
+    pub fn adopt_call(&self, now: Time, dialog: u64, aor: impl Into<Arc<[u8]>>) {
+        let party = Party { aor: aor.into(), direction: Direction::Initiator };
+        let mut tables = self.lock();
+        if tables.calls.find(dialog).is_none() {
+            let mut notified = tables.begin(now, dialog, party);
+            notified.extend(tables.answer(now, dialog, dialog, None));
+            drop(tables);
+            self.notify_all(&notified);
         }
-    }
-
-    fn change_call(&self, key: u64, change: impl Fn(&mut Call) -> bool) {
-        let mut notified = Notified::new();
-        {
-            let mut tables = self.lock();
-            let Tables { users, calls, .. } = &mut *tables;
-            for aor in calls.get(&key).into_iter().flatten() {
-                let Some(user) = users.get_mut(aor) else { continue };
-                let changed = user.calls.iter_mut().filter(|call| call.key == key).any(&change);
-                if changed && !user.watchers.is_empty() {
-                    notified.push((aor.clone(), user.watchers.clone()));
-                }
-            }
-        }
-        notified.iter().for_each(|(aor, watchers)| self.notify(watchers, aor));
     }
 
     /// Records that a call has ended.
     pub fn end_call(&self, key: u64) {
         let notified = self.lock().end(key);
-        notified.iter().for_each(|(aor, watchers)| self.notify(watchers, aor));
+        self.notify_all(&notified);
     }
 
     /// Stores a publication of a user.
@@ -257,8 +231,10 @@ impl States {
     pub fn watch(&self, aor: &[u8], watcher: u8) {
         let is_first = {
             let mut tables = self.lock();
-            let user = tables.users.entry(aor.into()).or_default();
+            let Tables { users, watched, .. } = &mut *tables;
+            let user = users.entry(aor.into()).or_default();
             let is_first = user.watchers.iter().all(|&other| other == OTHER_SERVERS);
+            *watched += usize::from(user.watchers.is_empty());
             if !user.watchers.contains(&watcher) {
                 user.watchers.push(watcher);
             }
@@ -273,8 +249,11 @@ impl States {
     pub fn unwatch(&self, aor: &[u8], watcher: u8) {
         let is_last = {
             let mut tables = self.lock();
-            let Some(user) = tables.users.get_mut(aor) else { return };
+            let Tables { users, watched, .. } = &mut *tables;
+            let Some(user) = users.get_mut(aor) else { return };
+            let was_watched = !user.watchers.is_empty();
             user.watchers.retain(|other| *other != watcher);
+            *watched -= usize::from(was_watched && user.watchers.is_empty());
             let is_last = user.watchers.iter().all(|&other| other == OTHER_SERVERS);
             tables.drop_empty(aor);
             is_last && watcher != OTHER_SERVERS
@@ -318,39 +297,99 @@ impl States {
 }
 
 impl Tables {
-    fn begin(&mut self, now: Time, key: u64, aor: &[u8], direction: Direction) -> Watchers {
-        if self.calls.len() >= MAX_CALLS && !self.calls.contains_key(&key) {
-            return SmallVec::new();
+    fn begin(&mut self, now: Time, key: u64, party: Party) -> Notified {
+        self.drop_dead(now);
+        let known = self.calls.find(key);
+        if known.is_none() && self.calls.is_full()
+            || known.is_some_and(|index| self.calls[index].has(&party.aor))
+        {
+            return Notified::new();
         }
-        let user = self.users.entry(aor.into()).or_default();
-        user.calls.retain(|call| call.is_live(now));
-        let known = user.calls.iter().any(|call| call.key == key);
-        if known || user.calls.len() >= MAX_CALLS_OF_USER {
-            return SmallVec::new();
+        let user = self.users.entry(party.aor.clone()).or_default();
+        if user.calls.len() >= MAX_CALLS_OF_USER {
+            return Notified::new();
         }
-        let dialog = Dialog { id: (key >> 32) as u32, direction, phase: Phase::Trying };
-        user.calls.push(Call { key, dialog, since: now });
-        self.calls.entry(key).or_default().push(aor.into());
-        user.watchers.clone()
+        let index = known.unwrap_or_else(|| self.calls.add(now, key));
+        user.calls.push(index);
+        let notified = party_of(user, &party.aor);
+        self.calls[index].parties.push(party);
+        notified.into_iter().collect()
     }
 
-    fn leave(&mut self, key: u64, aor: &[u8]) -> Watchers {
-        let Some(user) = self.users.get_mut(aor) else { return SmallVec::new() };
-        user.calls.retain(|call| call.key != key);
-        let watchers = user.watchers.clone();
-        if let Some(users) = self.calls.get_mut(&key) {
-            users.retain(|other| **other != *aor);
-            if users.is_empty() {
-                self.calls.remove(&key);
+    fn ring(&mut self, key: u64) -> Notified {
+        match self.calls.find(key) {
+            Some(index) if self.calls[index].phase == Phase::Trying => {
+                self.calls[index].phase = Phase::Early;
+                self.watchers_of(index)
             }
+            _ => Notified::new(),
         }
-        self.drop_empty(aor);
-        watchers
+    }
+
+    fn answer(&mut self, now: Time, key: u64, dialog: u64, callee: Option<&[u8]>) -> Notified {
+        let Some(index) = self.calls.find(key) else { return Notified::new() };
+        let is_other =
+            |party: &Party| party.direction == Direction::Recipient && Some(&*party.aor) != callee;
+        let others = self.calls[index].parties.iter().filter(|party| is_other(party));
+        let others: SmallVec<[Arc<[u8]>; 2]> = others.map(|party| party.aor.clone()).collect();
+        let mut notified = Notified::new();
+        others.iter().for_each(|aor| notified.extend(self.leave(key, aor)));
+        if self.calls.rename(key, dialog).is_some() {
+            let call = &mut self.calls[index];
+            (call.phase, call.since) = (Phase::Confirmed, now);
+            notified.extend(self.watchers_of(index));
+        }
+        notified
+    }
+
+    fn leave(&mut self, key: u64, aor: &[u8]) -> Notified {
+        let Some(index) = self.calls.find(key) else { return Notified::new() };
+        let parties = &mut self.calls[index].parties;
+        let at = parties.iter().position(|party| *party.aor == *aor);
+        let Some(party) = at.map(|at| parties.remove(at)) else { return Notified::new() };
+        if parties.is_empty() {
+            self.calls.remove(index);
+        }
+        self.part(index, &party.aor).into_iter().collect()
     }
 
     fn end(&mut self, key: u64) -> Notified {
-        let users = self.calls.get(&key).cloned().unwrap_or_default();
-        users.into_iter().map(|aor| (aor.clone(), self.leave(key, &aor))).collect()
+        match self.calls.find(key) {
+            Some(index) => self.remove_call(index),
+            None => Notified::new(),
+        }
+    }
+
+    fn remove_call(&mut self, index: usize) -> Notified {
+        let call = self.calls.remove(index);
+        call.parties.iter().filter_map(|party| self.part(index, &party.aor)).collect()
+    }
+
+    /// Removes a call from those of a user, and returns who watches the user, if anybody does.
+    fn part(&mut self, index: usize, aor: &Arc<[u8]>) -> Option<(Arc<[u8]>, Watchers)> {
+        let user = self.users.get_mut(aor)?;
+        user.calls.retain(|other| *other != index);
+        let notified = party_of(user, aor);
+        if user.is_empty() {
+            self.users.remove(aor);
+        }
+        notified
+    }
+
+    /// Returns who watches the users in a call.
+    fn watchers_of(&self, index: usize) -> Notified {
+        if self.watched == 0 {
+            return Notified::new();
+        }
+        let parties = self.calls[index].parties.iter();
+        parties.filter_map(|party| party_of(self.users.get(&party.aor)?, &party.aor)).collect()
+    }
+
+    /// Removes calls whose end nobody has seen, at most once in a minute.
+    fn drop_dead(&mut self, now: Time) {
+        for index in self.calls.take_dead(now) {
+            self.remove_call(index);
+        }
     }
 
     fn publish(&mut self, now: Time, aor: &[u8], change: Change) -> Result<Watchers, PublishError> {
@@ -424,13 +463,14 @@ impl Tables {
         let Some(user) = self.users.get(aor) else {
             return (UserState { is_registered, ..UserState::default() }, None);
         };
-        let calls = user.calls.iter().filter(|call| is_registered && call.is_live(now));
+        let calls = user.calls.iter().map(|&index| &self.calls[index]);
+        let calls = calls.filter(|call| is_registered && call.is_live(now));
         let published = || user.published.iter().filter(|published| published.expires > now);
         let next = calls.clone().map(|call| call.since + MAX_CALL);
         let next = next.chain(published().map(|published| published.expires)).min();
         let state = UserState {
             is_registered,
-            dialogs: calls.map(|call| call.dialog).take(MAX_DIALOGS).collect(),
+            dialogs: calls.filter_map(|call| call.dialog_of(aor)).take(MAX_DIALOGS).collect(),
             publications: published().map(|published| published.publication.clone()).collect(),
         };
         (state, next)
@@ -441,6 +481,11 @@ impl Tables {
             self.users.remove(aor);
         }
     }
+}
+
+/// Returns a user with those who watch it, if anybody does.
+fn party_of(user: &User, aor: &Arc<[u8]>) -> Option<(Arc<[u8]>, Watchers)> {
+    (!user.watchers.is_empty()).then(|| (aor.clone(), user.watchers.clone()))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ type Seen = Mutex<Vec<(u8, Vec<u8>)>>;
 
 /// States whose notifications are collected.
 fn observed() -> (States, Arc<Seen>) {
-    let (states, seen) = (States::default(), Arc::<Seen>::default());
+    let (states, seen) = (States::new([9; 16]), Arc::<Seen>::default());
     let sink = seen.clone();
     states.set_sink(Arc::new(move |watcher, aor| {
         sink.lock().unwrap().push((watcher, aor.to_vec()));
@@ -56,7 +56,7 @@ fn a_call_is_followed_from_invite_to_bye() {
 
 #[test]
 fn the_callee_who_answers_is_in_the_call_and_no_other() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     const CAROL: &[u8] = b"sip:carol@mesh";
     states.begin_call(NOW, 7, CAROL, Direction::Initiator);
     states.begin_call(NOW, 7, ALICE, Direction::Recipient);
@@ -78,7 +78,7 @@ fn the_callee_who_answers_is_in_the_call_and_no_other() {
 
 #[test]
 fn a_user_without_phones_has_no_calls_and_a_call_is_not_shown_for_ever() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     states.begin_call(NOW, 7, ALICE, Direction::Initiator);
     states.answer(NOW, 7, 8, Some(ALICE));
     assert!(states.all(NOW, ALICE, false).0.dialogs.is_empty());
@@ -89,7 +89,7 @@ fn a_user_without_phones_has_no_calls_and_a_call_is_not_shown_for_ever() {
 
 #[test]
 fn what_a_watcher_was_not_notified_of_is_found() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     states.set_sink(Arc::new(|watcher, _| watcher != 3));
     states.watch(ALICE, 3);
     states.watch(ALICE, 4);
@@ -101,12 +101,56 @@ fn what_a_watcher_was_not_notified_of_is_found() {
 
 #[test]
 fn one_user_does_not_fill_the_table() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     for key in 0..1_000 {
         states.begin_call(NOW, key, ALICE, Direction::Initiator);
     }
     assert_eq!(states.calls(), MAX_CALLS_OF_USER);
     assert_eq!(states.all(NOW, ALICE, true).0.dialogs.len(), MAX_DIALOGS);
+}
+
+/// A BYE may be lost: its call takes room for as long as it would be shown, and no longer.
+#[test]
+fn calls_whose_end_nobody_has_seen_make_room() {
+    let states = States::new([9; 16]);
+    let aor = |n: usize| format!("sip:{}@mesh", n / MAX_CALLS_OF_USER).into_bytes();
+    for n in 0..MAX_CALLS + 10 {
+        states.begin_call(NOW, n as u64, aor(n), Direction::Initiator);
+    }
+    assert_eq!(states.calls(), MAX_CALLS);
+    states.begin_call(NOW + MAX_CALL, 1 << 40, aor(0), Direction::Initiator);
+    assert_eq!((states.calls(), states.lock().users.len()), (1, 1));
+    assert_eq!(states.all(NOW + MAX_CALL, &aor(0), true).0.dialogs.len(), 1);
+}
+
+/// Whoever begins to watch, and ceases to, at any step of a call: the tables hold nothing afterwards.
+#[test]
+fn nothing_is_left_of_calls_that_have_ended() {
+    for step in 0..6 {
+        let (states, seen) = observed();
+        let watch = |now: usize| {
+            if now == step {
+                states.watch(BOB, 1);
+            } else if now == step + 2 {
+                states.unwatch(BOB, 1);
+            }
+        };
+        watch(0);
+        states.begin_call(NOW, 7, ALICE, Direction::Initiator);
+        watch(1);
+        states.begin_call(NOW, 7, BOB, Direction::Recipient);
+        watch(2);
+        states.ring(7);
+        watch(3);
+        states.answer(NOW, 7, 8, Some(BOB));
+        watch(4);
+        states.end_call(8);
+        (5..8).for_each(watch);
+        let changes = taken(&seen).iter().filter(|(watcher, _)| *watcher == 1).count();
+        assert_eq!(changes, [1, 2, 2, 2, 1, 0][step], "{step}");
+        let tables = states.lock();
+        assert!(tables.users.is_empty() && tables.calls.len() == 0 && tables.watched == 0);
+    }
 }
 
 #[test]
@@ -148,7 +192,7 @@ fn notes(states: &States, now: Time) -> Vec<Box<str>> {
 /// RFC 3903 section 4.
 #[test]
 fn a_publication_is_refreshed_modified_and_removed_by_its_tag() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     states.publish(NOW, ALICE, change(None, Some("a"), Some(60), 1)).unwrap();
     states.publish(NOW, ALICE, change(Some(1), None, Some(120), 2)).unwrap();
     assert_eq!(notes(&states, at(119)), ["a".into()]);
@@ -167,7 +211,7 @@ fn a_publication_is_refreshed_modified_and_removed_by_its_tag() {
 
 #[test]
 fn the_latest_publications_of_a_user_are_stored() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     for tag in 0..100 {
         states.publish(NOW, ALICE, change(None, Some(&tag.to_string()), Some(60), tag)).unwrap();
     }
@@ -177,7 +221,7 @@ fn the_latest_publications_of_a_user_are_stored() {
 
 #[test]
 fn publications_that_have_expired_make_room() {
-    let states = States::default();
+    let states = States::new([9; 16]);
     let aor = |n: usize| format!("sip:{n}@mesh").into_bytes();
     for n in 0..MAX_PUBLISHERS {
         states.publish(NOW, &aor(n), change(None, Some("a"), Some(60), 1)).unwrap();

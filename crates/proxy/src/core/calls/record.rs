@@ -30,13 +30,13 @@ impl Calls {
     pub(super) fn record_caller(&self, t: &Turn<'_>, id: ContextId) {
         let ctx = &self.contexts[id];
         if let (Some(Record::Begins(key)), Some(caller)) = (ctx.record, &ctx.findings.sender) {
-            t.node.shared.states.begin_call(t.now, key, caller, Direction::Initiator);
+            t.node.shared.states.begin_call(t.now, key, caller.clone(), Direction::Initiator);
         }
     }
 
     /// Records that a branch has been sent to a phone of its user.
     pub(super) fn record_callee(&self, t: &Turn<'_>, id: BranchId) {
-        let owner = self.contexts[id].target.owner.as_deref();
+        let owner = self.contexts[id].target.owner.clone();
         if let (Some(Record::Begins(key)), Some(callee)) = (self.contexts[id.context].record, owner)
         {
             t.node.shared.states.begin_call(t.now, key, callee, Direction::Recipient);
@@ -76,7 +76,7 @@ impl Calls {
             // A phone that has come here in the middle of a call: the server where it was has no phone of the user any more.
             Some(Record::Within(key)) => {
                 if let Some(sender) = &ctx.findings.sender {
-                    states.adopt_call(t.now, key, sender);
+                    states.adopt_call(t.now, key, sender.clone());
                 }
             }
             _ => {}
