@@ -1,5 +1,6 @@
 //! Intervals and bounds.
 
+use ringway_proxy::notifier::MAX_WATCHED;
 use ringway_proxy::states::MAX_SERVERS;
 use ringway_sansio::Duration;
 
@@ -17,8 +18,9 @@ pub const LOCATE_FIRST: Duration = Duration::from_secs(2);
 pub const COALESCE: Duration = Duration::from_millis(100);
 /// Shortest interval of changes of one user that one router is sent.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum number of names that are followed at other routers. Further ones are shown as they are here.
-pub const MAX_NAMES: usize = 4_096;
+/// Maximum number of names that are followed at other routers. Workers share them among subscribers, so that there are no
+/// more. Further ones would be shown as they are here.
+pub const MAX_NAMES: usize = MAX_WATCHED;
 /// Maximum number of routers at which one name is followed.
 pub const MAX_ROUTERS_OF_NAME: usize = MAX_SERVERS;
 /// Maximum number of followers of all names. The router with the most loses one for one with fewer.

@@ -68,7 +68,7 @@ impl Names {
     }
 
     /// Adds a name. Returns whether there was room.
-    pub(super) fn add(&mut self, now: Time, name: &str) -> bool {
+    pub(super) fn add(&mut self, name: &str) -> bool {
         if self.watched.contains_key(name) {
             return true;
         }
@@ -76,7 +76,8 @@ impl Names {
             return false;
         }
         let name: Name = name.into();
-        self.due.set(&name, Some(now));
+        // Before those that are located again, of which more may be due than are located in time.
+        self.due.set(&name, Some(Time::ZERO));
         let watched = Watched { routers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
         self.watched.insert(name, watched);
         true

@@ -463,19 +463,28 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
     assert_eq!((following.counts().names, following.counts().refused), (MAX_NAMES, 10));
     let mut random = SplitMix::new(1);
     let (mut now, mut located) = (START, BTreeSet::new());
-    while now < START + Duration::from_secs(300) {
-        following.handle_timeout(now, &mut |_| (idle(), None), &mut random);
-        let mut at_once = 0;
-        while let Some(event) = following.poll_event() {
-            let Event::Locate { name } = event else { continue };
-            at_once += 1;
-            following.located(now, &name, Some(&[]));
-            located.insert(name);
+    let mut more = |following: &mut Following, seconds| {
+        let end = now + Duration::from_secs(seconds);
+        while now < end {
+            following.handle_timeout(now, &mut |_| (idle(), None), &mut random);
+            let mut at_once = 0;
+            while let Some(event) = following.poll_event() {
+                let Event::Locate { name } = event else { continue };
+                at_once += 1;
+                following.located(now, &name, Some(&[]));
+                located.insert(name);
+            }
+            assert!(at_once <= 32);
+            now = following.poll_timeout().unwrap().max(now);
         }
-        assert!(at_once <= 32);
-        now = following.poll_timeout().unwrap().max(now);
-    }
-    assert_eq!(located.len(), MAX_NAMES, "each of them is");
+        (now, located.len())
+    };
+    let (now, count) = more(&mut following, 1_200);
+    assert_eq!(count, MAX_NAMES, "each of them is");
+    // Thousands are due again; a new one is not after them.
+    following.set_watched(now, "user0@mesh", false);
+    following.set_watched(now, "carol@mesh", true);
+    assert_eq!(more(&mut following, 2).1, MAX_NAMES + 1);
 }
 
 /// A state as a hostile router sends it.

@@ -39,6 +39,7 @@ use crate::config::Config;
 use crate::gruu::Gruus;
 use crate::keys::Purpose;
 use crate::location::{Change, LocationStore};
+use crate::notifier::Limits;
 use crate::overload::Guard;
 use crate::question::Reply;
 use crate::shared::Shared;
@@ -132,6 +133,10 @@ impl Core {
         let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
         tx.share_secret(secret.key(Purpose::Transactions));
         let gruus = Gruus::new(secret, config.mesh);
+        let limits = match config.mesh {
+            Some(_) => Limits::of_router(workers),
+            None => Limits::default(),
+        };
         let auth = Authenticator::new(&config, worker, users, shared.clone(), now);
         let parts = Parts {
             guard: Guard::new(&config, &mut *random, now),
@@ -139,7 +144,7 @@ impl Core {
             calls: Calls::new(now),
             stateless: Stateless::new(secret.key(Purpose::StatelessBranches)),
             registrations: Registrations::new(config.registrar.clone(), gruus.clone()),
-            subscriptions: Subscriptions::new(secret, gruus, worker, now),
+            subscriptions: Subscriptions::new(limits, secret, gruus, worker, now),
             parked: Parked::new(now),
         };
         let resources = Resources {

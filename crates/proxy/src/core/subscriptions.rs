@@ -13,7 +13,7 @@ use super::turn::Turn;
 use crate::gruu::Gruus;
 use crate::keys::Secret;
 use crate::location::Change;
-use crate::notifier::{Notifier, Notify, NotifyId, Package, Sources, SubscribeRequest};
+use crate::notifier::{Limits, Notifier, Notify, NotifyId, Package, Sources, SubscribeRequest};
 use ringway_sansio::{Hop, Time, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{self, Message};
@@ -39,8 +39,14 @@ pub(super) struct Subject {
 }
 
 impl Subscriptions {
-    pub(super) fn new(secret: &Secret, gruus: Gruus, worker: u8, now: Time) -> Subscriptions {
-        let notifier = Notifier::new(Default::default(), secret, gruus, worker, now);
+    pub(super) fn new(
+        limits: Limits,
+        secret: &Secret,
+        gruus: Gruus,
+        worker: u8,
+        now: Time,
+    ) -> Subscriptions {
+        let notifier = Notifier::new(limits, secret, gruus, worker, now);
         Subscriptions { notifier, parked: Slab::new() }
     }
 

@@ -58,6 +58,19 @@ pub struct Limits {
     pub max_per_user: usize,
 }
 
+/// Maximum number of subscriptions of all workers of a router of a mesh: each may be to a user who is followed at other
+/// routers.
+pub const MAX_WATCHED: usize = 16_384;
+
+impl Limits {
+    /// Returns the limits of each of so many workers of a router of a mesh.
+    pub fn of_router(workers: u8) -> Limits {
+        let limits = Limits::default();
+        let share = MAX_WATCHED / usize::from(workers.max(1));
+        Limits { max_subscriptions: limits.max_subscriptions.min(share), ..limits }
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {
