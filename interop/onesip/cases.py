@@ -491,6 +491,25 @@ def phonebook_join(c):
         router.host()
         c.until(lambda book=book: book.users("?all") == together[0] | together[1], 2 * LISTED,
                 lambda book=book: f"expected {together}, got {book.users('?all')}")
+    tidy_numbers(c, *routers)
+
+
+def tidy_numbers(c, first, second):
+    """The operator ends the numbers of the earlier network, and takes over the blocks of a router that never returns."""
+    def show(router):
+        return json.loads(router.command("numbers", "show", "--json"))
+    changed = [router for router in (first, second) if show(router)["earlier"]]
+    c.expect(len(changed) == 1, f"earlier networks: {show(first)}, {show(second)}")
+    earlier = show(changed[0])["earlier"][0]
+    c.expect(earlier["users"] == 3, f"expected three users with earlier numbers: {earlier}")
+    changed[0].command("numbers", "retire", earlier["mark"])
+    c.expect(not show(changed[0])["earlier"], "the earlier network is not retired")
+    before, lost = show(first), second.status()["id"]
+    second.process.signal(signal.SIGKILL)
+    second.process.wait(10)
+    first.command("numbers", "reclaim", "--lost", lost)
+    c.until(lambda: "are reclaimed" in (show(first)["found"] or ""), 60, lambda: f"not reclaimed: {show(first)}")
+    c.expect(show(first)["free_blocks"] > before["free_blocks"], f"{before}, then {show(first)}")
 
 
 @network.case("onesip/phonebook-strangers", limit=240)

@@ -19,6 +19,8 @@ mod lab;
 mod live;
 #[cfg(feature = "mesh")]
 mod mesh;
+#[cfg(feature = "server")]
+mod numbers;
 mod out;
 #[cfg(feature = "server")]
 mod perf;

@@ -1,6 +1,7 @@
 //! `ringway serve`, and the commands that prepare, manage and observe a server.
 
 use crate::live;
+use crate::numbers::{self, Numbers};
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
 use ringway_router::settings::{Ipv4Lan, parse_peer};
@@ -30,6 +31,9 @@ pub(crate) enum Server {
     Registrations(live::Registrations),
     /// Shows the calls in progress of a running server
     Calls(live::Calls),
+    /// Shows, reclaims and retires short numbers of a running router of a mesh
+    #[command(subcommand)]
+    Numbers(Numbers),
     /// Writes users and registrations into a file, whether or not the server runs
     Backup(Backup),
     /// Creates a store from a backup; no server may run on it
@@ -199,6 +203,7 @@ pub(crate) fn server(command: Server) -> Result<(), CommandError> {
         Server::Status(Status { server }) => status(&server),
         Server::Registrations(args) => live::registrations(&args),
         Server::Calls(args) => live::calls(&args),
+        Server::Numbers(command) => numbers::numbers(command),
         Server::Backup(args) => backup(&args),
         Server::Restore(args) => restore(&args),
     }

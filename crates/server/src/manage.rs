@@ -5,6 +5,7 @@
 
 use crate::calls::Call;
 use crate::config::{Host, StoreKind};
+use crate::numbers::orders::{NumbersView, Order};
 use crate::observe::http::{
     ListedUser, Made, NewUser, Page, PageRequest, Registration, UserName, listed,
 };
@@ -371,6 +372,21 @@ fn running_server(kind: &StoreKind) -> Result<Option<(Control, Status)>, String>
     let text = response_text(&control, result)?;
     let status = serde_json::from_str(&text).map_err(|e| format!("unexpected answer: {e}"))?;
     Ok(Some((control, status)))
+}
+
+/// Has a running server do something with its short numbers. Returns what there is afterwards.
+///
+/// # Errors
+/// One line for each problem.
+pub fn numbers(sources: &Sources, order: &Order) -> Result<NumbersView, Vec<String>> {
+    let one = |e: String| vec![e];
+    let kind = setup::store(&sources.read()?).map_err(|e| one(e.to_string()))?;
+    let Some((control, _)) = running_server(&kind).map_err(one)? else {
+        return Err(vec![format!("no server is running on store {kind}")]);
+    };
+    let body = serde_json::to_string(order).map_err(|e| one(e.to_string()))?;
+    let text = response_text(&control, control.request("POST", "/numbers", &body)).map_err(one)?;
+    parse(&text).map_err(one)
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {

@@ -5,7 +5,13 @@ use std::time::Duration;
 
 use ringway_mesh::NodeId;
 
+use tokio::sync::oneshot;
+
+use super::orders::{Answer, Order, Waiting};
 use crate::mesh::messages::Messages;
+
+/// Maximum number of orders that wait.
+const MAX_ORDERS: usize = 16;
 
 /// What has come since the thread looked last.
 #[derive(Default, Debug)]
@@ -18,14 +24,21 @@ pub(super) struct Received {
     pub(super) homes: Option<(Vec<NodeId>, usize)>,
     /// Users that were added or removed, in their order: whether each is there now.
     pub(super) users: Vec<(Box<str>, bool)>,
+    /// What operators ask.
+    pub(super) orders: Vec<Waiting>,
     /// Whether to end.
     pub(super) stop: bool,
 }
 
 impl Received {
     fn is_empty(&self) -> bool {
-        let Received { messages, neighbours, homes, users, stop, .. } = self;
-        messages.is_empty() && neighbours.is_none() && homes.is_none() && users.is_empty() && !stop
+        let Received { messages, neighbours, homes, users, orders, stop } = self;
+        messages.is_empty()
+            && neighbours.is_none()
+            && homes.is_none()
+            && users.is_empty()
+            && orders.is_empty()
+            && !stop
     }
 }
 
@@ -68,6 +81,19 @@ impl Inbox {
 
     pub(super) fn remove_user(&self, name: Box<str>) {
         self.put(|received| received.users.push((name, false)));
+    }
+
+    /// Takes an order; `None` if too many wait.
+    pub(super) fn order(&self, order: Order) -> Option<oneshot::Receiver<Answer>> {
+        let (reply, answer) = oneshot::channel();
+        let mut is_taken = false;
+        self.put(|received| {
+            is_taken = received.orders.len() < MAX_ORDERS;
+            if is_taken {
+                received.orders.push(Waiting { order, reply });
+            }
+        });
+        is_taken.then_some(answer)
     }
 
     pub(super) fn stop(&self) {

@@ -6,10 +6,12 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`inbox`] | what waits for the thread |
+//! | [`orders`] | what an operator asks of it |
 //! | `peers` | which routers it talks to |
 //! | `thread` | the thread |
 
 pub mod inbox;
+pub mod orders;
 mod peers;
 mod thread;
 
@@ -27,11 +29,12 @@ use ringway_mesh::NodeId;
 use ringway_net::Clock;
 pub(crate) use ringway_phonebook::numbers::Config;
 use ringway_phonebook::numbers::state::{Holder, State};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::mesh::lists::Lists;
 use crate::store::Store;
 use inbox::Inbox;
+use orders::{Answer, Order};
 use thread::Thread;
 
 /// What is counted of short numbers; any thread may read it at any time.
@@ -161,6 +164,11 @@ impl ShortNumbers {
             let waited = self.shared.changed.wait_timeout(known, left);
             known = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Has the thread do what an operator asks. `None` if too much waits for it.
+    pub fn order(&self, order: Order) -> Option<oneshot::Receiver<Answer>> {
+        self.inbox.order(order)
     }
 
     /// Ends the thread, when it has stored its state.

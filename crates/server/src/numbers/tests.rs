@@ -232,3 +232,72 @@ fn nothing_is_granted_or_assigned_while_the_disk_is_full() {
     assert_ne!(routers[0].number("alice"), routers[1].number("bob"));
     routers.iter().for_each(|router| router.numbers.stop());
 }
+
+fn ask(router: &Router, order: Order) -> Answer {
+    router.numbers.order(order).unwrap().blocking_recv().unwrap()
+}
+
+/// An operator takes over the blocks of a router that never returns, once all others are named.
+#[test]
+fn blocks_of_a_lost_router_are_reclaimed() {
+    let late = |id| Router::start(id, LATE, in_memory);
+    let mut routers = vec![Router::start(1, SOON, in_memory), late(2), late(3)];
+    let users = ["alice", "bob", "carol"];
+    routers.iter().zip(users).for_each(|(router, user)| router.add(user));
+    meet(&routers);
+    carry(&mut routers, |routers| {
+        routers.iter().zip(users).all(|(router, user)| router.number(user).is_some())
+    });
+    let before = ask(&routers[0], Order::Show).unwrap();
+    assert_eq!((before.network.as_ref().unwrap().users, before.waiting), (1, 0));
+    assert!(!before.census && before.found.is_none() && before.earlier.is_empty());
+    assert!(!before.routers.is_empty(), "{before:?}");
+    let lost = routers.pop().unwrap();
+    lost.numbers.stop();
+    let reclaim = |others: &[u64]| Order::Reclaim {
+        lost: vec![3],
+        others: others.to_vec(),
+        unchecked: false,
+    };
+    let both = ask(&routers[0], reclaim(&[2, 3])).unwrap_err();
+    assert!(both.contains("is named as lost and as not lost"), "{both}");
+    assert!(ask(&routers[0], reclaim(&[2])).unwrap().census);
+    let busy = ask(&routers[0], reclaim(&[2])).unwrap_err();
+    assert!(busy.contains("a census is under way"), "{busy}");
+    carry(&mut routers, |routers| ask(&routers[0], Order::Show).unwrap().found.is_some());
+    let after = ask(&routers[0], Order::Show).unwrap();
+    assert!(after.found.as_ref().unwrap().contains("are reclaimed"), "{after:?}");
+    let free = |router: &Router| ask(router, Order::Show).unwrap().free_blocks;
+    assert!(after.free_blocks > before.free_blocks);
+    // But for the blocks of the two users, all of 8,880 are somebody's.
+    assert_eq!(free(&routers[0]) + free(&routers[1]), 8_880 - 2);
+    routers.iter().for_each(|router| router.numbers.stop());
+}
+
+/// The numbers of the younger of two networks that meet are valid until an operator ends them.
+#[test]
+fn numbers_of_an_earlier_network_are_retired() {
+    let mut routers = vec![Router::start(1, SOON, in_memory), Router::start(2, SOON, in_memory)];
+    routers[0].add("alice");
+    routers[1].add("bob");
+    let has_numbers = |routers: &[Router]| {
+        routers[0].number("alice").is_some() && routers[1].number("bob").is_some()
+    };
+    carry(&mut routers[..1], |routers| routers[0].number("alice").is_some());
+    carry(&mut routers[1..], |routers| routers[0].number("bob").is_some());
+    meet(&routers);
+    let earlier = |routers: &[Router]| {
+        let views = routers.iter().map(|router| ask(router, Order::Show).unwrap());
+        views.enumerate().find_map(|(at, view)| Some((at, view.earlier.first()?.clone())))
+    };
+    carry(&mut routers, |routers| earlier(routers).is_some() && has_numbers(routers));
+    let (at, network) = earlier(&routers).unwrap();
+    assert_eq!(network.users, 1);
+    let mark: u16 = network.mark.parse().unwrap();
+    let other = ask(&routers[at], Order::Retire { mark: (mark + 1) % 10_000 }).unwrap_err();
+    assert!(other.contains("expected the mark of an earlier network"), "{other}");
+    let view = ask(&routers[at], Order::Retire { mark }).unwrap();
+    assert!(view.earlier.is_empty(), "{view:?}");
+    assert!(has_numbers(&routers));
+    routers.iter().for_each(|router| router.numbers.stop());
+}

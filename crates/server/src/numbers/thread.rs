@@ -12,11 +12,13 @@ use ringway_directory::private::SERVICE_NUMBERS;
 use ringway_mesh::NodeId;
 use ringway_os::ChaCha;
 use ringway_phonebook::numbers::state::Holder;
-use ringway_phonebook::numbers::{AssignError, Event, Numbers, ShortNumber};
+use ringway_phonebook::numbers::{AssignError, Event, Numbers, ShortNumber, Tag};
 use ringway_sansio::Time;
+use tokio::sync::oneshot;
 use tracing::{error, info, warn};
 
 use super::inbox::Received;
+use super::orders::{Answer, Order, Waiting, view};
 use super::peers::Peers;
 use super::{Parts, Shared};
 use crate::store::UserStore;
@@ -43,6 +45,10 @@ pub(super) struct Thread {
     /// When the state may be stored again after a failure.
     save_due: Time,
     dropped: u64,
+    /// Operators who wait for an answer, and whether their orders were refused.
+    replies: Vec<(oneshot::Sender<Answer>, Result<(), String>)>,
+    /// How the latest census of this router has ended.
+    found: Option<String>,
     /// When it was last warned that users wait, and that there are too many.
     warned: [Option<Time>; 2],
 }
@@ -63,6 +69,8 @@ impl Thread {
             unstated: BTreeSet::new(),
             save_due: now,
             dropped: 0,
+            replies: Vec::new(),
+            found: None,
             warned: [None; 2],
         };
         thread.compare(now).map_err(io::Error::other)?;
@@ -107,6 +115,7 @@ impl Thread {
                 self.machine.handle_timeout(now, &mut self.random);
             }
             self.work(now);
+            self.answer();
             self.list(now);
             self.count();
             if stop {
@@ -140,6 +149,10 @@ impl Thread {
         for (router, octets) in messages {
             self.machine.handle(now, router.raw(), &octets, &mut self.random);
         }
+        for Waiting { order, reply } in received.orders {
+            let done = self.obey(now, order);
+            self.replies.push((reply, done));
+        }
         for (user, is_there) in received.users {
             if is_there {
                 self.unasked.insert(user);
@@ -149,6 +162,36 @@ impl Thread {
             self.asked.remove(&user);
             self.machine.release(now, &user);
             self.shared.known().remove(&user);
+        }
+    }
+
+    /// Does what an operator asks.
+    fn obey(&mut self, now: Time, order: Order) -> Result<(), String> {
+        match order {
+            Order::Show => Ok(()),
+            Order::Reclaim { lost, others, unchecked } => {
+                let Thread { machine, random, .. } = self;
+                let begun = machine.reclaim(now, &lost, &others, unchecked, random);
+                begun.map_err(|error| error.to_string())
+            }
+            Order::Retire { mark } => {
+                let earlier = self.machine.state().legacy.iter().map(|legacy| legacy.tag);
+                let marked: Vec<Tag> = earlier.filter(|tag| tag.mark() == mark).collect();
+                if marked.is_empty() {
+                    return Err(format!("expected the mark of an earlier network, got {mark:04}"));
+                }
+                marked.into_iter().for_each(|tag| self.machine.retire(tag));
+                Ok(())
+            }
+        }
+    }
+
+    /// Answers operators, when what has followed from their orders is done.
+    fn answer(&mut self) {
+        let waiting = self.unasked.len() + self.asked.len();
+        for (reply, done) in std::mem::take(&mut self.replies) {
+            // Whoever has asked may have gone.
+            _ = reply.send(done.map(|()| view(&self.machine, waiting, self.found.as_deref())));
         }
     }
 
@@ -254,8 +297,16 @@ impl Thread {
                 "router {} has handed over short numbers that are this router's: an old state was restored",
                 NodeId::new(giver)
             ),
-            Event::Reclaimed { blocks } => info!("{blocks} blocks of short numbers are reclaimed"),
-            Event::ReclaimFailed(failure) => warn!("no short numbers are reclaimed: {failure}"),
+            Event::Reclaimed { blocks } => {
+                let found = format!("{blocks} blocks of short numbers are reclaimed");
+                info!("{found}");
+                self.found = Some(found);
+            }
+            Event::ReclaimFailed(failure) => {
+                let found = format!("no short numbers are reclaimed: {failure}");
+                warn!("{found}");
+                self.found = Some(found);
+            }
             Event::Expelled { marked } => {
                 error!(
                     "the short numbers of this router were reclaimed as those of a lost one: {marked} users get others"

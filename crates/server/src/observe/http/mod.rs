@@ -10,6 +10,7 @@
 //! DELETE /users            {user, realm} -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
+//! POST   /numbers          "show", {reclaim: {lost, others, unchecked}} or {retire: {mark}} -> short numbers
 //! GET    /backup           the store, in the format of `store::backup`
 //! ```
 //! A request on TCP must name the loopback interface as its host, so that a web page cannot reach
@@ -20,6 +21,7 @@ mod backup;
 pub mod connections;
 mod context;
 mod live;
+mod numbers;
 mod users;
 
 pub use live::{MAX_PAGE, Page, PageRequest, Registration};
@@ -34,7 +36,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use connections::ControlListener;
 use context::{Context, Shared, error};
 use ringway_sansio::Time;
@@ -113,6 +115,7 @@ fn on_control_socket(context: Arc<Context>) -> Router {
         .route("/users", get(users::list).put(users::put).delete(users::remove))
         .route("/registrations", get(live::registrations))
         .route("/calls", get(live::calls))
+        .route("/numbers", post(numbers::order))
         .route("/backup", get(backup::backup))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(middleware::from_fn(with_timeout))

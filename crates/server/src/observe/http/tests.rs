@@ -139,6 +139,22 @@ fn users_are_added_changed_listed_and_removed() {
 }
 
 #[test]
+fn a_server_without_short_numbers_has_none_to_reclaim() {
+    let s = start(&StoreKind::Memory);
+    for (body, expected) in [
+        (r#""show""#, 404),
+        (r#"{"retire":{"mark":42}}"#, 404),
+        (r#"{"reclaim":{"lost":[1],"others":[2],"unchecked":false}}"#, 404),
+        (r#"{"reclaim":{"lost":[1]}}"#, 400),
+        (r#"{"retire":{"mark":-1}}"#, 400),
+        ("", 400),
+    ] {
+        assert_eq!(s.request("POST", "/numbers", body).0, expected, "{body}");
+    }
+    assert_eq!(request_page(s.pages, "POST", "/numbers", "localhost").unwrap().0, 404);
+}
+
+#[test]
 fn a_removed_user_is_no_longer_called() {
     let s = start(&StoreKind::Memory);
     let store = &s.monitor.store;
