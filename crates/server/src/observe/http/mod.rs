@@ -10,7 +10,8 @@
 //! DELETE /users            {user, realm} -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
-//! POST   /numbers          "show", {reclaim: {lost, others, unchecked}} or {retire: {mark}} -> short numbers
+//! POST   /numbers          "show", {reclaim: {lost, others, unchecked}}, {retire: {mark}} -> short
+//!                         numbers
 //! GET    /backup           the store, in the format of `store::backup`
 //! ```
 //! A request on TCP must name the loopback interface as its host, so that a web page cannot reach
