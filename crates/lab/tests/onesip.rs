@@ -76,7 +76,7 @@ fn a_watched_user_is_followed_to_another_router() {
             let expires = Some(now + SECOND * 600);
             let change = Change { replaces: None, publication: Some(publication), expires, tag: 1 };
             states.publish(now, &aor, change).unwrap();
-            states.begin_call(now, 7 << 32, &aor, Direction::Recipient);
+            states.begin_call(now, 7 << 32, &aor[..], Direction::Recipient);
         });
     });
     network.run(SECOND / 2).unwrap();
