@@ -229,7 +229,8 @@ impl<C: Crypto> Dht<C> {
     /// The routers beside this one have changed.
     fn changed(&mut self, now: Time, random: &mut dyn Random) {
         self.repair.hurry(now, &self.neighbours, random);
-        self.strays.changed(now, random);
+        let compared = self.strays.changed(now, random);
+        self.publications.renew_early_at(compared);
     }
 
     /// Returns what was sent to other routers so far, by the type of messages ([`wire`](crate::wire)).

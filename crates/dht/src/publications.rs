@@ -26,7 +26,7 @@ use crate::config::{BESIDE, KEEPERS, MIN_RENEWABLE};
 use crate::neighbours::Leaves;
 use crate::output::Message;
 use crate::record::{Draft, Record, RecordError, key};
-use crate::renewals::{Id, Renewals};
+use crate::renewals::{Early, Id, Renewals};
 use crate::search::{Desk, Search, Target};
 use crate::shares::{Bucket, cost};
 use crate::wire::{Copy, MAX_COPIES, NotRenewed, Outcome, Packet};
@@ -135,6 +135,7 @@ pub struct Publications {
     /// Withdrawals that are at rest: while they last, a keeper may have what they withdraw.
     withdrawn: BTreeSet<Id>,
     renewals: Renewals,
+    early: Early,
     queues: Queues,
     /// What writes cost.
     bucket: Bucket,
@@ -156,6 +157,7 @@ impl Publications {
             due: BTreeSet::new(),
             withdrawn: BTreeSet::new(),
             renewals: Renewals::default(),
+            early: Early::default(),
             queues: Queues::default(),
             bucket: Bucket::default(),
             next: Time::ZERO,
@@ -338,8 +340,47 @@ impl Publications {
         while let Some(request) = self.renewals.next_due(desk.now) {
             self.go_on_renewing::<C>(desk, request);
         }
+        if self.early.take(desk.now) {
+            self.renew_early(desk.now);
+        }
         self.begin(desk);
         written
+    }
+
+    /// The routers beside this one have changed: all records are renewed at `at`, in case their keepers have gone.
+    pub(crate) fn renew_early_at(&mut self, at: Time) {
+        self.early.plan(at);
+    }
+
+    /// Has all records that are at rest be renewed one message after the other, unless they are due before.
+    fn renew_early(&mut self, now: Time) {
+        let mut groups: BTreeMap<Option<NodeId>, Vec<Id>> = BTreeMap::new();
+        for (&id, publication) in &self.records {
+            let record = &publication.record;
+            match publication.state {
+                State::Stored { keeper, .. }
+                    if !record.is_withdrawal() && record.lifetime() >= MIN_RENEWABLE =>
+                {
+                    groups.entry(keeper).or_default().push(id);
+                }
+                _ => {}
+            }
+        }
+        // What has no known keeper is asked for one by one.
+        let max = |keeper: Option<NodeId>| if keeper.is_some() { MAX_COPIES } else { 1 };
+        let each = groups.iter().flat_map(|(&keeper, ids)| {
+            ids.chunks(max(keeper)).map(move |ids| (keeper, ids.to_vec()))
+        });
+        let each: Vec<(Option<NodeId>, Vec<Id>)> = each.collect();
+        let times = self.early.spread(now, each.iter().map(|(_, ids)| ids.len()));
+        for ((keeper, ids), at) in each.into_iter().zip(times) {
+            for id in ids {
+                let state = self.visit(id).map(|publication| publication.state);
+                if matches!(state, Some(State::Stored { again, .. }) if at < again) {
+                    self.set_state(id, State::Stored { again: at, keeper });
+                }
+            }
+        }
     }
 
     /// Goes on with a write whose keepers have not all answered in time.
@@ -502,6 +543,7 @@ impl Publications {
     pub fn poll_timeout(&self) -> Option<Time> {
         let next = (!self.queues.is_empty() && self.next > Time::ZERO).then_some(self.next);
         let due = sooner(self.due.first().map(|&(at, _)| at), self.renewals.poll_timeout());
+        let due = sooner(due, self.early.poll_timeout());
         sooner(due, next)
     }
 
@@ -573,13 +615,15 @@ impl Publications {
         self.begin(desk);
     }
 
-    /// Returns which record that is at rest a copy is of.
+    /// Returns which record that is not being written a copy is of.
     fn of_copy(&self, copy: Copy) -> Option<Id> {
         let of_key = self.keys.range((copy.key, 0)..=(copy.key, Id::MAX));
         of_key.map(|&(_, id)| id).find(|id| {
             let publication = self.records.get(id);
             publication.is_some_and(|known| {
-                known.copy() == copy && matches!(known.state, State::Stored { .. })
+                let is_written =
+                    matches!(known.state, State::Stored { .. } | State::Renewing { .. });
+                known.copy() == copy && is_written
             })
         })
     }

@@ -2,13 +2,24 @@
 //!
 //! A renewal is acknowledged by one keeper, which notifies those beside it with its next digest; the next renewal is another
 //! keeper's. A record outlives two renewals that are lost with their keepers, or that a hostile one keeps for itself.
+//!
+//! All keepers of a record may be gone at once, in the other part of a network that is divided; nobody in this part has it
+//! but its signer, and it may not be due for hours. So when the routers beside it have changed, a signer renews all of its
+//! records early, and writes those again that no keeper has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_mesh::NodeId;
-use ringway_sansio::time::Time;
+use ringway_sansio::time::{Duration, Time, sooner};
 
 use crate::wire::MAX_COPIES;
+
+/// The time from the end of early renewals until there are others.
+const PAUSE: Duration = Duration::from_secs(60);
+/// What a message of early renewals takes of their time, and each record in it: thousands of records do not take the budget
+/// of look-ups.
+const OF_MESSAGE: Duration = Duration::from_millis(100);
+const OF_RECORD: Duration = Duration::from_millis(5);
 
 /// The number of a record of this router.
 pub(crate) type Id = u32;
@@ -24,6 +35,44 @@ pub(crate) struct Batch {
     pub(crate) begun: Time,
     pub(crate) attempts: u8,
     due: Time,
+}
+
+/// When all records are renewed early.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Early {
+    due: Option<Time>,
+    /// When the last one of those before is due.
+    last: Option<Time>,
+}
+
+impl Early {
+    /// Has them be due at `at`, or some time after those before.
+    pub(crate) fn plan(&mut self, at: Time) {
+        let at = self.last.map_or(at, |last| at.max(last + PAUSE));
+        self.due = sooner(self.due, Some(at));
+    }
+
+    /// Returns whether they are due, which they are not any more.
+    pub(crate) fn take(&mut self, now: Time) -> bool {
+        self.due.take_if(|due| *due <= now).is_some()
+    }
+
+    /// Returns when each group of records is due of which one message is sent, given their numbers.
+    pub(crate) fn spread(&mut self, now: Time, groups: impl Iterator<Item = usize>) -> Vec<Time> {
+        let mut at = now;
+        let times = groups.map(|records| {
+            at += OF_MESSAGE + OF_RECORD * records as u32;
+            at
+        });
+        let times = times.collect();
+        self.last = Some(at);
+        times
+    }
+
+    /// Returns when something is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due
+    }
 }
 
 /// Renewals under way, and records at rest by the keeper that is to renew them.

@@ -67,11 +67,13 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// The routers beside this one have changed: a round begins soon, or the one under way begins anew.
-    pub(crate) fn changed(&mut self, now: Time, random: &mut dyn Random) {
+    /// The routers beside this one have changed: a round begins soon, or the one under way begins anew. Returns when.
+    pub(crate) fn changed(&mut self, now: Time, random: &mut dyn Random) -> Time {
         self.checks.retain(|check| !check.of_round);
         (self.round, self.rounds) = (None, 0);
-        self.due = sooner(self.due, Some(now + vary(FIRST, random)));
+        let first = now + vary(FIRST, random);
+        self.due = sooner(self.due, Some(first));
+        first
     }
 
     /// Returns when something is due.
