@@ -495,7 +495,7 @@ def phonebook_join(c):
 
 
 def tidy_numbers(c, first, second):
-    """The operator ends the numbers of the earlier network, and takes over the blocks of a router that never returns."""
+    """The operator ends the numbers of the earlier network, and takes over the blocks of a router that is lost."""
     def show(router):
         return json.loads(router.command("numbers", "show", "--json"))
     changed = [router for router in (first, second) if show(router)["earlier"]]
