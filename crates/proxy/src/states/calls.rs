@@ -82,7 +82,7 @@ impl Calls {
         index
     }
 
-    /// Gives the call with a key another key, unless another call has it. Returns its index.
+    /// Changes the key of a call, unless another call has the new one. Returns the index of the call.
     pub(super) fn rename(&mut self, key: u64, to: u64) -> Option<usize> {
         let index = self.find(key)?;
         if key != to && self.find(to).is_none() {
@@ -100,7 +100,7 @@ impl Calls {
         call
     }
 
-    /// Returns the indices of calls that are shown no more, at most once in a minute.
+    /// Returns the indices of calls that have exceeded [`MAX_CALL`], at most once in a minute.
     pub(super) fn take_dead(&mut self, now: Time) -> Vec<usize> {
         if now < self.next_search {
             return Vec::new();
