@@ -45,6 +45,9 @@ pub(super) fn run(
     for figures in &all {
         let Figures { system, routers, wall, .. } = figures;
         text += &format!("{system}, {routers} routers: {wall:.0} s of the real clock\n");
+        for (status, count) in figures.failures.iter().filter(|(_, count)| **count > 0) {
+            text += &format!("{system}, {routers} routers: {count} calls failed with {status}\n");
+        }
     }
     let json = json!({
         "scenario": source.name,
@@ -88,7 +91,7 @@ fn row(figures: &Figures) -> [String; HEAD.len()] {
         figures.calls.to_string(),
         shown(figures.reached().map(|share| share * 100.0), 3),
         figures.absent.to_string(),
-        figures.failed.to_string(),
+        figures.failed().to_string(),
         figures.went.to_string(),
         shown(milliseconds(figures.percentile(50.0)), 1),
         shown(milliseconds(figures.percentile(99.0)), 1),
@@ -105,7 +108,8 @@ fn value(figures: &Figures) -> Value {
         "calls": figures.calls,
         "rang": figures.rang,
         "absent": figures.absent,
-        "failed": figures.failed,
+        "failed": figures.failed(),
+        "failures": figures.failures,
         "went": figures.went,
         "median_ms": milliseconds(figures.percentile(50.0)),
         "p99_ms": milliseconds(figures.percentile(99.0)),
@@ -140,7 +144,7 @@ fn table(all: &[Figures]) -> Result<Table, Failure> {
             figures.calls.into(),
             figures.rang.into(),
             figures.absent.into(),
-            figures.failed.into(),
+            figures.failed().into(),
             figures.went.into(),
             time(50.0).into(),
             time(99.0).into(),

@@ -42,6 +42,8 @@ const PROBATION: Duration = Duration::from_secs(60);
 const HOMELESS: Duration = Duration::from_secs(90);
 /// Time after which nothing of a call is expected any more.
 const PATIENCE: Duration = Duration::from_secs(70);
+/// Status of a request that nobody answered.
+const NO_RESPONSE: u16 = 408;
 /// Octets of an INVITE, a 180, and a look-up with its answer, of the baselines.
 const INVITE: u16 = 900;
 const RINGING: u16 = 450;
@@ -215,8 +217,8 @@ pub struct Figures {
     pub rang: u64,
     /// Calls for whose callee there is no router, as the caller's found out: 404 or 480.
     pub absent: u64,
-    /// Calls that failed otherwise.
-    pub failed: u64,
+    /// Calls that failed otherwise, by the status of the response: 408 without one.
+    pub failures: BTreeMap<u16, u64>,
     /// Calls of which the caller's or the callee's router went before the callee rang.
     pub went: u64,
     /// Times from INVITE to 180, ascending.
@@ -232,6 +234,11 @@ impl Figures {
     pub fn percentile(&self, percent: f64) -> Option<Duration> {
         let at = (self.times.len() as f64 * percent / 100.0) as usize;
         self.times.get(at.min(self.times.len().saturating_sub(1))).copied()
+    }
+
+    /// Returns the number of calls that failed though the callee's router was there.
+    pub fn failed(&self) -> u64 {
+        self.failures.values().sum()
     }
 
     /// Returns the share of calls that rang, of those whose routers stayed.
@@ -408,7 +415,9 @@ impl World {
             match call.failed {
                 _ if !node.is_some_and(stays) => {}
                 Some(404 | 480) => self.figures.absent += 1,
-                _ => self.figures.failed += 1,
+                status => {
+                    *self.figures.failures.entry(status.unwrap_or(NO_RESPONSE)).or_default() += 1
+                }
             }
         }
     }
@@ -456,7 +465,7 @@ fn measure(
     }
     let mut figures = world.figures;
     figures.times.sort_unstable();
-    figures.went = figures.calls - figures.rang - figures.absent - figures.failed;
+    figures.went = figures.calls - figures.rang - figures.absent - figures.failed();
     figures.wall = begun.elapsed().as_secs_f64();
     Ok(figures)
 }
@@ -609,7 +618,7 @@ fn play<N: Carrier>(
         registered: users,
         calls,
         rang,
-        failed: calls - rang,
+        failures: BTreeMap::from([(NO_RESPONSE, calls - rang)]),
         times,
         control: [rate(before, after, routers, WINDOW), during],
         wall: begun.elapsed().as_secs_f64(),
