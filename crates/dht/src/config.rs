@@ -146,9 +146,11 @@ pub struct Config {
     pub own_writes: Rate,
     /// What scans may cost.
     pub listing: Rate,
-    /// What answers to questions of other routers may cost. Together with the other three it should be at most what the mesh
-    /// allows to its applications.
+    /// What answers to questions of other routers may cost. Together with the next three and own writes it should be at most
+    /// what the mesh allows to its applications.
     pub answers: Rate,
+    /// What lists for other routers may cost. They are long, and nobody waits for them as a caller waits for an answer.
+    pub lists: Rate,
     /// What may be spent to pass on what other routers write, and to acknowledge it.
     pub passing_on: Rate,
     /// What may be spent to compare with the routers beside this one, and to send them what they lack.
@@ -195,8 +197,9 @@ impl Default for Config {
             origin_burst: 256,
             budget: Rate { rate: APPLICATION_RATE, burst: APPLICATION_BURST },
             own_writes: share(1),
-            listing: Rate { rate: APPLICATION_RATE / 4 * 3, burst: APPLICATION_BURST / 4 * 3 },
-            answers: share(3),
+            listing: Rate { rate: APPLICATION_RATE / 4, burst: APPLICATION_BURST / 4 * 3 },
+            answers: Rate { rate: APPLICATION_RATE / 16 * 3, burst: APPLICATION_BURST / 8 * 2 },
+            lists: Rate { rate: APPLICATION_RATE / 16, burst: APPLICATION_BURST / 8 },
             passing_on: share(2),
             repairs: share(2),
             extension_bits: ringway_mesh::identity::HASH_EXTENSION_BITS,

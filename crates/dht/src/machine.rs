@@ -65,6 +65,8 @@ pub struct Counters {
     pub far: u64,
     /// Answers, and messages to pass on, for which the share of who asked did not suffice.
     pub unpaid: u64,
+    /// Lists for which it did not suffice.
+    pub unlisted: u64,
     /// Events that found no room.
     pub events: u64,
     /// Records for other keepers that had to wait for the next digest.
@@ -89,6 +91,7 @@ pub struct Dht<C: Crypto = Real> {
     disputes: Disputes,
     origins: Origins,
     answers: Shares,
+    lists: Shares,
     passing_on: Shares,
     repairs: Shares,
     purse: Purse,
@@ -159,6 +162,7 @@ impl<C: Crypto> Dht<C> {
             disputes: Disputes::default(),
             origins: Origins::default(),
             answers: Shares::default(),
+            lists: Shares::default(),
             passing_on: Shares::default(),
             repairs: Shares::default(),
             purse: Purse::default(),
@@ -209,7 +213,8 @@ impl<C: Crypto> Dht<C> {
     pub fn counters(&self) -> Counters {
         let unpaid = self.answers.refused + self.passing_on.refused + self.repairs.refused;
         let (unchecked, disputed) = (self.strays.dropped, self.disputes.dropped);
-        Counters { postponed: self.repair.postponed, unchecked, disputed, unpaid, ..self.counters }
+        let (unlisted, postponed) = (self.lists.refused, self.repair.postponed);
+        Counters { postponed, unchecked, disputed, unpaid, unlisted, ..self.counters }
     }
 
     /// Takes what the mesh knows of the routers beside this one: the nearest contacts in ascending order, and at an end of
@@ -390,10 +395,10 @@ impl<C: Crypto> Dht<C> {
         self.purse.pay(now, self.config.budget, way, &self.out);
     }
 
-    /// Returns whether so much of the budget is there that shares need not be counted.
-    fn has_spare(&mut self, now: Time) -> bool {
+    /// Returns whether so many eighths of the budget are there that shares need not be counted.
+    fn has_spare(&mut self, now: Time, eighths: u32) -> bool {
         self.pay(now);
-        self.purse.has_eighths(now, self.config.budget, SPARE)
+        self.purse.has_eighths(now, self.config.budget, eighths)
     }
 
     /// Removes and returns all messages to send, in their order.
@@ -567,7 +572,7 @@ impl<C: Crypto> Dht<C> {
     /// Returns whether the share of another router allows what is to be passed on for it.
     fn may_cost(&mut self, now: Time, other: NodeId, cost: u64) -> bool {
         let Config { passing_on, origins, .. } = self.config;
-        let is_free = other == self.id() || self.has_spare(now);
+        let is_free = other == self.id() || self.has_spare(now, SPARE);
         is_free || self.passing_on.spend(now, passing_on, origins, other, cost)
     }
 
@@ -720,7 +725,7 @@ impl<C: Crypto> Dht<C> {
     /// Returns whether the share of another router allows answers that cost so much.
     fn may_answer(&mut self, now: Time, origin: NodeId, cost: u64) -> bool {
         let Config { answers, origins, .. } = self.config;
-        let is_free = origin == self.id() || self.has_spare(now);
+        let is_free = origin == self.id() || self.has_spare(now, SPARE);
         is_free || self.answers.spend(now, answers, origins, origin, cost)
     }
 

@@ -5,7 +5,7 @@
 //! is alone has half.
 //!
 //! Shares are what is certain. While more than three quarters of all that can be spent at once are there, shares are not
-//! counted: nobody needs it then. Repair goes on down to a half.
+//! counted: nobody needs it then. Repair goes on down to a half, and lists only down to seven eighths.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +20,8 @@ use crate::wire::{Span, TYPES, type_of};
 const HEADERS: u64 = 180;
 /// Eighths of the budget above which shares are not counted.
 pub(crate) const SPARE: u32 = 6;
+/// Eighths of the budget above which those of lists are not: what other answers need is left.
+pub(crate) const SPARE_FOR_LISTS: u32 = 7;
 /// Eighths of the budget above which those of repair are not.
 pub(crate) const SPARE_FOR_REPAIR: u32 = 4;
 /// How often those who are being served are counted.

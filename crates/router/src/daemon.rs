@@ -523,10 +523,12 @@ impl Daemon<'_> {
     fn show(&self, view: View) -> Value {
         let (now, router) = (self.clock.now(), self.traffic.router());
         let (tun, interfaces) = (self.settings.tun.as_str(), self.interfaces.names());
-        let [directory_budget, directory_shares, directory_messages] = self.users.limits();
+        let [directory_budget, directory_shares, directory_lists, directory_messages] =
+            self.users.limits();
         let counters = Counters {
             directory_budget,
             directory_shares,
+            directory_lists,
             directory_messages,
             tun_full: self.ports.tun_full(),
             warnings: self.counters.warnings,

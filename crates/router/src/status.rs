@@ -175,6 +175,8 @@ pub struct Counters {
     pub directory_budget: u64,
     /// Questions of other routers that were not answered, as the share of who asked was used up.
     pub directory_shares: u64,
+    /// Lists for other routers that were not sent for the same reason.
+    pub directory_lists: u64,
     /// Messages of the directory above the rate of their sender.
     pub directory_messages: u64,
 }
@@ -276,6 +278,7 @@ fn limits<C: Crypto, S: Space>(router: &Router<C, S>, daemon: &Counters) -> BTre
         ("events", messages.events),
         ("directory-budget", daemon.directory_budget),
         ("directory-shares", daemon.directory_shares),
+        ("directory-lists", daemon.directory_lists),
         ("directory-messages", daemon.directory_messages),
         ("probes", daemon.probes),
         ("probing-clients", daemon.probing),

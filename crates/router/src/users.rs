@@ -89,10 +89,10 @@ impl Users {
         })
     }
 
-    /// Returns how often limits were hit: the budget of the mesh, shares of other routers, and their rates.
-    pub(crate) fn limits(&self) -> [u64; 3] {
+    /// Returns how often limits were hit: the budget of the mesh, shares of other routers, those in lists, and their rates.
+    pub(crate) fn limits(&self) -> [u64; 4] {
         let (dht, directory) = (self.directory.dht().counters(), self.directory.counters());
-        [self.refused, dht.unpaid, dht.policed + directory.policed]
+        [self.refused, dht.unpaid, dht.unlisted, dht.policed + directory.policed]
     }
 
     /// Returns how many routers check the credentials of this one's users while it is silent.

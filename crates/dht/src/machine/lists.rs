@@ -5,13 +5,14 @@ use ringway_mesh::crypto::Crypto;
 use ringway_sansio::{Random, Time};
 
 use super::{Dht, Event};
+use crate::config::Config;
 use crate::listing::list;
 use crate::output::Message;
 use crate::positions::{Cursor, Stretch};
 use crate::record::Record;
 use crate::scans::Listed;
 use crate::search::Desk;
-use crate::shares::cost;
+use crate::shares::{SPARE_FOR_LISTS, cost};
 
 impl<C: Crypto> Dht<C> {
     /// Lists records that this router owns, as far as the share of who asks allows that.
@@ -35,11 +36,18 @@ impl<C: Crypto> Dht<C> {
         for packet in list(&self.table, owned, (request, kind, settled), is_claimed, stretch) {
             let message = Message::to(origin, &packet);
             let cost = cost(message.octets.len(), self.hops);
-            if !self.may_answer(now, origin, cost) {
+            if !self.may_list(now, origin, cost) {
                 break;
             }
             self.out.push(message);
         }
+    }
+
+    /// Returns whether the share of another router allows a part of a list that costs so much.
+    fn may_list(&mut self, now: Time, origin: NodeId, cost: u64) -> bool {
+        let Config { lists, origins, .. } = self.config;
+        let is_free = origin == self.id() || self.has_spare(now, SPARE_FOR_LISTS);
+        is_free || self.lists.spend(now, lists, origins, origin, cost)
     }
 
     /// Handles LISTED. It counts only of a router that may own the positions, and only as far as that may own them.

@@ -4,7 +4,7 @@ use super::net::Net;
 use super::{await_stored, name};
 use ringway_dht::positions::{Cursor, Stretch};
 use ringway_dht::wire::Packet;
-use ringway_dht::{Answer, Config, Kinds, ScanEnd};
+use ringway_dht::{Answer, Config, Event, Kinds, ScanEnd};
 use ringway_mesh::NodeId;
 use ringway_sansio::time::Duration;
 
@@ -145,6 +145,35 @@ fn who_lists_all_day_leaves_the_others_their_answers() {
         assert!(matches!(net.answer(from, id), Some(Answer::Found(_))), "{number}");
     }
     assert_eq!(net.refused, 0);
+}
+
+/// All routers of a network list everything at once, and go on looking up users meanwhile.
+#[test]
+fn look_ups_do_not_wait_for_lists() {
+    let mut net = Net::with(60, 64, listing());
+    let up = net.up();
+    for number in 0..120 {
+        net.publish(up[number as usize % up.len()], &name(number), &[7; 500], 600);
+    }
+    net.run(60_000);
+    up.iter().for_each(|&by| assert!(net.scan(by, 1).is_some()));
+    let mut slow = 0;
+    for number in 0..300 {
+        let from = net.some();
+        let (answer, took) = net.look_up(from, &name(number % 120));
+        assert!(matches!(answer, Answer::Found(_)), "{number}: {answer:?}");
+        slow += u32::from(took > Duration::from_millis(500));
+        net.run(200);
+    }
+    assert!(slow <= 3, "{slow} of 300 are slow");
+    // A router that owns four times as much as others leaves some without an answer for so long that they give up.
+    net.run(90_000);
+    let listed = up.iter().flat_map(|by| &net.nodes[by].events).map(|event| match event {
+        Event::Listed(_, records) => records.len(),
+        _ => 0,
+    });
+    let (listed, all) = (listed.sum::<usize>(), 120 * up.len());
+    assert!(listed * 4 > all * 3, "{listed} of {all}");
 }
 
 #[test]
