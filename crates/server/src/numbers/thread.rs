@@ -147,6 +147,7 @@ impl Thread {
             self.machine.set_peers(now, &self.peers.all());
         }
         for (router, octets) in messages {
+            self.peers.hear(router);
             self.machine.handle(now, router.raw(), &octets, &mut self.random);
         }
         for Waiting { order, reply } in received.orders {
@@ -371,9 +372,9 @@ impl Thread {
         }
         let has_network = self.machine.home().is_some();
         let users = self.parts.lists.accounts().len();
-        self.peers.listing(now, has_network, users, &mut self.random);
+        let may_list = self.peers.may_list(now, has_network, users, &mut self.random);
         // Whoever has users has numbers; who has none needs none.
-        if !self.shared.known().is_empty() || !self.asked.is_empty() {
+        if may_list && (!self.shared.known().is_empty() || !self.asked.is_empty()) {
             self.parts.lists.request(Subject::Accounts, now);
         }
     }
