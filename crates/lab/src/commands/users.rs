@@ -45,6 +45,12 @@ pub(super) fn run(
     for figures in &all {
         let Figures { system, routers, wall, .. } = figures;
         text += &format!("{system}, {routers} routers: {wall:.0} s of the real clock\n");
+        let [found, not_found] = figures.look_ups;
+        if found + not_found > 0 {
+            text += &format!(
+                "{system}, {routers} routers: {found} look-ups have found the user's home, {not_found} have not\n"
+            );
+        }
         for (status, count) in figures.failures.iter().filter(|(_, count)| **count > 0) {
             text += &format!("{system}, {routers} routers: {count} calls failed with {status}\n");
         }
@@ -111,6 +117,8 @@ fn value(figures: &Figures) -> Value {
         "failed": figures.failed(),
         "failures": figures.failures,
         "went": figures.went,
+        "look_ups_found": figures.look_ups[0],
+        "look_ups_not_found": figures.look_ups[1],
         "median_ms": milliseconds(figures.percentile(50.0)),
         "p99_ms": milliseconds(figures.percentile(99.0)),
         "octets_per_second_at_rest": figures.control[0],

@@ -229,6 +229,22 @@ impl Network {
         all
     }
 
+    /// Returns how many look-ups of users have found their home since it was asked last, and how many have not. Those of
+    /// hostile routers, and of routers that have ended since, are not counted.
+    pub fn take_look_ups(&mut self) -> [u64; 2] {
+        let mut all = [0; 2];
+        for number in 0..self.graph.len() {
+            let is_honest = !self.is_hostile(number);
+            self.act(number, |node, _| {
+                let counts = node.take_counts();
+                if is_honest {
+                    all = [all[0] + counts.found, all[1] + counts.not_found];
+                }
+            });
+        }
+        all
+    }
+
     /// Has a router do something, in the time of its clock. Returns whether it runs.
     pub fn act(&mut self, router: u32, act: impl FnOnce(&mut SipRouter, Time)) -> bool {
         self.graph.with_node(router, act).is_ok_and(|done| done.is_some())

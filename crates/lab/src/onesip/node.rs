@@ -139,6 +139,10 @@ pub struct Counts {
     pub refused: u64,
     /// Names of users of this router that another home claims.
     pub contested: u64,
+    /// Look-ups of users that have found their home.
+    pub found: u64,
+    /// Those that have ended without: nobody has answered in time, or all who have deny it.
+    pub not_found: u64,
 }
 
 /// A router with its part of the directory, its server and its phones.
@@ -261,6 +265,11 @@ impl SipRouter {
     /// Returns what was counted.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Returns the counts, and begins again.
+    pub fn take_counts(&mut self) -> Counts {
+        core::mem::take(&mut self.counts)
     }
 
     /// Has the phones do something, and carries what they send.
@@ -398,6 +407,10 @@ impl SipRouter {
     }
 
     fn located(&mut self, now: Time, name: &str, whereabouts: &Whereabouts) {
+        match whereabouts {
+            Whereabouts::Found(Located { home: Some(_), .. }) => self.counts.found += 1,
+            _ => self.counts.not_found += 1,
+        }
         let routers = match whereabouts {
             Whereabouts::Found(Located { routers, .. }) => {
                 Some(routers.iter().map(|&(router, _)| router).collect::<Vec<NodeId>>())

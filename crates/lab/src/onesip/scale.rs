@@ -221,6 +221,8 @@ pub struct Figures {
     pub failures: BTreeMap<u16, u64>,
     /// Calls of which the caller's or the callee's router went before the callee rang.
     pub went: u64,
+    /// Look-ups of users by routers of the mesh that have found their home during calls, and those that have not.
+    pub look_ups: [u64; 2],
     /// Times from INVITE to 180, ascending.
     pub times: Vec<Duration>,
     /// Octets a second that each router sends over all its links: at rest, and during calls and churn.
@@ -401,8 +403,11 @@ impl World {
         }
     }
 
-    /// Counts the calls that have ended.
+    /// Counts the look-ups and the calls that have ended.
     fn count(&mut self) {
+        let look_ups = self.network.take_look_ups();
+        self.figures.look_ups[0] += look_ups[0];
+        self.figures.look_ups[1] += look_ups[1];
         for (_, call) in self.network.take_calls() {
             if let Some(rang) = call.ringing.or(call.answered) {
                 self.figures.rang += 1;
@@ -447,6 +452,7 @@ fn measure(
     let after = world.network.graph.totals();
     let users = 0..world.figures.users;
     world.figures.registered = users.filter(|&user| world.location(user).is_some()).count() as u32;
+    world.network.take_look_ups();
     let each = settings.every / world.figures.users.max(1);
     let (end, mut next) = (start + settings.calls, start);
     let last = (end + PATIENCE).as_secs();
