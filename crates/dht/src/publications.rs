@@ -337,6 +337,9 @@ impl Publications {
                 State::Waiting | State::Renewing { .. } => self.set_state(id, state),
             }
         }
+        if let Some((keeper, id)) = self.renewals.sample(desk.now, desk.random) {
+            self.renew::<C>(desk, id, Some(keeper));
+        }
         while let Some(request) = self.renewals.next_due(desk.now) {
             self.go_on_renewing::<C>(desk, request);
         }
@@ -440,6 +443,7 @@ impl Publications {
     fn go_on_renewing<C: Crypto>(&mut self, desk: &mut Desk<'_>, request: u32) {
         let Some(batch) = self.renewals.get(request) else { return };
         if desk.now.since(batch.begun) >= desk.config.patience {
+            self.early.plan_after_loss(desk.now);
             let ids = self.renewals.end(request).map_or(Vec::new(), |batch| batch.ids);
             for id in ids {
                 if self.is_renewing(id, request) {
@@ -482,6 +486,9 @@ impl Publications {
         }
         if origin != desk.identity.id() {
             desk.scale.note(desk.now, leaves.spacing());
+        }
+        if batch.keeper.is_some_and(|keeper| keeper != origin) {
+            self.early.plan_after_loss(desk.now);
         }
         let share = (desk.random.next_u64() % 256) as u32;
         for (at, id) in (0u8..).zip(batch.ids) {

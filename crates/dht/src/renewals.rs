@@ -4,18 +4,24 @@
 //! keeper's. A record outlives two renewals that are lost with their keepers, or that a hostile one keeps for itself.
 //!
 //! All keepers of a record may be gone at once, in the other part of a network that is divided; nobody in this part has it
-//! but its signer, and it may not be due for hours. So when the routers beside it have changed, a signer renews all of its
-//! records early, and writes those again that no keeper has.
+//! but its signer, and it may not be due for hours. So when the routers beside it have changed, or a keeper does not answer a
+//! renewal, a signer renews all of its records early, and writes those again that no keeper has. One that has nothing to renew
+//! tries it with a record of some keeper once in a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_mesh::NodeId;
+use ringway_sansio::Random;
 use ringway_sansio::time::{Duration, Time, sooner};
 
 use crate::wire::MAX_COPIES;
 
-/// The time from the end of early renewals until there are others.
+/// The time from the end of early renewals until there are others: when the routers beside this one have changed, and when a
+/// keeper has gone, as one of very many always has.
 const PAUSE: Duration = Duration::from_secs(60);
+const LONG_PAUSE: Duration = Duration::from_secs(300);
+/// Time without a renewal after which one is tried.
+const SAMPLE: Duration = Duration::from_secs(60);
 /// What a message of early renewals takes of their time, and each record in it: thousands of records do not take the budget
 /// of look-ups.
 const OF_MESSAGE: Duration = Duration::from_millis(100);
@@ -52,6 +58,12 @@ impl Early {
         self.due = sooner(self.due, Some(at));
     }
 
+    /// Has them be due because a keeper has gone.
+    pub(crate) fn plan_after_loss(&mut self, now: Time) {
+        let at = self.last.map_or(now, |last| now.max(last + LONG_PAUSE));
+        self.due = sooner(self.due, Some(at));
+    }
+
     /// Returns whether they are due, which they are not any more.
     pub(crate) fn take(&mut self, now: Time) -> bool {
         self.due.take_if(|due| *due <= now).is_some()
@@ -81,6 +93,8 @@ pub(crate) struct Renewals {
     resting: BTreeMap<NodeId, BTreeSet<(Time, Id)>>,
     batches: BTreeMap<u32, Batch>,
     due: BTreeSet<(Time, u32)>,
+    /// When the last renewal has begun.
+    last: Time,
 }
 
 impl Renewals {
@@ -106,6 +120,20 @@ impl Renewals {
         near.map(|&(_, id)| id).collect()
     }
 
+    /// Returns a record to renew though it is not due, if none was for a while, and its keeper, which is drawn.
+    pub(crate) fn sample(&self, now: Time, random: &mut dyn Random) -> Option<(NodeId, Id)> {
+        if now < self.sample_due()? {
+            return None;
+        }
+        let at = random.next_u64() as usize % self.resting.len();
+        let (keeper, resting) = self.resting.iter().nth(at)?;
+        resting.first().map(|&(_, id)| (*keeper, id))
+    }
+
+    fn sample_due(&self) -> Option<Time> {
+        (!self.resting.is_empty()).then_some(self.last + SAMPLE)
+    }
+
     /// Begins the renewal of records, of which the first has this key.
     pub(crate) fn begin(
         &mut self,
@@ -115,6 +143,7 @@ impl Renewals {
         key: NodeId,
         ids: Vec<Id>,
     ) {
+        self.last = now;
         let batch = Batch { ids, keeper, key, begun: now, attempts: 0, due: now };
         self.due.insert((now, request));
         self.batches.insert(request, batch);
@@ -149,6 +178,6 @@ impl Renewals {
 
     /// Returns when something is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.due.first().map(|&(at, _)| at)
+        sooner(self.due.first().map(|&(at, _)| at), self.sample_due())
     }
 }

@@ -29,6 +29,9 @@ const WAIT: Duration = Duration::from_secs(1);
 const UNPAID: Duration = Duration::from_secs(1);
 /// Failures one after the other with which a round ends.
 const MAX_FAILURES: u8 = 4;
+/// How often a check that another router has asked for is sent, if there is no answer. What a round asks for is asked again by
+/// the next one.
+const MAX_ATTEMPTS: u8 = 3;
 /// Maximum number of checks under way that other routers have asked for.
 const MAX_CHECKS: usize = 8;
 
@@ -39,8 +42,18 @@ pub(crate) struct Check {
     /// The records, in the order of CHECK.
     pub(crate) records: Vec<(Slot, Copy)>,
     until: Time,
+    /// The router that has asked for it.
+    pub(crate) cause: NodeId,
+    attempts: u8,
     /// It is part of a round over what is kept here.
     pub(crate) of_round: bool,
+}
+
+impl Check {
+    /// Returns one that is to be sent.
+    pub(crate) fn new(cause: NodeId, records: Vec<(Slot, Copy)>, of_round: bool) -> Check {
+        Check { request: 0, records, until: Time::ZERO, cause, attempts: 0, of_round }
+    }
 }
 
 /// A round over the records that are kept here, and are others' to keep.
@@ -102,6 +115,14 @@ impl Strays {
         (is_due, is_new)
     }
 
+    /// Removes and returns a check without an answer that is to be sent once more.
+    pub(crate) fn take_unanswered(&mut self, now: Time) -> Option<Check> {
+        let is_due =
+            |check: &Check| check.until <= now && !check.of_round && check.attempts < MAX_ATTEMPTS;
+        let at = self.checks.iter().position(is_due)?;
+        Some(self.checks.swap_remove(at))
+    }
+
     /// Returns where the round goes on; `None` if too much has failed.
     pub(crate) fn next(&self) -> Option<Option<Cursor>> {
         self.round.filter(|round| round.failures < MAX_FAILURES).map(|round| round.after)
@@ -142,14 +163,9 @@ impl Strays {
     }
 
     /// Notes a CHECK that was sent.
-    pub(crate) fn begin(
-        &mut self,
-        now: Time,
-        request: u32,
-        records: Vec<(Slot, Copy)>,
-        of_round: bool,
-    ) {
-        self.checks.push(Check { request, records, until: now + WAIT, of_round });
+    pub(crate) fn begin(&mut self, now: Time, request: u32, check: Check) {
+        let (until, attempts) = (now + WAIT, check.attempts + 1);
+        self.checks.push(Check { request, until, attempts, ..check });
     }
 
     /// Returns the first key of a CHECK that was sent.
@@ -192,7 +208,7 @@ mod tests {
         let mut at = begin_round(&mut strays);
         assert!((6..=10).contains(&at.since(NOW).as_secs()));
         for doublings in [0, 1, 2, 3, 4, 5, 6, 7, 7, 7] {
-            strays.begin(at, 1, copies(3), true);
+            strays.begin(at, 1, Check::new(NodeId::new(9), copies(3), true));
             assert!(strays.end(1).is_some_and(|check| check.of_round));
             strays.advance(at, Some(Cursor::last(NodeId::new(2))), true, false);
             assert_eq!(strays.timeout(at), (true, false));
@@ -214,7 +230,7 @@ mod tests {
         let mut at = begin_round(&mut strays);
         for _ in 0..MAX_FAILURES {
             assert_eq!(strays.next(), Some(None));
-            strays.begin(at, 1, copies(3), true);
+            strays.begin(at, 1, Check::new(NodeId::new(9), copies(3), true));
             assert_eq!(
                 (strays.timeout(at), strays.key_of(1)),
                 ((false, false), Some(NodeId::new(0)))
@@ -232,7 +248,7 @@ mod tests {
         let mut strays = Strays::default();
         for request in 0..MAX_CHECKS as u32 {
             assert!(strays.has_room());
-            strays.begin(NOW, request, copies(1), false);
+            strays.begin(NOW, request, Check::new(NodeId::new(9), copies(1), false));
         }
         assert!(!strays.has_room());
         assert_eq!(strays.dropped, 1);

@@ -9,7 +9,7 @@ use ringway_dht::record::key;
 use ringway_dht::{Answer, Draft, Event};
 use ringway_mesh::NodeId;
 use ringway_mesh::config::Config;
-use ringway_sansio::{Duration, SplitMix, Time};
+use ringway_sansio::{Duration, Random, SplitMix, Time};
 use ringway_sim::graph::{Adjacency, DhtNode, Graph, Identities, LinkModel, MeshNode, Topology};
 
 const KIND: u8 = 1;
@@ -33,6 +33,31 @@ impl World {
     fn new(routers: u32, first: u32, seed: u64) -> World {
         let mut random = SplitMix::new(seed);
         let topology = Topology::small_world(routers, 8, 0.1, &mut random);
+        World::of(topology, first, seed)
+    }
+
+    /// A random tree, which can be cut in two at the link in the middle; and the size of the first part.
+    fn tree(routers: u32, seed: u64) -> (World, u32) {
+        let mut random = SplitMix::new(seed);
+        let mut parent = |node: u32| (random.next_u64() % u64::from(node)) as u32;
+        let edges: Vec<[u32; 2]> = (1..routers).map(|node| [parent(node), node]).collect();
+        let mut below: Vec<Vec<u32>> = (0..routers).map(|node| vec![node]).collect();
+        for &[parent, node] in edges.iter().rev() {
+            let all = below[node as usize].clone();
+            below[parent as usize].extend(all);
+        }
+        let part = below.iter().min_by_key(|part| part.len().abs_diff(routers as usize / 2));
+        let part = part.unwrap().clone();
+        let rest = (0..routers).filter(|node| !part.contains(node));
+        let order: Vec<u32> = part.iter().copied().chain(rest).collect();
+        let number = |node: u32| order.iter().position(|&other| other == node).unwrap() as u32;
+        let edges = edges.into_iter().map(|edge| edge.map(number));
+        let first = part.len() as u32;
+        (World::of(Topology::new(routers, edges), first, seed), first)
+    }
+
+    fn of(topology: Topology, first: u32, seed: u64) -> World {
+        let routers = topology.nodes();
         let link = LinkModel::new(Duration::from_millis(2));
         let adjacency = Adjacency::new(&topology, |_, _| link).unwrap();
         let identities = Identities::draw(adjacency.nodes(), seed);
@@ -180,12 +205,36 @@ fn what_a_part_has_written_is_soon_found_in_it() {
         }
         world.run(45);
         for part in [0..first, first..routers] {
-            let own = |record: &u32| part.contains(&(record / RECORDS));
-            let own: Vec<Vec<u8>> = (0..RECORDS * routers)
-                .filter(own)
-                .map(|record| name(record / RECORDS, record % RECORDS))
-                .collect();
-            assert_eq!(world.not_found(part.start, &own), 0, "{routers} {first} {seed}: {part:?}");
+            let missing = world.not_found(part.start, &names_of(part.clone()));
+            assert_eq!(missing, 0, "{routers} {first} {seed}: {part:?}");
         }
     }
+}
+
+/// The routers beside a signer may all be in its part, while all keepers of its record are in the other one: it finds that out
+/// by trying a renewal.
+#[test]
+fn a_signer_beside_which_nothing_has_changed_finds_out_as_well() {
+    for seed in [4, 14, 23, 38] {
+        let (mut world, first) = World::tree(60, seed);
+        world.run(60);
+        assert_eq!(world.publish(0, 20).len() as u32, 60 * RECORDS);
+        for [a, b] in world.between.clone() {
+            world.graph.cut(a, b).unwrap();
+        }
+        let parts = [0..first, first..60];
+        let missing = |world: &mut World| {
+            let parts = parts.iter().cloned();
+            parts.map(|part| world.not_found(part.start, &names_of(part))).sum::<usize>()
+        };
+        world.run(45);
+        let soon = missing(&mut world);
+        world.run(400);
+        assert_eq!((soon, missing(&mut world)), (1, 0), "{seed}");
+    }
+}
+
+/// Returns the first names of some routers.
+fn names_of(routers: std::ops::Range<u32>) -> Vec<Vec<u8>> {
+    routers.flat_map(|router| (0..RECORDS).map(move |record| name(router, record))).collect()
 }

@@ -12,12 +12,15 @@ use crate::positions::Cursor;
 use crate::repair;
 use crate::search::Desk;
 use crate::shares::cost;
-use crate::table::Slot;
+use crate::strays::Check;
 use crate::wire::{Copy, MAX_COPIES, NotRenewed, Packet, Span};
 
 impl<C: Crypto> Dht<C> {
     /// Goes on with a round over the records that others should keep.
     pub(super) fn seek_strays(&mut self, now: Time, random: &mut dyn Random) {
+        while let Some(check) = self.strays.take_unanswered(now) {
+            self.send_check(now, check, random);
+        }
         let (is_due, is_new) = self.strays.timeout(now);
         if !is_due {
             return;
@@ -36,27 +39,20 @@ impl<C: Crypto> Dht<C> {
         }
         if records.is_empty() {
             self.strays.end_round(now);
-        } else if !self.send_check(now, self.id(), records, true, random) {
+        } else if !self.send_check(now, Check::new(self.id(), records, true), random) {
             self.strays.postpone(now);
         }
     }
 
     /// Asks the owner of the first key for records, if the share of whoever has caused that allows it.
-    fn send_check(
-        &mut self,
-        now: Time,
-        cause: NodeId,
-        records: Vec<(Slot, Copy)>,
-        of_round: bool,
-        random: &mut dyn Random,
-    ) -> bool {
-        let copies: Vec<Copy> = records.iter().map(|&(_, copy)| copy).collect();
+    fn send_check(&mut self, now: Time, check: Check, random: &mut dyn Random) -> bool {
+        let copies: Vec<Copy> = check.records.iter().map(|&(_, copy)| copy).collect();
         let Some(key) = copies.first().map(|copy| copy.key) else { return false };
         let request = random.next_u64() as u32 | 1;
         let message = Message::to(key, &Packet::Check { request, copies });
-        let is_paid = bench!(self, now).spend(cause, message);
+        let is_paid = bench!(self, now).spend(check.cause, message);
         if is_paid {
-            self.strays.begin(now, request, records, of_round);
+            self.strays.begin(now, request, check);
         }
         is_paid
     }
@@ -92,7 +88,7 @@ impl<C: Crypto> Dht<C> {
         let own = self.id();
         let copies = self.publications.take_due_checks(now, copies);
         let records = copies.into_iter().map(|copy| ((copy.key, own), copy)).collect();
-        self.send_check(now, origin, records, false, random);
+        self.send_check(now, Check::new(origin, records, false), random);
     }
 
     /// Handles the answer to CHECK.

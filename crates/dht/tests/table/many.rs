@@ -67,9 +67,11 @@ fn records_at_rest_are_not_touched() {
     let written = visits(&net);
     assert!(written <= 4 * 10_000, "{written}");
     net.run(100_000);
-    assert_eq!(visits(&net), written);
+    // One is renewed in a minute, to see whether its keeper is there.
+    let sampled = visits(&net) - written;
+    assert!(sampled <= 10, "{sampled}");
     // Within 200 s each is written again once.
     net.run(100_000);
-    let again = visits(&net) - written;
+    let again = visits(&net) - written - sampled;
     assert!((10_000..=5 * 10_000).contains(&again), "{again}");
 }

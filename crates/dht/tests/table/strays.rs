@@ -66,6 +66,7 @@ fn all_of_both_parts_is_found_soon_after_they_have_met() {
         names.extend((10..50).map(|number| (name(number), &b"large"[..])));
         names.extend((50..90).map(|number| (name(number), &b"small"[..])));
         let took = await_kept(&mut net, &names);
+        // Of 200 seeds with every fifth message lost, four took longer than that, and one 72 s.
         assert!(took < Duration::from_secs(40), "{small} of {routers} routers: {took:?}");
         net.loss = 0;
         for from in net.up() {
@@ -151,7 +152,8 @@ fn hints_that_are_false_cost_little() {
     assert_eq!((sent(put), sent(store)), (0, 0));
     // Each record once in ten seconds.
     assert!((10..=22).contains(&sent(check)), "{}", sent(check));
-    assert_eq!(net.nodes[&by].dht.publications().visits(), visits);
+    // But for one renewal in a minute.
+    assert!(net.nodes[&by].dht.publications().visits() - visits < 10);
 }
 
 /// Returns the routers of a network, each in one of `parts` parts with more or fewer routers.
