@@ -170,13 +170,11 @@ impl Gruus {
                 Resolution::Gruu(Gruu::Public(gr))
             }
             Some(_) => {
-                let text = uri.user.and_then(|user| user.strip_prefix(PREFIX));
-                let (network, text) = split_network(text.unwrap_or_default());
-                if self.network.is_some() && network.is_some() && network != self.network {
-                    return network.map_or(Resolution::Unknown, |network| {
-                        Resolution::Elsewhere(Ipv6Addr::from_bits(u128::from(network) << 64 | 1))
-                    });
+                if let Some(maker) = self.other_maker(uri) {
+                    return Resolution::Elsewhere(maker);
                 }
+                let text = uri.user.and_then(|user| user.strip_prefix(PREFIX));
+                let (_, text) = split_network(text.unwrap_or_default());
                 match self.open(uri, text, aor) {
                     Some(epoch) => Resolution::Gruu(Gruu::Temporary(epoch)),
                     None => {
@@ -186,6 +184,14 @@ impl Gruus {
                 }
             }
         }
+    }
+
+    /// Returns the router that a temporary GRUU names as its maker, if it is another one. Anybody can write such a name.
+    pub fn other_maker(&self, uri: &Uri<'_>) -> Option<Ipv6Addr> {
+        uri.param(b"gr").filter(|gr| gr.is_none_or(<[u8]>::is_empty))?;
+        let (network, _) = split_network(uri.user?.strip_prefix(PREFIX)?);
+        let maker = network.filter(|&maker| self.network.is_some_and(|own| own != maker))?;
+        Some(Ipv6Addr::from_bits(u128::from(maker) << 64 | 1))
     }
 
     /// Decrypts the text of a temporary GRUU: appends the address-of-record and returns the epoch.

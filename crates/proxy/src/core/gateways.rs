@@ -164,7 +164,8 @@ impl Gateways {
         Ok(())
     }
 
-    fn is_gateway(&self, now: Time, ip: IpAddr) -> bool {
+    /// Returns whether a routing rule leads to this address.
+    pub(super) fn is_gateway(&self, now: Time, ip: IpAddr) -> bool {
         self.ips.contains(&ip.to_canonical())
             || self.shared.gateways.get(self.key(ip), now).is_some()
     }

@@ -181,8 +181,7 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// Returns a notifier without subscriptions for `worker`. `secret` keys the ids in documents, which
-    /// show `gruus`.
+    /// Returns a notifier without subscriptions for `worker`. `secret` keys the ids in documents; the documents show `gruus`.
     pub fn new(limits: Limits, secret: &Secret, gruus: Gruus, worker: u8, now: Time) -> Self {
         let ids = SipHasher13::new_with_key(&secret.key(Purpose::RegistrationIds));
         let tables = Keyed::new(&secret.key(Purpose::NotifierTables));

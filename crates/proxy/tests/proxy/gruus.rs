@@ -127,8 +127,12 @@ fn strangers_send_to_no_router_of_their_choice() {
     let mut mesh = Mesh::new(2, true);
     let gruu = register(&mut mesh, 1, BOB, "bob", "one");
     let w = &mut mesh.routers[0];
-    let request = w.request(ALICE, &format!("MESSAGE {gruu}"));
-    w.from(ALICE, &request.set("From", "<sip:alice@example.org>;tag=1"));
-    w.expect(ALICE, "407");
+    for from in ["sip:alice@example.org", "sip:alice@elsewhere.net", "tel:+123"] {
+        let request = w.request(ALICE, &format!("MESSAGE {gruu}"));
+        w.from(ALICE, &request.set("From", format!("<{from}>;tag=1")));
+        w.expect(ALICE, "407");
+    }
+    let ack = w.request(ALICE, &format!("ACK {gruu}"));
+    w.from(ALICE, &ack.set("From", "<sip:alice@elsewhere.net>;tag=1"));
     mesh.finish();
 }

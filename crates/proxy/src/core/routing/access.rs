@@ -72,6 +72,8 @@ impl Access {
         if routed.is_in_dialog() {
             return Ok(Proof::Dialog);
         }
+        // A name that sends a request to another router is not one of a user here.
+        let local = local && t.node.gruus.other_maker(&routed.uri).is_none();
         if method == Method::Ack {
             return authorise_ack(t, incoming, routed, local);
         }

@@ -101,8 +101,8 @@ fn of_other_server(
     maker: Ipv6Addr,
 ) -> Result<Located, Stop> {
     let path = match t.node.trust.router(incoming.flow) {
-        None => t.store.path_to(maker),
-        Some(_) => None,
+        None if !t.node.gateways.is_gateway(t.now, maker.into()) => t.store.path_to(maker),
+        _ => None,
     };
     let Some(path) = path else { return Err(Refusal::new(404, "Not Found").into()) };
     let mut search = Search::new(t, incoming, uri);
