@@ -18,8 +18,8 @@ pub const LOCATE_FIRST: Duration = Duration::from_secs(2);
 pub const COALESCE: Duration = Duration::from_millis(100);
 /// Shortest interval of changes of one user that one router is sent.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// Maximum number of names that are followed at other routers. Workers share them among subscribers, so that there are no
-/// more. Further ones would be shown as they are here.
+/// Maximum number of names that are followed at other routers. Workers share them among subscribers; there are
+/// more only while subscriptions that have ended wait for their last NOTIFY. Further ones are shown as they are here.
 pub const MAX_NAMES: usize = MAX_WATCHED;
 /// Maximum number of routers at which one name is followed.
 pub const MAX_ROUTERS_OF_NAME: usize = MAX_SERVERS;

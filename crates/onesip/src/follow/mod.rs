@@ -154,7 +154,7 @@ impl Following {
     pub fn set_watched(&mut self, now: Time, name: &str, is_watched: bool) {
         if is_watched {
             if self.is_ours(name) {
-                self.refused += u64::from(!self.names.add(name));
+                self.refused += u64::from(!self.names.add(now, name));
             }
             return;
         }

@@ -40,8 +40,12 @@ pub(super) struct Moved {
 #[derive(Debug)]
 pub(super) struct Names {
     watched: BTreeMap<Name, Watched>,
-    /// When each name that is not being located is to be.
+    /// When each name was added that was never located.
+    new: Agenda<Name>,
+    /// When each other name that is not being located is to be.
     due: Agenda<Name>,
+    /// Counts the names that were located.
+    turn: u8,
     /// When each question counts as unanswered.
     asked: Agenda<Name>,
     unanswered: usize,
@@ -52,6 +56,8 @@ impl Names {
     pub(super) fn new() -> Self {
         Names {
             watched: BTreeMap::new(),
+            new: Agenda::default(),
+            turn: 0,
             due: Agenda::default(),
             asked: Agenda::default(),
             unanswered: 0,
@@ -68,7 +74,7 @@ impl Names {
     }
 
     /// Adds a name. Returns whether there was room.
-    pub(super) fn add(&mut self, name: &str) -> bool {
+    pub(super) fn add(&mut self, now: Time, name: &str) -> bool {
         if self.watched.contains_key(name) {
             return true;
         }
@@ -76,8 +82,7 @@ impl Names {
             return false;
         }
         let name: Name = name.into();
-        // Before those that are located again, of which more may be due than are located in time.
-        self.due.set(&name, Some(Time::ZERO));
+        self.new.set(&name, Some(now));
         let watched = Watched { routers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
         self.watched.insert(name, watched);
         true
@@ -86,6 +91,7 @@ impl Names {
     /// Removes a name. Returns the routers at which its user is registered.
     pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<NodeId>)> {
         let (name, watched) = self.watched.remove_entry(name)?;
+        self.new.set(&name, None);
         self.due.set(&name, None);
         if self.asked.contains(&name) {
             self.asked.set(&name, None);
@@ -96,9 +102,10 @@ impl Names {
 
     /// Has a name be located as soon as its pause allows.
     pub(super) fn locate_soon(&mut self, now: Time, name: &Name) {
-        let Some(watched) = self.watched.get(name).filter(|_| !self.asked.contains(name)) else {
+        let Some(watched) = self.watched.get(name) else { return };
+        if self.asked.contains(name) || self.new.contains(name) {
             return;
-        };
+        }
         let at = watched.located.map_or(now, |located| now.max(located + watched.pause));
         self.due.sooner(name, at);
     }
@@ -112,7 +119,13 @@ impl Names {
         if self.unanswered >= MAX_ASKED || self.pace.available(now) == 0 {
             return None;
         }
-        let name = self.due.pop(now)?;
+        // More may be due again than are located in time: new ones do not wait for them, and leave them every fourth turn.
+        let [first, second] = match self.turn % 4 {
+            3 => [&mut self.due, &mut self.new],
+            _ => [&mut self.new, &mut self.due],
+        };
+        let name = first.pop(now).or_else(|| second.pop(now))?;
+        self.turn = self.turn.wrapping_add(1);
         self.pace.take(now);
         self.unanswered += 1;
         self.asked.set(&name, Some(now + PATIENCE));
@@ -164,7 +177,8 @@ impl Names {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let due = self.due.first().filter(|_| self.unanswered < MAX_ASKED);
+        let due = sooner(self.new.first(), self.due.first());
+        let due = due.filter(|_| self.unanswered < MAX_ASKED);
         sooner(self.asked.first(), due.map(|due| due.max(self.pace.next())))
     }
 }

@@ -479,12 +479,22 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
         }
         (now, located.len())
     };
-    let (now, count) = more(&mut following, 1_200);
+    let (now, count) = more(&mut following, 1_400);
     assert_eq!(count, MAX_NAMES, "each of them is");
     // Thousands are due again; a new one is not after them.
     following.set_watched(now, "user0@mesh", false);
     following.set_watched(now, "carol@mesh", true);
     assert_eq!(more(&mut following, 2).1, MAX_NAMES + 1);
+    // Nor do those that are due again wait until no new ones are added.
+    let (now, _) = more(&mut following, 0);
+    for number in 0..1_000 {
+        following.set_watched(now, &format!("user{}@mesh", number + 1), false);
+    }
+    for number in 0..1_000 {
+        following.set_watched(now, &format!("new{number}@mesh"), true);
+    }
+    let count = more(&mut following, 10).1 - MAX_NAMES - 1;
+    assert!((100..=180).contains(&count), "{count} of 160 to 224 are new");
 }
 
 /// A state as a hostile router sends it.
