@@ -1,4 +1,4 @@
-//! The management commands: users, status, registrations, calls, backups.
+//! The management commands: users, short numbers, status, registrations, calls, backups.
 //!
 //! A store belongs to one process. If a server runs on it, a command sends its requests to that
 //! server; otherwise it opens the file. Which of the two applies is found by trying to connect.
@@ -354,12 +354,15 @@ pub fn restore(sources: &Sources, file: &Path, force: bool) -> Result<BackupRepo
 /// # Errors
 /// One line for each problem.
 pub fn status(sources: &Sources) -> Result<Status, Vec<String>> {
+    needed_server(sources).map(|(_, status)| status)
+}
+
+/// Returns the server that runs on the store, and its status.
+fn needed_server(sources: &Sources) -> Result<(Control, Status), Vec<String>> {
     let settings = sources.read()?;
     let kind = setup::store(&settings).map_err(|e| vec![e.to_string()])?;
-    match running_server(&kind).map_err(|e| vec![e])? {
-        Some((_, status)) => Ok(status),
-        None => Err(vec![format!("no server is running on store {kind}")]),
-    }
+    let running = running_server(&kind).map_err(|e| vec![e])?;
+    running.ok_or_else(|| vec![format!("no server is running on store {kind}")])
 }
 
 /// Returns the server that runs on a store and its status; `None` if none can be reached.
@@ -380,10 +383,7 @@ fn running_server(kind: &StoreKind) -> Result<Option<(Control, Status)>, String>
 /// One line for each problem.
 pub fn numbers(sources: &Sources, order: &Order) -> Result<NumbersView, Vec<String>> {
     let one = |e: String| vec![e];
-    let kind = setup::store(&sources.read()?).map_err(|e| one(e.to_string()))?;
-    let Some((control, _)) = running_server(&kind).map_err(one)? else {
-        return Err(vec![format!("no server is running on store {kind}")]);
-    };
+    let (control, _) = needed_server(sources)?;
     let body = serde_json::to_string(order).map_err(|e| one(e.to_string()))?;
     let text = response_text(&control, control.request("POST", "/numbers", &body)).map_err(one)?;
     parse(&text).map_err(one)

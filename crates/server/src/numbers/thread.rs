@@ -147,8 +147,11 @@ impl Thread {
             self.machine.set_peers(now, &self.peers.all());
         }
         for (router, octets) in messages {
-            self.peers.hear(router);
+            let malformed = self.machine.counters().malformed;
             self.machine.handle(now, router.raw(), &octets, &mut self.random);
+            if self.machine.counters().malformed == malformed {
+                self.peers.hear(router);
+            }
         }
         for Waiting { order, reply } in received.orders {
             let done = self.obey(now, order);
@@ -173,7 +176,9 @@ impl Thread {
             Order::Reclaim { lost, others, unchecked } => {
                 let Thread { machine, random, .. } = self;
                 let begun = machine.reclaim(now, &lost, &others, unchecked, random);
-                begun.map_err(|error| error.to_string())
+                begun.map_err(|error| error.to_string())?;
+                self.found = None;
+                Ok(())
             }
             Order::Retire { mark } => {
                 let earlier = self.machine.state().legacy.iter().map(|legacy| legacy.tag);

@@ -49,6 +49,8 @@ use std::time::Duration;
 
 /// Maximum size of a request body.
 pub const MAX_BODY: usize = 16 << 10;
+/// The same on the control socket: a census may name 1,024 routers, with 20 digits each.
+const MAX_ORDER: usize = 32 << 10;
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
 /// Time limit of a connection to the pages.
@@ -118,7 +120,7 @@ fn on_control_socket(context: Arc<Context>) -> Router {
         .route("/calls", get(live::calls))
         .route("/numbers", post(numbers::order))
         .route("/backup", get(backup::backup))
-        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(DefaultBodyLimit::max(MAX_ORDER))
         .layer(middleware::from_fn(with_timeout))
         .with_state(context)
 }
