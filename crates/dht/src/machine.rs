@@ -65,7 +65,7 @@ pub struct Counters {
     pub far: u64,
     /// Answers, and messages to pass on, for which the share of who asked did not suffice.
     pub unpaid: u64,
-    /// Lists for which it did not suffice.
+    /// Parts of lists for which the share of who asked did not suffice.
     pub unlisted: u64,
     /// Events that found no room.
     pub events: u64,

@@ -29,7 +29,7 @@ use crate::record::{Draft, Record, RecordError, key};
 use crate::renewals::{Early, Id, Renewals};
 use crate::search::{Desk, Search, Target};
 use crate::shares::{Bucket, cost};
-use crate::wire::{Copy, MAX_COPIES, NotRenewed, Outcome, Packet};
+use crate::wire::{COPY, Copy, MAX_COPIES, NotRenewed, Outcome, Packet, RENEW};
 
 /// The kind and the name of a record.
 pub type Name = (u8, Box<[u8]>);
@@ -344,7 +344,7 @@ impl Publications {
             self.go_on_renewing::<C>(desk, request);
         }
         if self.early.take(desk.now) {
-            self.renew_early(desk.now);
+            self.renew_early(desk);
         }
         self.begin(desk);
         written
@@ -356,13 +356,15 @@ impl Publications {
     }
 
     /// Has all records that are at rest be renewed one message after the other, unless they are due before.
-    fn renew_early(&mut self, now: Time) {
+    fn renew_early(&mut self, desk: &Desk<'_>) {
         let mut groups: BTreeMap<Option<NodeId>, Vec<Id>> = BTreeMap::new();
         for (&id, publication) in &self.records {
             let record = &publication.record;
             match publication.state {
                 State::Stored { keeper, .. }
-                    if !record.is_withdrawal() && record.lifetime() >= MIN_RENEWABLE =>
+                    if !record.is_withdrawal()
+                        && record.lifetime() >= MIN_RENEWABLE
+                        && !publication.doubted =>
                 {
                     groups.entry(keeper).or_default().push(id);
                 }
@@ -375,7 +377,12 @@ impl Publications {
             ids.chunks(max(keeper)).map(move |ids| (keeper, ids.to_vec()))
         });
         let each: Vec<(Option<NodeId>, Vec<Id>)> = each.collect();
-        let times = self.early.spread(now, each.iter().map(|(_, ids)| ids.len()));
+        // Thousands of records do not take the budget of look-ups.
+        let time = |ids: &[Id]| {
+            let octets = RENEW + COPY * ids.len();
+            desk.config.own_writes.time(cost(octets, desk.hops), 1)
+        };
+        let times = self.early.spread(desk.now, each.iter().map(|(_, ids)| time(ids)));
         for ((keeper, ids), at) in each.into_iter().zip(times) {
             for id in ids {
                 let state = self.visit(id).map(|publication| publication.state);
@@ -640,8 +647,10 @@ impl Publications {
     fn rest(&mut self, desk: &Desk<'_>, id: Id, share: u32) {
         let Some(publication) = self.records.get_mut(&id) else { return };
         let third = Duration::from_secs(publication.record.lifetime().into()) / 3;
-        let (again, keeper) =
-            (desk.now + (third - third / 5 * share / 256), publication.next_keeper());
+        let again = desk.now + (third - third / 5 * share / 256);
+        let is_renewable = publication.record.lifetime() >= MIN_RENEWABLE;
+        let keeper = publication.next_keeper().filter(|_| is_renewable);
+        self.renewals.note(desk.now);
         self.set_state(id, State::Stored { again, keeper });
     }
 

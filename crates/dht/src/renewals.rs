@@ -16,16 +16,14 @@ use ringway_sansio::time::{Duration, Time, sooner};
 
 use crate::wire::MAX_COPIES;
 
-/// The time from the end of early renewals until there are others: when the routers beside this one have changed, and when a
-/// keeper has gone, as one of very many always has.
+/// The time from the end of early renewals until there are others, if the routers beside this one have changed.
 const PAUSE: Duration = Duration::from_secs(60);
+/// The same if a keeper has gone, as one of very many always has.
 const LONG_PAUSE: Duration = Duration::from_secs(300);
+/// Time from when a keeper was missed until the ring is whole again.
+const MENDED: Duration = Duration::from_secs(15);
 /// Time without a renewal after which one is tried.
 const SAMPLE: Duration = Duration::from_secs(60);
-/// What a message of early renewals takes of their time, and each record in it: thousands of records do not take the budget
-/// of look-ups.
-const OF_MESSAGE: Duration = Duration::from_millis(100);
-const OF_RECORD: Duration = Duration::from_millis(5);
 
 /// The number of a record of this router.
 pub(crate) type Id = u32;
@@ -46,44 +44,64 @@ pub(crate) struct Batch {
 /// When all records are renewed early.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Early {
-    due: Option<Time>,
-    /// When the last one of those before is due.
+    /// When they are because the routers beside this one have changed.
+    change: Option<Time>,
+    /// When they are because a keeper has gone.
+    loss: Option<Time>,
+    /// When the last message of those before goes, and of those that a change has caused.
     last: Option<Time>,
+    last_of_change: Option<Time>,
 }
 
 impl Early {
-    /// Has them be due at `at`, or some time after those before.
+    /// The routers beside this one have changed: records are renewed at `at`, or some time after those that another change has
+    /// caused. What a loss has caused does not delay it: it may have come before the ring was whole again.
     pub(crate) fn plan(&mut self, at: Time) {
-        let at = self.last.map_or(at, |last| at.max(last + PAUSE));
-        self.due = sooner(self.due, Some(at));
+        let at = self.last_of_change.map_or(at, |last| at.max(last + PAUSE));
+        self.change = sooner(self.change, Some(at));
     }
 
-    /// Has them be due because a keeper has gone.
+    /// A keeper has gone: records are renewed when the ring has had time to mend.
     pub(crate) fn plan_after_loss(&mut self, now: Time) {
-        let at = self.last.map_or(now, |last| now.max(last + LONG_PAUSE));
-        self.due = sooner(self.due, Some(at));
+        let at = now + MENDED;
+        let at = self.last.map_or(at, |last| at.max(last + LONG_PAUSE));
+        self.loss = sooner(self.loss, Some(at));
     }
 
-    /// Returns whether they are due, which they are not any more.
+    /// Returns whether they are due, and then plans none any more.
     pub(crate) fn take(&mut self, now: Time) -> bool {
-        self.due.take_if(|due| *due <= now).is_some()
+        let is_change = self.change.take_if(|due| *due <= now).is_some();
+        let is_loss = self.loss.is_some_and(|due| due <= now);
+        if is_change {
+            self.last_of_change = Some(now);
+        }
+        if is_change || is_loss {
+            self.loss = None;
+        }
+        is_change || is_loss
     }
 
-    /// Returns when each group of records is due of which one message is sent, given their numbers.
-    pub(crate) fn spread(&mut self, now: Time, groups: impl Iterator<Item = usize>) -> Vec<Time> {
+    /// Returns when each group of records is due of which one message is sent, given the time that it takes to earn what the
+    /// message costs.
+    pub(crate) fn spread(
+        &mut self,
+        now: Time,
+        groups: impl Iterator<Item = Duration>,
+    ) -> Vec<Time> {
         let mut at = now;
-        let times = groups.map(|records| {
-            at += OF_MESSAGE + OF_RECORD * records as u32;
+        let times = groups.map(|time| {
+            at += time;
             at
         });
         let times = times.collect();
         self.last = Some(at);
+        self.last_of_change = self.last_of_change.map(|last| if last == now { at } else { last });
         times
     }
 
     /// Returns when something is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.due
+        sooner(self.change, self.loss)
     }
 }
 
@@ -93,11 +111,16 @@ pub(crate) struct Renewals {
     resting: BTreeMap<NodeId, BTreeSet<(Time, Id)>>,
     batches: BTreeMap<u32, Batch>,
     due: BTreeSet<(Time, u32)>,
-    /// When the last renewal has begun.
+    /// When a renewal has begun last, or a record has been written.
     last: Time,
 }
 
 impl Renewals {
+    /// A record was written or renewed at `now`.
+    pub(crate) fn note(&mut self, now: Time) {
+        self.last = now;
+    }
+
     /// A record is at rest until `again`, and then `keeper` is to renew it.
     pub(crate) fn rest(&mut self, keeper: NodeId, again: Time, id: Id) {
         self.resting.entry(keeper).or_default().insert((again, id));

@@ -80,7 +80,8 @@ pub(crate) struct Strays {
 }
 
 impl Strays {
-    /// The routers beside this one have changed: a round begins soon, or the one under way begins anew. Returns when.
+    /// The routers beside this one have changed: a round begins soon, or the one under way begins anew. Returns a time by which keepers
+    /// have mostly compared.
     pub(crate) fn changed(&mut self, now: Time, random: &mut dyn Random) -> Time {
         self.checks.retain(|check| !check.of_round);
         (self.round, self.rounds) = (None, 0);

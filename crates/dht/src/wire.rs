@@ -56,6 +56,9 @@ pub const MAX_COPIES: usize = 80;
 pub const MAX_COPIED: usize = MAX_PAYLOAD - 1;
 /// Octets of records in LISTED, each with its length.
 pub const MAX_LISTED: usize = MAX_PAYLOAD - 38;
+/// Octets of a RENEW without copies, and of a copy.
+pub(crate) const RENEW: usize = 9;
+pub(crate) const COPY: usize = 12;
 /// Octets of a renewal in a DIGEST.
 pub(crate) const RENEWAL: usize = 20;
 /// Maximum number of renewals in a DIGEST.
