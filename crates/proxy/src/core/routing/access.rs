@@ -72,8 +72,9 @@ impl Access {
         if routed.is_in_dialog() {
             return Ok(Proof::Dialog);
         }
-        // A name that sends a request to another router is not one of a user here.
-        let local = local && t.node.gruus.other_maker(&routed.uri).is_none();
+        // A name that sends a request to another router is not one of a user here, nor is it for a routing rule.
+        let is_of_other = local && t.node.gruus.other_maker(&routed.uri).is_some();
+        let local = local && !is_of_other;
         if method == Method::Ack {
             return authorise_ack(t, incoming, routed, local);
         }
@@ -83,6 +84,7 @@ impl Access {
         let claims = sip.and_then(|uri| t.node.identity.domain(uri.host));
         let open = |rule: &crate::routes::Rule| rule.open;
         if claims.is_none()
+            && !is_of_other
             && (local || routed.foreign_rule(&t.node.config.routes).is_some_and(open))
         {
             return Ok(Proof::None);
