@@ -15,7 +15,8 @@ UPLINK = "uplink"
 # How long link-local addresses and programs may take, seconds.
 SETTLED, ENDED = 20, 5
 CLONE_NEWNET, PR_SET_PDEATHSIG = 0x40000000, 1
-IFA_F_TENTATIVE = 0x40
+# IFA_F_TENTATIVE and IFA_F_DEPRECATED: nobody else should use such an address, or not any more.
+UNUSABLE = 0x40 | 0x20
 # The kernel's table of neighbours is one for all namespaces, with room for 1024: fewer than a large network has. When
 # it is full, packets are dropped. A router alone never comes near that.
 TABLE = Path("/proc/sys/net/ipv6/neigh/default")
@@ -167,27 +168,27 @@ class Spaces:
         return Program(argv, self.folder / f"{name}.log", None if node is None else self.files[node])
 
     def addresses(self, node, device):
-        """(address, tentative) of each IPv6 address of a device."""
+        """(address, unusable) of each IPv6 address of a device."""
         found = []
         with self.inside(node), open("/proc/thread-self/net/if_inet6", encoding="ascii") as lines:
             for line in lines:
                 digits, _, _, _, flags, name = line.split()
                 if name == device:
-                    found.append((ipaddress.IPv6Address(int(digits, 16)), bool(int(flags, 16) & IFA_F_TENTATIVE)))
+                    found.append((ipaddress.IPv6Address(int(digits, 16)), bool(int(flags, 16) & UNUSABLE)))
         return found
 
     def address(self, node, device):
         """The global address of a device as text, or None while there is none."""
-        return next((str(address) for address, tentative in self.addresses(node, device)
-                     if not address.is_link_local and not tentative), None)
+        return next((str(address) for address, unusable in self.addresses(node, device)
+                     if not address.is_link_local and not unusable), None)
 
     def settle(self):
         """Waits until each uplink may use its link-local address (duplicate address detection)."""
         deadline, waiting = time.monotonic() + SETTLED, self.nodes
         while waiting:
             waiting = [node for node in waiting
-                       if not any(address.is_link_local and not tentative
-                                  for address, tentative in self.addresses(node, UPLINK))]
+                       if not any(address.is_link_local and not unusable
+                                  for address, unusable in self.addresses(node, UPLINK))]
             if time.monotonic() > deadline:
                 raise Trouble(f"{len(waiting)} uplinks have no link-local address, such as {self.names[waiting[0]]}")
             if waiting:

@@ -141,8 +141,8 @@ class Fleet:
         """The address in the router's network that its host has by router advertisement, as soon as it has one."""
         network, deadline = ipaddress.ip_network(prefix), time.monotonic() + ADDRESSED
         while time.monotonic() < deadline:
-            for address, tentative in self.spaces.addresses(host_of(node), PHONE):
-                if address in network and not tentative:
+            for address, unusable in self.spaces.addresses(host_of(node), PHONE):
+                if address in network and not unusable:
                     return str(address)
             time.sleep(0.1)
         raise Trouble(f"the host of router {node} has no address in {prefix}")
