@@ -2,8 +2,11 @@
 //! leads there.
 
 use crate::common::*;
-use crate::relay::answered;
+use crate::elsewhere::in_mesh;
+use crate::relay::{answered, digest};
 use crate::routers::{Mesh, mesh_flow, peer_of};
+use crate::routing::{hop, rule};
+use ringway_proxy::routes::{DomainMatch, Rule, UserMatch};
 
 const INSTANCE: &str = "\"<urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6>\"";
 
@@ -135,4 +138,30 @@ fn strangers_send_to_no_router_of_their_choice() {
     let ack = w.request(ALICE, &format!("ACK {gruu}"));
     w.from(ALICE, &ack.set("From", "<sip:alice@elsewhere.net>;tag=1"));
     mesh.finish();
+}
+
+/// The name of a router in a temporary GRUU is whatever a user has written: where a routing rule leads, it leads nowhere.
+#[test]
+fn a_temporary_gruu_leads_to_no_gateway() {
+    let mut mesh = Mesh::new(2, true);
+    let gruu = register(&mut mesh, 1, BOB, "bob", "one");
+    for (next_hop, sent) in [("sip:[fd03::1]:5060", true), ("sip:[fd02::1]:5060", false)] {
+        let mut w = World::with(|config| {
+            in_mesh(config);
+            digest(config);
+            let number = UserMatch::Prefix("7".into());
+            let next_hops = vec![hop(next_hop, 1, 1)];
+            config.routes.rules = vec![Rule { next_hops, ..rule(DomainMatch::Own, number) }];
+        });
+        let request = w.request(ALICE, &format!("MESSAGE {gruu}"));
+        w.from(ALICE, &request);
+        let challenged = w.expect(ALICE, "407");
+        w.from(ALICE, &answered(&request, &challenged, "alice", "z9hG4bKagain"));
+        if sent {
+            let got = w.expect(ROUTER, &format!("MESSAGE {gruu}"));
+            w.answer(ROUTER, &got, 200);
+        }
+        w.expect(ALICE, if sent { "200" } else { "404" });
+        w.finish();
+    }
 }
