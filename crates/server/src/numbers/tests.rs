@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use ringway_phonebook::numbers::wire::Packet;
@@ -204,7 +205,6 @@ fn numbers_are_kept_and_read_without_a_server() {
 /// A router that cannot store that it has handed blocks over does not hand them over, nor does it assign numbers.
 #[test]
 fn nothing_is_granted_or_assigned_while_the_disk_is_full() {
-    use std::sync::atomic::Ordering::SeqCst;
     let dir = tempfile::tempdir().unwrap();
     let full = Arc::new(AtomicBool::new(false));
     let path = dir.path().join("x.redb");
@@ -277,7 +277,13 @@ fn blocks_of_a_lost_router_are_reclaimed() {
 /// The numbers of the younger of two networks that meet are valid until an operator ends them.
 #[test]
 fn numbers_of_an_earlier_network_are_retired() {
-    let mut routers = vec![Router::start(1, SOON, in_memory), Router::start(2, SOON, in_memory)];
+    let dir = tempfile::tempdir().unwrap();
+    let full = Arc::new(AtomicBool::new(false));
+    let start = |id| {
+        let path = dir.path().join(format!("{id}.redb"));
+        Router::start(id, SOON, |exchange| on_disk(&path, &full, Some(exchange)))
+    };
+    let mut routers = vec![start(1), start(2)];
     routers[0].add("alice");
     routers[1].add("bob");
     let has_numbers = |routers: &[Router]| {
@@ -296,7 +302,16 @@ fn numbers_of_an_earlier_network_are_retired() {
     let mark: u16 = network.mark.parse().unwrap();
     let other = ask(&routers[at], Order::Retire { mark: (mark + 1) % 10_000 }).unwrap_err();
     assert!(other.contains("expected the mark of an earlier network"), "{other}");
-    let view = ask(&routers[at], Order::Retire { mark }).unwrap();
+    // What would be valid again after a restart has not ended.
+    full.store(true, SeqCst);
+    for _ in 0..2 {
+        let unsaved = ask(&routers[at], Order::Retire { mark }).unwrap_err();
+        assert!(unsaved.contains("expected that short numbers are stored, got"), "{unsaved}");
+    }
+    full.store(false, SeqCst);
+    let again = |router: &Router| ask(router, Order::Retire { mark }).unwrap_err();
+    carry(&mut routers, |routers| again(&routers[at]).contains("expected the mark"));
+    let view = ask(&routers[at], Order::Show).unwrap();
     assert!(view.earlier.is_empty(), "{view:?}");
     assert!(has_numbers(&routers));
     routers.iter().for_each(|router| router.numbers.stop());

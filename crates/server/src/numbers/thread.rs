@@ -42,11 +42,12 @@ pub(super) struct Thread {
     asked: BTreeSet<Box<str>>,
     /// Users whose new number the router had no room for.
     unstated: BTreeSet<Box<str>>,
-    /// When the state may be stored again after a failure.
+    /// When the state may be stored again after a failure, and what failed.
     save_due: Time,
+    unsaved: Option<String>,
     dropped: u64,
-    /// Operators who wait for an answer, and whether their orders were refused.
-    replies: Vec<(oneshot::Sender<Answer>, Result<(), String>)>,
+    /// Operators who wait for an answer, and whether their orders were refused, or else have changed something.
+    replies: Vec<(oneshot::Sender<Answer>, Result<bool, String>)>,
     /// How the latest census of this router has ended.
     found: Option<String>,
     /// When it was last warned that users wait, and that there are too many.
@@ -68,6 +69,7 @@ impl Thread {
             asked: BTreeSet::new(),
             unstated: BTreeSet::new(),
             save_due: now,
+            unsaved: None,
             dropped: 0,
             replies: Vec::new(),
             found: None,
@@ -154,8 +156,9 @@ impl Thread {
             }
         }
         for Waiting { order, reply } in received.orders {
+            let changes = order != Order::Show;
             let done = self.obey(now, order);
-            self.replies.push((reply, done));
+            self.replies.push((reply, done.map(|()| changes)));
         }
         for (user, is_there) in received.users {
             if is_there {
@@ -171,6 +174,12 @@ impl Thread {
 
     /// Does what an operator asks.
     fn obey(&mut self, now: Time, order: Order) -> Result<(), String> {
+        if order != Order::Show
+            && let Some(failed) = &self.unsaved
+        {
+            // It would be found done, or not possible, by a state that a restart may lose.
+            return Err(not_stored(failed));
+        }
         match order {
             Order::Show => Ok(()),
             Order::Reclaim { lost, others, unchecked } => {
@@ -196,8 +205,12 @@ impl Thread {
     fn answer(&mut self) {
         let waiting = self.unasked.len() + self.asked.len();
         for (reply, done) in std::mem::take(&mut self.replies) {
+            let answer = done.and_then(|changes| match &self.unsaved {
+                Some(failed) if changes => Err(not_stored(failed)),
+                _ => Ok(view(&self.machine, waiting, self.found.as_deref())),
+            });
             // Whoever has asked may have gone.
-            _ = reply.send(done.map(|()| view(&self.machine, waiting, self.found.as_deref())));
+            _ = reply.send(answer);
         }
     }
 
@@ -247,10 +260,14 @@ impl Thread {
         }
         let Some(save) = self.machine.poll_save() else { return };
         match self.parts.store.keep_numbers(self.parts.id.raw(), &save.octets) {
-            Ok(()) => self.machine.handle_saved(save.version),
+            Ok(()) => {
+                self.machine.handle_saved(save.version);
+                self.unsaved = None;
+            }
             Err(failed) => {
                 self.machine.handle_save_failed();
                 self.save_due = now + RETRY;
+                self.unsaved = Some(failed.to_string());
                 if self.shared.counts.unsaved.fetch_add(1, Relaxed) == 0 {
                     error!(
                         "short numbers are not stored: {failed}; nothing is assigned until they are"
@@ -418,6 +435,11 @@ fn machine(parts: &Parts, now: Time, random: &mut ChaCha) -> Numbers {
             Numbers::new(config, id, now, random)
         }
     }
+}
+
+/// Why an order is not reported as done.
+fn not_stored(failed: &str) -> String {
+    format!("expected that short numbers are stored, got: {failed}; that is tried again")
 }
 
 /// Returns a number as its users dial it.
