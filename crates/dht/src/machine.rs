@@ -509,6 +509,9 @@ impl<C: Crypto> Dht<C> {
         }
         let changed = match &packet {
             Packet::Digest { leaves, .. } | Packet::Agree { leaves, .. } => {
+                if self.neighbours.misses(origin, leaves) {
+                    self.publications.sample_soon(now);
+                }
                 self.neighbours.report(now, origin, leaves.clone())
             }
             Packet::Leave => self.neighbours.leave(now, origin),

@@ -48,6 +48,17 @@ impl Leaves {
         ids
     }
 
+    /// Returns whether a router would be one of these if it were there.
+    pub(crate) fn reach(&self, id: NodeId) -> bool {
+        match (self.before.last(), self.behind.last()) {
+            (Some(&first), Some(&last)) if self.distinct().len() == 2 * BESIDE => {
+                behind(first, id) <= behind(first, last)
+            }
+            // There are no others.
+            _ => true,
+        }
+    }
+
     /// Returns about how far routers are from each other on the ring: a quarter of the distance between the outer ones. If
     /// there are fewer than four, they and the router between them are all.
     pub(crate) fn spacing(&self) -> u64 {
@@ -226,6 +237,13 @@ impl Neighbours {
         self.review(now)
     }
 
+    /// Returns whether one of those that a router beside this one has stated before is gone by what it states now.
+    pub(crate) fn misses(&self, origin: NodeId, leaves: &Leaves) -> bool {
+        let before = self.reports.iter().find(|(id, _)| *id == origin);
+        let is_gone = |id| leaves.reach(id) && leaves.iter().all(|leaf| leaf != id);
+        before.is_some_and(|(_, before)| before.iter().any(is_gone))
+    }
+
     /// Takes what a router beside this one states of those beside it. Returns whether the leaves have changed.
     pub fn report(&mut self, now: Time, origin: NodeId, leaves: Leaves) -> bool {
         // Whoever speaks has not left.
@@ -398,6 +416,21 @@ mod tests {
     }
 
     /// With few routers the second that the mesh knows may be most of the ring away.
+    #[test]
+    fn a_router_is_missed_when_none_that_is_nearer_has_come() {
+        let of =
+            |before: &[u64], behind: &[u64]| Leaves { before: ids(before), behind: ids(behind) };
+        let mut neighbours = Neighbours::new(NodeId::new(50), NOW);
+        let origin = NodeId::new(60);
+        assert!(!neighbours.misses(origin, &of(&[50, 40], &[70, 80])));
+        neighbours.report(NOW, origin, of(&[50, 40], &[70, 80]));
+        assert!(!neighbours.misses(origin, &of(&[50, 40], &[70, 75])));
+        assert!(neighbours.misses(origin, &of(&[50, 40], &[70, 90])));
+        assert!(neighbours.misses(origin, &of(&[50, 40], &[75, 80])));
+        assert!(neighbours.misses(origin, &of(&[50, 40], &[70])));
+        assert!(!neighbours.misses(NodeId::new(70), &of(&[60, 50], &[90, 95])));
+    }
+
     #[test]
     fn one_that_the_mesh_has_missed_may_be_followed_by_a_long_gap() {
         let at = |eighths: u64| NodeId::new(eighths << 61);

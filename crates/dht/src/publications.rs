@@ -355,6 +355,11 @@ impl Publications {
         self.early.plan(at);
     }
 
+    /// A router near this one has gone, though none beside it: a renewal is tried soon.
+    pub(crate) fn sample_soon(&mut self, now: Time) {
+        self.renewals.sample_soon(now);
+    }
+
     /// Has all records that are at rest be renewed one message after the other, unless they are due before.
     fn renew_early(&mut self, desk: &Desk<'_>) {
         let mut groups: BTreeMap<Option<NodeId>, Vec<Id>> = BTreeMap::new();
@@ -497,7 +502,7 @@ impl Publications {
         if batch.keeper.is_some_and(|keeper| keeper != origin) {
             self.early.plan_after_loss(desk.now);
         }
-        let share = (desk.random.next_u64() % 256) as u32;
+        let (share, mut gone) = ((desk.random.next_u64() % 256) as u32, 0);
         for (at, id) in (0u8..).zip(batch.ids) {
             if !self.is_renewing(id, request) {
                 continue;
@@ -506,7 +511,7 @@ impl Publications {
             let Some(publication) = self.visit(id) else { continue };
             match exception.map(|(_, reason)| *reason) {
                 None => {
-                    publication.search.refresh(origin, leaves);
+                    gone = gone.max(publication.search.refresh(origin, leaves));
                     publication.renewals = publication.renewals.wrapping_add(1);
                     publication.doubted = false;
                     self.rest(desk, id, share);
@@ -522,6 +527,10 @@ impl Publications {
                 }
                 Some(_) => self.write_again::<C>(desk, id),
             }
+        }
+        if gone > 1 {
+            // One of them always is.
+            self.early.plan_after_loss(desk.now);
         }
         self.begin(desk);
     }

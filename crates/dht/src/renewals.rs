@@ -18,12 +18,17 @@ use crate::wire::MAX_COPIES;
 
 /// The time from the end of early renewals until there are others, if the routers beside this one have changed.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The same if a keeper has gone, as one of very many always has.
-const LONG_PAUSE: Duration = Duration::from_secs(300);
+/// The same if a keeper has gone, as one of very many always has: longer if renewals take long, so that they take a small part
+/// of the share.
+const MAX_PAUSE: Duration = Duration::from_secs(300);
+/// The pause in terms of the time that the last ones took.
+const PAUSES: u32 = 60;
 /// Time from when a keeper was missed until the ring is whole again.
 const MENDED: Duration = Duration::from_secs(15);
 /// Time without a renewal after which one is tried.
 const SAMPLE: Duration = Duration::from_secs(60);
+/// Time from when a router near this one is known to have gone until a renewal is tried.
+const HINTED: Duration = Duration::from_secs(8);
 
 /// The number of a record of this router.
 pub(crate) type Id = u32;
@@ -51,6 +56,8 @@ pub(crate) struct Early {
     /// When the last message of those before goes, and of those that a change has caused.
     last: Option<Time>,
     last_of_change: Option<Time>,
+    /// The time that the last ones took.
+    took: Duration,
 }
 
 impl Early {
@@ -64,7 +71,8 @@ impl Early {
     /// A keeper has gone: records are renewed when the ring has had time to mend.
     pub(crate) fn plan_after_loss(&mut self, now: Time) {
         let at = now + MENDED;
-        let at = self.last.map_or(at, |last| at.max(last + LONG_PAUSE));
+        let pause = (self.took * PAUSES).clamp(PAUSE, MAX_PAUSE);
+        let at = self.last.map_or(at, |last| at.max(last + pause));
         self.loss = sooner(self.loss, Some(at));
     }
 
@@ -94,7 +102,7 @@ impl Early {
             at
         });
         let times = times.collect();
-        self.last = Some(at);
+        (self.last, self.took) = (Some(at), at.since(now));
         self.last_of_change = self.last_of_change.map(|last| if last == now { at } else { last });
         times
     }
@@ -113,6 +121,8 @@ pub(crate) struct Renewals {
     due: BTreeSet<(Time, u32)>,
     /// When a renewal has begun last, or a record has been written.
     last: Time,
+    /// When one is tried all the same, since a router near this one has gone.
+    hint: Option<Time>,
 }
 
 impl Renewals {
@@ -143,7 +153,13 @@ impl Renewals {
         near.map(|&(_, id)| id).collect()
     }
 
-    /// Returns a record to renew though it is not due, if none was for a while, and its keeper, which is drawn.
+    /// A router near this one has gone, though none beside it: one renewal is tried soon.
+    pub(crate) fn sample_soon(&mut self, now: Time) {
+        self.hint.get_or_insert(now + HINTED);
+    }
+
+    /// Returns a record to renew though it is not due, if none was for a while or a router has gone, and its keeper, which is
+    /// drawn.
     pub(crate) fn sample(&self, now: Time, random: &mut dyn Random) -> Option<(NodeId, Id)> {
         if now < self.sample_due()? {
             return None;
@@ -154,7 +170,8 @@ impl Renewals {
     }
 
     fn sample_due(&self) -> Option<Time> {
-        (!self.resting.is_empty()).then_some(self.last + SAMPLE)
+        let due = sooner(Some(self.last + SAMPLE), self.hint);
+        due.filter(|_| !self.resting.is_empty())
     }
 
     /// Begins the renewal of records, of which the first has this key.
@@ -167,6 +184,7 @@ impl Renewals {
         ids: Vec<Id>,
     ) {
         self.last = now;
+        self.hint.take_if(|hint| *hint <= now);
         let batch = Batch { ids, keeper, key, begun: now, attempts: 0, due: now };
         self.due.insert((now, request));
         self.batches.insert(request, batch);

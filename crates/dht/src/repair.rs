@@ -189,14 +189,16 @@ impl Repair {
         if self.next <= desk.now && !self.queue.is_empty() {
             self.next = desk.now + desk.config.repair_pace;
             for _ in 0..desk.config.repair_burst {
-                self.send_copies(desk);
+                if !self.send_copies(desk) {
+                    break;
+                }
             }
         }
     }
 
-    /// Sends records that a router lacks, as many as one message has room for.
-    fn send_copies(&mut self, desk: &mut Desk<'_>) {
-        let Some(&(to, ..)) = self.queue.front() else { return };
+    /// Sends records that a router lacks, as many as one message has room for. Returns whether there may be more to send now.
+    fn send_copies(&mut self, desk: &mut Desk<'_>) -> bool {
+        let Some(&(to, ..)) = self.queue.front() else { return false };
         let (mut tasks, mut records) = (SmallVec::<[Task; 6]>::new(), Vec::new());
         let mut room = MAX_COPIED;
         while let Some(&task) = self.queue.front()
@@ -210,10 +212,12 @@ impl Repair {
             }
             self.queue.pop_front();
         }
-        if !records.is_empty() && !desk.answer(to, &Packet::Copies { records }) {
-            // They wait until others have had their turn.
-            self.queue.extend(tasks);
+        if records.is_empty() || desk.answer(to, &Packet::Copies { records }) {
+            return true;
         }
+        // They wait until others have had their turn.
+        self.queue.extend(tasks);
+        false
     }
 
     /// Sends DIGESTs: until all beside this router have agreed to those that have not, then to those that do not know that,

@@ -4,8 +4,8 @@ use ringway_mesh::{Identity, NodeId};
 use ringway_sansio::{Random, Time};
 use smallvec::SmallVec;
 
-use crate::config::{BESIDE, Config, KEEPERS};
-use crate::neighbours::{Leaves, behind, keepers, keepers_within};
+use crate::config::{Config, KEEPERS};
+use crate::neighbours::{Leaves, keepers, keepers_within};
 use crate::output::Message;
 use crate::scale::{Measure, Scale};
 use crate::shares::{Purse, SPARE};
@@ -171,20 +171,17 @@ impl Search {
         self.asked = Vec::new();
     }
 
-    /// Takes what a keeper states of those beside it. Whoever was between them and is not any more has gone.
-    pub(crate) fn refresh(&mut self, origin: NodeId, leaves: &Leaves) {
-        let ends = (leaves.before.last().copied(), leaves.behind.last().copied());
-        let is_between = |id: NodeId| match ends {
-            (Some(first), Some(last)) if leaves.distinct().len() == 2 * BESIDE => {
-                behind(first, id) <= behind(first, last)
-            }
-            // There are no others.
-            _ => true,
-        };
-        self.known.retain(|&id| !is_between(id));
+    /// Takes what a keeper states of those beside it. Whoever was between them and is not any more has gone. Returns how
+    /// many these are.
+    pub(crate) fn refresh(&mut self, origin: NodeId, leaves: &Leaves) -> usize {
+        let is_there = |id: NodeId| id == origin || leaves.iter().any(|leaf| leaf == id);
+        let before = self.known.len();
+        self.known.retain(|&id| is_there(id) || !leaves.reach(id));
+        let gone = before - self.known.len();
         self.note(origin, leaves);
         self.known = self.keepers().to_vec();
         self.asked = Vec::new();
+        gone
     }
 
     /// Begins anew with those who are known.
@@ -239,9 +236,9 @@ mod tests {
             before: [id(970), id(960)].into_iter().collect(),
             behind: [id(995), id(1_010)].into_iter().collect(),
         };
-        search.refresh(id(980), &leaves);
+        assert_eq!(search.refresh(id(980), &leaves), 1);
         assert_eq!(search.keepers()[..], [995, 980, 970, 1_010, 1_020].map(id));
-        search.refresh(id(995), &Leaves::default());
+        assert_eq!(search.refresh(id(995), &Leaves::default()), 4);
         assert_eq!(search.keepers()[..], [id(995)]);
     }
 
