@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// of the share.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// The pause in terms of the time that the last ones took.
-const PAUSES: u32 = 120;
+const PAUSES: u32 = 30;
 /// Time from when a keeper was missed until the ring is whole again.
 const MENDED: Duration = Duration::from_secs(15);
 /// Time without a renewal after which one is tried.
