@@ -415,7 +415,6 @@ mod tests {
         assert_eq!(neighbours.leaves().behind, ids(&[60, 80]), "one beyond is none");
     }
 
-    /// With few routers the second that the mesh knows may be most of the ring away.
     #[test]
     fn a_router_is_missed_when_none_that_is_nearer_has_come() {
         let of =
@@ -431,6 +430,7 @@ mod tests {
         assert!(!neighbours.misses(NodeId::new(70), &of(&[60, 50], &[90, 95])));
     }
 
+    /// With few routers the second that the mesh knows may be most of the ring away.
     #[test]
     fn one_that_the_mesh_has_missed_may_be_followed_by_a_long_gap() {
         let at = |eighths: u64| NodeId::new(eighths << 61);

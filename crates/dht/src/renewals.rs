@@ -160,10 +160,11 @@ impl Renewals {
 
     /// Returns a record to renew though it is not due, if none was for a while or a router has gone, and its keeper, which is
     /// drawn.
-    pub(crate) fn sample(&self, now: Time, random: &mut dyn Random) -> Option<(NodeId, Id)> {
+    pub(crate) fn sample(&mut self, now: Time, random: &mut dyn Random) -> Option<(NodeId, Id)> {
         if now < self.sample_due()? {
             return None;
         }
+        self.hint.take_if(|hint| *hint <= now);
         let at = random.next_u64() as usize % self.resting.len();
         let (keeper, resting) = self.resting.iter().nth(at)?;
         resting.first().map(|&(_, id)| (*keeper, id))
@@ -184,7 +185,6 @@ impl Renewals {
         ids: Vec<Id>,
     ) {
         self.last = now;
-        self.hint.take_if(|hint| *hint <= now);
         let batch = Batch { ids, keeper, key, begun: now, attempts: 0, due: now };
         self.due.insert((now, request));
         self.batches.insert(request, batch);
