@@ -142,8 +142,8 @@ fn two_deputies_may_be_gone_as_well() {
         net.crash(home);
         net.crash(deputies[seed as usize % 5]);
         net.crash(deputies[(seed as usize + 2) % 5]);
-        // Of 100 questions three have no answer in time at this loss. A phone asks again.
-        let verdicts = [(); 3].map(|()| net.verify(visited, ALICE, "secret"));
+        // At this loss three first questions in ten have no answer in time, and of 700 users one has none to three.
+        let verdicts = [(); 6].map(|()| net.verify(visited, ALICE, "secret"));
         assert!(verdicts[1..].contains(&Some(Verdict::Right)), "seed {seed}: {verdicts:?}");
         assert!(!verdicts.contains(&Some(Verdict::Wrong)), "seed {seed}: {verdicts:?}");
     }
