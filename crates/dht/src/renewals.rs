@@ -5,8 +5,9 @@
 //!
 //! All keepers of a record may be gone at once, in the other part of a network that is divided; nobody in this part has it
 //! but its signer, and it may not be due for hours. So when the routers beside it have changed, or a keeper does not answer a
-//! renewal, a signer renews all of its records early, and writes those again that no keeper has. One that has nothing to renew
-//! tries it with a record of some keeper once in a while.
+//! renewal or states that others have gone, a signer renews all of its records early, and writes those again that no keeper
+//! has. One that has nothing to renew tries it with a record of some keeper once in a while, and soon after a router beside it
+//! has missed another one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,8 +19,8 @@ use crate::wire::MAX_COPIES;
 
 /// The time from the end of early renewals until there are others, if the routers beside this one have changed.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The same if a keeper has gone, as one of very many always has: longer if renewals take long, so that they take a small part
-/// of the share.
+/// The same if a keeper has gone, as one of very many always has: longer if renewals take long, so that few records are renewed
+/// soon and many do not use up the share.
 const MAX_PAUSE: Duration = Duration::from_secs(300);
 /// The pause in terms of the time that the last ones took.
 const PAUSES: u32 = 30;
@@ -220,5 +221,45 @@ impl Renewals {
     /// Returns when something is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         sooner(self.due.first().map(|&(at, _)| at), self.sample_due())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_sansio::SplitMix;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A keeper that states losses without end has a signer renew its records once after each pause.
+    #[test]
+    fn however_many_losses_are_stated_there_is_a_pause() {
+        for (messages, pause) in [(1, PAUSE), (4, 120 * SECOND), (40, MAX_PAUSE)] {
+            let (mut early, mut now) = (Early::default(), Time::from_secs(9));
+            early.plan_after_loss(now);
+            assert!(!early.take(now) && early.take(now + MENDED));
+            now += MENDED;
+            let end = *early.spread(now, std::iter::repeat_n(SECOND, messages)).last().unwrap();
+            for _ in 0..100 {
+                early.plan_after_loss(now);
+            }
+            assert_eq!(early.poll_timeout(), Some(end + pause), "{messages}");
+        }
+    }
+
+    #[test]
+    fn hints_have_one_renewal_tried_in_eight_seconds() {
+        let (mut renewals, mut random) = (Renewals::default(), SplitMix::new(1));
+        let (now, keeper) = (Time::from_secs(100), NodeId::new(5));
+        renewals.note(now);
+        renewals.rest(keeper, now + 999 * SECOND, 7);
+        for _ in 0..100 {
+            renewals.sample_soon(now);
+        }
+        assert_eq!(renewals.poll_timeout(), Some(now + HINTED));
+        assert_eq!(renewals.sample(now, &mut random), None);
+        assert_eq!(renewals.sample(now + HINTED, &mut random), Some((keeper, 7)));
+        assert_eq!(renewals.poll_timeout(), Some(now + SAMPLE));
     }
 }
