@@ -1,8 +1,8 @@
 //! Errors of opening listeners.
 
 use crate::listen::Bind;
-use crate::sctp::Error;
 use ringway_sansio::Transport;
+use ringway_sctp_tokio::Error;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

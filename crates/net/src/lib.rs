@@ -5,7 +5,7 @@
 //! of their bytes. Everything a peer can make grow is bounded by [`Limits`] and counted in [`Counters`].
 //! Server location (RFC 3263) is in [`locate`], in the background: it never makes a worker wait.
 //!
-//! [`sctp`] runs SCTP, for any program and as one more carrier of SIP.
+//! SCTP, one more carrier of SIP, is run by [`ringway_sctp_tokio`].
 //!
 //! The system calls below all this are in [`ringway_os`].
 //!
@@ -24,7 +24,6 @@ pub mod locate;
 pub mod mailbox;
 mod origin;
 mod pipes;
-pub mod sctp;
 mod share;
 pub mod shared;
 mod sockets;

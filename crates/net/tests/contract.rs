@@ -8,12 +8,12 @@ mod contract;
 
 use contract::{Bed, Event, PATIENCE, Probe};
 use ringway_flow::Limits;
-use ringway_net::sctp::{
-    Association, Config as StackConfig, Connect, Over, SendOptions, Settings, Stack,
-};
 use ringway_net::{Bind, Config, Control, Handler, bind};
 use ringway_sansio::{
     CloseReason, Flow, Malformed, Outbox, Peer, Program, Target, Time, Transport,
+};
+use ringway_sctp_tokio::{
+    Association, Config as StackConfig, Connect, Over, SendOptions, Settings, Stack,
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -4,11 +4,11 @@
 
 mod support;
 
-use ringway_net::sctp::{
-    Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Settings, Stack,
-};
 use ringway_net::{Bind, Config, Limits, MAX_SCTP_MESSAGE, sctp_settings};
 use ringway_sansio::{CloseReason, Flow, Target, Transport};
+use ringway_sctp_tokio::{
+    Association, Config as StackConfig, Connect, Listener, Over, SendOptions, Settings, Stack,
+};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};

@@ -5,11 +5,11 @@
 
 mod support;
 
-use ringway_net::sctp::{
-    Association, Config as StackConfig, Connect, Error, Over, SendOptions, Settings, Stack,
-};
 use ringway_net::{Bind, ClientCertificates, Config, Identity, TlsServer, sctp_settings};
 use ringway_sansio::{CloseReason, Target, Transport};
+use ringway_sctp_tokio::{
+    Association, Config as StackConfig, Connect, Error, Over, SendOptions, Settings, Stack,
+};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::collections::{BTreeMap, BTreeSet};

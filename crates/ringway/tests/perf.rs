@@ -5,7 +5,7 @@
 mod ports;
 
 use ports::port;
-use ringway_net::sctp::{Config, Connect, Over, SendOptions, Settings, Stack};
+use ringway_sctp_tokio::{Config, Connect, Over, SendOptions, Settings, Stack};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream, UdpSocket};

@@ -2,7 +2,7 @@
 
 use crate::peer::Place;
 use crate::say;
-use ringway_net::sctp::Connect;
+use ringway_sctp_tokio::Connect;
 use std::net::IpAddr;
 use tokio::task::JoinSet;
 

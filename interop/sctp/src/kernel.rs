@@ -3,7 +3,7 @@
 //! the same expectations; then one between the two. Returns an error where the kernel has no SCTP.
 
 use crate::say;
-use ringway_net::sctp::{
+use ringway_sctp_tokio::{
     Association, Close, Config, Connect, Error, Event, Over, SendOptions, Settings, Stack, UDP_PORT,
 };
 use std::net::IpAddr;

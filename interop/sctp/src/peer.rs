@@ -2,12 +2,12 @@
 
 use crate::pattern::{self, Got, LARGEST, Pattern, Sent};
 use crate::say;
-use ringway_net::sctp::{
+use ringway_sansio::Duration as Span;
+use ringway_sctp::{Algorithm, Multipath};
+use ringway_sctp_tokio::{
     Association, Change, Close, Config, Connect, Error, Event, Over, Received, Reliability, Reset,
     Scheduling, SendOptions, Settings, Stack, Totals,
 };
-use ringway_sansio::Duration as Span;
-use ringway_sctp::{Algorithm, Multipath};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;

@@ -3,7 +3,7 @@
 
 use nix::sys::socket::{setsockopt, sockopt};
 use ringway_link::{Departure, DropReason, InFlight, Link, LinkConfig, Outlet, Packet, Streams};
-use ringway_net::Clock;
+use ringway_os::Clock;
 use ringway_sansio::pcapng::{Direction, Writer};
 use ringway_sansio::{Ecn, Time};
 use std::fs::File;

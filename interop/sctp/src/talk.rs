@@ -3,7 +3,7 @@
 
 use crate::peer::Meeting;
 use crate::say;
-use ringway_net::sctp::{Association, Message, SendOptions, Settings};
+use ringway_sctp_tokio::{Association, Message, SendOptions, Settings};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Peers that acknowledge nothing: the check that ends their associations.
 
-use crate::sctp::Association;
 use ringway_sansio::CloseReason;
+use ringway_sctp_tokio::Association;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::Context;

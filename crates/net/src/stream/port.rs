@@ -3,11 +3,11 @@
 use crate::bind::Bound;
 use crate::error::BindError;
 use crate::listen::Bind;
-use crate::sctp::{
-    Connect, Error, Limits, Listener, Opened, Scheduling, Settings, Stack, check_scope,
-};
 use ringway_os::source_for;
 use ringway_sansio::Transport;
+use ringway_sctp_tokio::{
+    Connect, Error, Limits, Listener, Scheduling, Settings, Stack, StackSockets,
+};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -84,7 +84,7 @@ pub(crate) struct SctpBinds {
     limits: Limits,
     settings: Settings,
     paths: Option<TwoAddresses>,
-    opened: Vec<Opened>,
+    opened: Vec<StackSockets>,
     /// Which of them is for listeners over IP.
     raw: Option<usize>,
     /// Index among the listeners, which of those opened, what to listen on.
@@ -115,16 +115,15 @@ impl SctpBinds {
     /// Opens what a listener needs.
     pub(crate) fn bind(&mut self, index: usize, bind: &Bind) -> Result<Bound, BindError> {
         let failed = |error| BindError::Sctp { bind: Box::new(bind.clone()), error };
-        check_scope(&addresses(bind)).map_err(failed)?;
         if bind.encapsulation.is_none() {
-            Opened::check(&addresses(bind)).map_err(failed)?;
+            StackSockets::check(&addresses(bind)).map_err(failed)?;
         }
         let stack = match (bind.encapsulation, self.known(bind)) {
             (_, Some(known)) => known,
             (encapsulation, None) => {
                 let opened = match encapsulation {
-                    Some(port) => Opened::udp(&addresses(bind), port),
-                    None => Opened::raw(),
+                    Some(port) => StackSockets::udp(&addresses(bind), port),
+                    None => StackSockets::raw(),
                 };
                 self.opened.push(opened.map_err(failed)?);
                 if encapsulation.is_none() {
@@ -136,14 +135,14 @@ impl SctpBinds {
         let opened = &mut self.opened[stack];
         let port = opened.hold(bind.addr.port()).map_err(failed)?;
         let taken = |(_, other, bind): &(usize, usize, Bind)| {
-            *other == stack && opened.udp_port.is_some() && bind.addr.port() == port
+            *other == stack && opened.udp_port().is_some() && bind.addr.port() == port
         };
         if self.listeners.iter().any(taken) {
             return Err(failed(Error::in_use(port)));
         }
         let bind = Bind {
             addr: SocketAddr::new(bind.addr.ip(), port),
-            encapsulation: opened.udp_port,
+            encapsulation: opened.udp_port(),
             ..bind.clone()
         };
         let listener = ringway_sansio::Listener { transport: bind.transport, addr: bind.addr };

@@ -6,7 +6,6 @@ use super::drive;
 use super::unread::Unread;
 use super::{closed, guarded, opened, sctp_tls};
 use crate::handler::Handler;
-use crate::sctp::{Association, Connect, Error, Event, Listener, PathState, SendOptions};
 use crate::sockets::{SharedWorker, Sockets, now};
 use bytes::Bytes;
 use ringway_flow::call::stream_of;
@@ -14,6 +13,7 @@ use ringway_flow::{
     Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, WriteQueue,
 };
 use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time, Transport};
+use ringway_sctp_tokio::{Association, Connect, Error, Event, Listener, PathState, SendOptions};
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 pub mod authority;
+#[path = "../../../sctp-tokio/tests/support/namespace.rs"]
 pub mod namespace;
 
 use ringway_net::{Bind, Config, Control, Handler, bind};

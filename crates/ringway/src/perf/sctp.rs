@@ -6,7 +6,7 @@ use super::output::Output;
 use super::protocol::{DATA, MAX_SIZE, Reply, Session, echoed};
 use super::transport::Transport;
 use bytes::Bytes;
-use ringway_net::sctp::{
+use ringway_sctp_tokio::{
     Association, Config, Connect, Error, Over, Received, SendOptions, Settings, Stack,
 };
 use std::collections::VecDeque;

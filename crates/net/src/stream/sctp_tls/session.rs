@@ -1,9 +1,9 @@
 //! One TLS connection, on one pair of streams.
 
-use crate::sctp::{Association, SendOptions};
 use crate::tls::peer_domains;
 use bytes::{Buf, Bytes};
 use ringway_flow::{Broken, ByteStream};
+use ringway_sctp_tokio::{Association, SendOptions};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
 use std::io::{self, Read, Write};

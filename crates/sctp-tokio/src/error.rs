@@ -52,7 +52,7 @@ impl Error {
     }
 
     /// Returns the error for an SCTP port that is already in use.
-    pub(crate) fn in_use(port: u16) -> Error {
+    pub fn in_use(port: u16) -> Error {
         Error::system(format!("sctp port {port}"), io::ErrorKind::AddrInUse.into())
     }
 

@@ -1,5 +1,5 @@
 //! A network namespace for one test.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, unreachable_pub)]
 
 use socket2::{Domain, Socket, Type};
 use std::io;

@@ -4,11 +4,11 @@
 //! receive a message. At most one is held until a reader takes it, and events behind it wait.
 
 use super::notice::parse;
-use crate::sctp::error::Error;
-use crate::sctp::limits::EVENT_QUEUE;
-use crate::sctp::locals::check_scope;
-use crate::sctp::message::Event;
-use crate::sctp::waiters::Waiters;
+use crate::error::Error;
+use crate::limits::EVENT_QUEUE;
+use crate::locals::check_scope;
+use crate::message::Event;
+use crate::waiters::Waiters;
 use bytes::Bytes;
 use ringway_os::sctp as sys;
 use ringway_os::{Watched, watch_both};
@@ -86,7 +86,7 @@ struct Shared {
 }
 
 /// An association on its own socket. Dropping it shuts it down gracefully, in the background.
-pub(in crate::sctp) struct Association {
+pub(crate) struct Association {
     shared: Arc<Shared>,
     tasks: [AbortHandle; 2],
 }
@@ -237,10 +237,7 @@ impl Association {
         result.map_or(Poll::Pending, Poll::Ready)
     }
 
-    pub(in crate::sctp) fn poll_established(
-        &self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.poll_events(cx, |state| match &state.closed {
             _ if state.up => Some(Ok(())),
             Some(why) => Some(Err(Error::Closed(why.clone()))),
@@ -248,7 +245,7 @@ impl Association {
         })
     }
 
-    pub(in crate::sctp) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    pub(crate) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         self.poll_events(cx, |state| {
             if state.missed > 0 {
                 return Some(Some(Event::Missed(std::mem::take(&mut state.missed))));
@@ -260,7 +257,7 @@ impl Association {
         })
     }
 
-    pub(in crate::sctp) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.poll_events(cx, |state| match &state.closed {
             Some(Close::Finished) => Some(Ok(())),
             Some(why) => Some(Err(Error::Closed(why.clone()))),
@@ -268,7 +265,7 @@ impl Association {
         })
     }
 
-    pub(in crate::sctp) fn poll_recv_into(
+    pub(crate) fn poll_recv_into(
         &self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
@@ -303,11 +300,7 @@ impl Association {
     }
 
     /// Passes a message to the kernel, which copies it.
-    pub(in crate::sctp) fn queue(
-        &self,
-        data: &mut Bytes,
-        options: &SendOptions,
-    ) -> Result<(), Error> {
+    pub(crate) fn queue(&self, data: &mut Bytes, options: &SendOptions) -> Result<(), Error> {
         let mut flags = 0;
         if options.unordered {
             flags |= sys::UNORDERED;
@@ -361,7 +354,7 @@ impl Association {
         }
     }
 
-    pub(in crate::sctp) fn poll_send(
+    pub(crate) fn poll_send(
         &self,
         cx: &mut Context<'_>,
         data: &mut Bytes,
@@ -399,7 +392,7 @@ impl Association {
         Ok(addresses)
     }
 
-    pub(in crate::sctp) fn statistics(&self) -> Result<Snapshot, Error> {
+    pub(crate) fn statistics(&self) -> Result<Snapshot, Error> {
         let failed = |error: io::Error| match &self.shared.state().closed {
             Some(why) => Error::Closed(why.clone()),
             None => Error::system("the status of an sctp association", error),
@@ -477,7 +470,7 @@ impl Association {
         }
     }
 
-    pub(in crate::sctp) fn ports(&self) -> Result<(u16, u16), Error> {
+    pub(crate) fn ports(&self) -> Result<(u16, u16), Error> {
         let port = |option| {
             let addresses = self.addresses(option).map_err(|e| Error::system("sctp ports", e))?;
             addresses.first().map(SocketAddr::port).ok_or(Error::Stopped)
@@ -501,34 +494,34 @@ impl Association {
         Ok(SocketAddr::new(ip, self.ports()?.0))
     }
 
-    pub(in crate::sctp) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
+    pub(crate) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
         let value = sys::encode_address(self.peer_addr(remote)?, 0);
         self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)
     }
 
-    pub(in crate::sctp) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
+    pub(crate) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
         let mut value = sys::encode_address(self.peer_addr(remote)?, PARAMETERS);
         value[PARAMETERS_FLAGS..PARAMETERS_FLAGS + 4].copy_from_slice(&HEARTBEAT.to_ne_bytes());
         self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)
     }
 
-    pub(in crate::sctp) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
         check_scope(&[local])?;
         let value = sys::encode_addresses(&[self.local_addr(local)?]);
         self.set("adding an address", sys::BINDX_ADD, &value)
     }
 
-    pub(in crate::sctp) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
         let value = sys::encode_addresses(&[self.local_addr(local)?]);
         self.set("deleting an address", sys::BINDX_REMOVE, &value)
     }
 
-    pub(in crate::sctp) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
         let value = sys::encode_address(self.local_addr(local)?, 0);
         self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)
     }
 
-    pub(in crate::sctp) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
+    pub(crate) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
         // Flags of linux/sctp.h: incoming 1, outgoing 2.
         let (flags, streams) = match reset {
             Reset::Incoming(streams) => (1u16, streams),
@@ -544,17 +537,17 @@ impl Association {
         self.set("resetting streams", sys::RESET_STREAMS, &value)
     }
 
-    pub(in crate::sctp) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub(crate) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         let value = [0, 0, incoming, outgoing].map(u16::to_ne_bytes).concat();
         self.set("adding streams", sys::ADD_STREAMS, &value)
     }
 
-    pub(in crate::sctp) fn begin_shutdown(&self) {
+    pub(crate) fn begin_shutdown(&self) {
         // Refused only if it has ended, or is not established.
         let _ = self.shared.io.get_ref().shutdown(std::net::Shutdown::Write);
     }
 
-    pub(in crate::sctp) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
+    pub(crate) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
         let mut state = self.shared.state();
         if state.closed.is_some() {
             return Ok(());

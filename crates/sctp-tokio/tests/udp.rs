@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use ringway_net::sctp::{
+use ringway_sctp_tokio::{
     Association, Change, Close, Config, Connect, Error, Event, Over, PathState, Reliability,
     SendOptions, Settings, Stack,
 };

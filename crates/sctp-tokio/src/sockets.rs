@@ -17,6 +17,7 @@ use ringway_sansio::{Addressing, Ecn, Icmp};
 use ringway_sctp::PROTOCOL;
 use smallvec::SmallVec;
 use socket2::{Domain, Socket};
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -126,24 +127,31 @@ pub(super) struct Sockets {
     traffic: Traffic,
 }
 
-/// Open sockets of a stack that does not run yet, so that errors are known before anything runs.
-pub(crate) struct Opened {
+/// Open sockets of a stack that does not run yet, so that errors are known, and privileges dropped, before
+/// anything runs.
+pub struct StackSockets {
     sockets: Vec<BoundSocket>,
     /// Directly over IP: the ports.
     pub(super) ports: Option<Ports>,
     /// The local UDP port, in UDP.
-    pub(crate) udp_port: Option<u16>,
+    udp_port: Option<u16>,
 }
 
 /// Returns whether this process may use SCTP directly over IP, and the kernel would not answer instead.
 pub fn is_permitted() -> bool {
-    Opened::raw().is_ok()
+    StackSockets::raw().is_ok()
 }
 
 /// Exists when the kernel's own SCTP is loaded. Opening a socket to find out would load it.
 const KERNELS_OWN: &str = "/proc/net/sctp";
 
-impl Opened {
+impl fmt::Debug for StackSockets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StackSockets").field("udp_port", &self.udp_port).finish_non_exhaustive()
+    }
+}
+
+impl StackSockets {
     /// Registers the sockets with the runtime.
     pub(super) fn register(
         self,
@@ -157,7 +165,7 @@ impl Opened {
 
     /// Binds the UDP port `port` at each of `locals`, which may contain the wildcards. Port 0 means one that
     /// the system chooses, the same at each address.
-    pub(crate) fn udp(locals: &[IpAddr], mut port: u16) -> Result<Opened, Error> {
+    pub fn udp(locals: &[IpAddr], mut port: u16) -> Result<StackSockets, Error> {
         check_scope(locals)?;
         if locals.len() > MAX_UDP_ADDRESSES {
             return Err(Error::TooManyAddresses);
@@ -173,17 +181,17 @@ impl Opened {
             }
             sockets.push((socket, SocketAddr::new(local, port)));
         }
-        Ok(Opened { sockets, ports: None, udp_port: Some(port) })
+        Ok(StackSockets { sockets, ports: None, udp_port: Some(port) })
     }
 
     /// Returns whether these sockets carry packets of all of `locals` at this UDP port.
-    pub(crate) fn carries(&self, locals: &[IpAddr], port: u16) -> bool {
+    pub fn carries(&self, locals: &[IpAddr], port: u16) -> bool {
         let has = |ip: &IpAddr| self.sockets.iter().any(|(_, addr)| addr.ip() == *ip);
         port != 0 && self.udp_port == Some(port) && locals.iter().all(has)
     }
 
-    /// Opens a raw socket for each family that the host has.
-    pub(crate) fn raw() -> Result<Opened, Error> {
+    /// Opens a raw socket for each family that the host has, to carry SCTP directly over IP.
+    pub fn raw() -> Result<StackSockets, Error> {
         let failed = |error| Error::system("sctp over ip", error);
         if std::path::Path::new(KERNELS_OWN).exists() {
             let text = "the kernel's own SCTP is loaded, and would abort the associations it does not \
@@ -205,11 +213,11 @@ impl Opened {
         }
         let copies: io::Result<_> = sockets.iter().map(|(socket, _)| socket.try_clone()).collect();
         let ports = copies.and_then(Ports::new).map_err(failed)?;
-        Ok(Opened { sockets, ports: Some(ports), udp_port: None })
+        Ok(StackSockets { sockets, ports: Some(ports), udp_port: None })
     }
 
     /// Holds an SCTP port for as long as the stack lives; 0 for any. Returns the port.
-    pub(crate) fn hold(&mut self, port: u16) -> Result<u16, Error> {
+    pub fn hold(&mut self, port: u16) -> Result<u16, Error> {
         let failed = |error| Error::system(format!("sctp port {port}"), error);
         match &mut self.ports {
             Some(ports) if port == 0 => {
@@ -221,8 +229,15 @@ impl Opened {
         }
     }
 
-    /// Refuses addresses that the host does not have. Raw sockets are bound to none.
-    pub(crate) fn check(addresses: &[IpAddr]) -> Result<(), Error> {
+    /// Returns the local UDP port, in UDP.
+    pub fn udp_port(&self) -> Option<u16> {
+        self.udp_port
+    }
+
+    /// Refuses addresses that no association can have over IP: those that the host does not have, as raw sockets
+    /// are bound to none, and those that [`StackSockets::udp`] refuses.
+    pub fn check(addresses: &[IpAddr]) -> Result<(), Error> {
+        check_scope(addresses)?;
         for &ip in addresses {
             std::net::UdpSocket::bind((ip, 0))
                 .map_err(|error| Error::system(format!("sctp over ip at {ip}"), error))?;

@@ -10,7 +10,7 @@ use super::host_events::{read_icmp, watch_addresses};
 use super::listener::Listener;
 use super::locals::{Locals, check_scope};
 use super::ports::Ports;
-use super::sockets::Opened;
+use super::sockets::StackSockets;
 use super::tun::Packets;
 use super::waiters::Waiters;
 use super::{kernel, userspace};
@@ -49,8 +49,8 @@ impl Stack {
     /// sockets enabled.
     pub fn new(config: Config) -> Result<Stack, Error> {
         let opened = match config.over {
-            Over::Udp { ref locals, port } => Opened::udp(locals, port)?,
-            Over::Ip => Opened::raw()?,
+            Over::Udp { ref locals, port } => StackSockets::udp(locals, port)?,
+            Over::Ip => StackSockets::raw()?,
             Over::Kernel => {
                 kernel::check()?;
                 return Ok(Stack {
@@ -71,17 +71,13 @@ impl Stack {
         Stack::start(opened, config.limits, config.settings)
     }
 
-    /// Starts the task with open sockets. To be called within a runtime.
-    pub(crate) fn start(
-        opened: Opened,
-        limits: Limits,
-        settings: Settings,
-    ) -> Result<Stack, Error> {
+    /// Starts the task with open sockets. To be called within a runtime that has its timers and sockets enabled.
+    pub fn start(opened: StackSockets, limits: Limits, settings: Settings) -> Result<Stack, Error> {
         let failed = |error| Error::system("sctp", error);
         let runtime =
             Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;
         let down = DownAddresses::default();
-        let udp_port = opened.udp_port;
+        let udp_port = opened.udp_port();
         let (sockets, ports, locals) = opened.register(down.clone()).map_err(failed)?;
         let shared = share(limits, settings, ports, locals, down)?;
         let mut tasks = Vec::new();
@@ -122,7 +118,7 @@ impl Stack {
             return Ok(Listener::kernel(listener, port));
         };
         if self.over_ip {
-            Opened::check(addresses)?;
+            StackSockets::check(addresses)?;
         }
         let id = handle.shared.with(|core| {
             core.check()?;

@@ -2,7 +2,7 @@
 //! `bulk SIZE SECONDS [MTU [MAX_BURST]]`. Prints the throughput and the sizes of batches. Or opens
 //! idle associations, `bulk idle COUNT`, and prints the memory that each end takes.
 
-use ringway_net::sctp::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
+use ringway_sctp_tokio::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::mpsc;

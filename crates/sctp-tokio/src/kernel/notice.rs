@@ -1,6 +1,6 @@
 //! The kernel's notifications (RFC 6458 section 6.1, as in linux/sctp.h).
 
-use crate::sctp::message::Event;
+use crate::message::Event;
 use bytes::Bytes;
 use ringway_os::sctp::decode_address;
 use ringway_sctp::{Change, Close, PathState};

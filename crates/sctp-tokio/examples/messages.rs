@@ -8,7 +8,7 @@
 //! The receiver uses the default UDP port 9899, the sender any port.
 #![allow(clippy::print_stdout)]
 
-use ringway_net::sctp::{
+use ringway_sctp_tokio::{
     Association, Close, Config, Connect, Error, Event, Over, Reliability, SendOptions, Stack,
 };
 use std::net::IpAddr;

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-mod support;
+#[path = "support/namespace.rs"]
+mod namespace;
 
-use ringway_net::sctp::{
+use namespace::{address, inside_a_namespace, loopback, lose_rights};
+use ringway_sctp_tokio::{
     Association, Config, Connect, Event, Over, PathState, SendOptions, Settings, Stack,
 };
 use std::future::Future;
@@ -12,8 +14,9 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use support::PATIENCE;
-use support::namespace::{address, inside_a_namespace, loopback, lose_rights};
+
+/// The time-out of a test, long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 fn ip(last: u8) -> IpAddr {
     IpAddr::from([127, 0, 0, last])
@@ -21,7 +24,7 @@ fn ip(last: u8) -> IpAddr {
 
 fn run<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { tokio::time::timeout(PATIENCE * 5, work).await.expect("in time") })
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })
 }
 
 fn stack() -> Stack {
@@ -198,7 +201,7 @@ fn an_address_that_vanishes_fails_its_paths_and_is_used_again() {
         let (a, b) = (stack(), stack());
         let listener = b.listen(&[b1, b2], 5060, None).unwrap();
         // Neither unanswered heartbeats nor data in flight reveal it: there are none.
-        let settings = Settings { heartbeat_interval: Some(PATIENCE * 50), ..Settings::default() };
+        let settings = Settings { heartbeat_interval: Some(PATIENCE * 10), ..Settings::default() };
         let connect =
             Connect { settings: Some(settings), ..Connect::new(&[a1, a2], &[b1, b2], 5060) };
         let ours = a.connect(&connect).await.unwrap();
