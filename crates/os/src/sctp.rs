@@ -32,6 +32,12 @@ pub const STATUS: i32 = 14;
 pub const PEER_ADDR_INFO: i32 = 15;
 /// `SCTP_RECVRCVINFO`: messages are received with a [`ReceiveInfo`].
 pub const RECVRCVINFO: i32 = 32;
+/// Sets a shared key (RFC 6458 section 8.3.2).
+pub const AUTH_KEY: i32 = 23;
+/// Selects the key to send with (RFC 6458 section 8.1.17).
+pub const AUTH_ACTIVE_KEY: i32 = 24;
+/// Deletes a key (RFC 6458 section 8.3.4).
+pub const AUTH_DELETE_KEY: i32 = 25;
 /// `SCTP_SOCKOPT_BINDX_ADD`: adds local addresses.
 pub const BINDX_ADD: i32 = 100;
 /// `SCTP_SOCKOPT_BINDX_REM`: removes local addresses.
@@ -52,6 +58,8 @@ pub const RESET_STREAMS: i32 = 119;
 pub const RESET_ASSOC: i32 = 120;
 /// `SCTP_ADD_STREAMS`: adds streams (RFC 6525 section 6.3.4).
 pub const ADD_STREAMS: i32 = 121;
+/// Sets the scheduler's value of a stream (RFC 8260 section 4.3.3).
+pub const STREAM_SCHEDULER_VALUE: i32 = 124;
 
 /// Offset in bytes of the address in the structures that have one.
 pub const ADDRESS: usize = 4;

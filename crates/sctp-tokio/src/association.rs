@@ -308,6 +308,28 @@ impl Association {
         call!(self.add_streams(outgoing, incoming))
     }
 
+    /// Sets an endpoint pair shared key (RFC 4895 section 4.1): a secret that both endpoints know, and its key
+    /// identifier. Fails if the peer does not authenticate chunks, which is known once the association is
+    /// established.
+    pub fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
+        call!(self.set_auth_key(key, secret))
+    }
+
+    /// Authenticates sent chunks with a key that is set. Received chunks are accepted with any key that is set.
+    pub fn use_auth_key(&self, key: u16) -> Result<(), Error> {
+        call!(self.use_auth_key(key))
+    }
+
+    /// Deletes a key that is set and not used to send. Chunks authenticated with it are no longer accepted.
+    pub fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
+        call!(self.delete_auth_key(key))
+    }
+
+    /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
+    pub fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
+        call!(self.set_stream_value(stream, value))
+    }
+
     /// Shuts the association down gracefully: all messages sent are delivered first. Waits for the end.
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.begin_shutdown();

@@ -4,7 +4,7 @@
 
 use super::carrier::{DownAddresses, Traffic};
 use super::error::Error;
-use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER};
+use super::limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER, RETURNED_BYTES};
 use super::locals::Locals;
 use super::message::Event;
 use super::opening::BoundSocket;
@@ -42,6 +42,8 @@ pub(super) struct Entry {
     unread_up: bool,
     pub(super) events: VecDeque<Event>,
     missed: u32,
+    /// Bytes of the messages in `events` that were returned.
+    returned_bytes: usize,
     readers: Waiters,
     writers: Waiters,
     watchers: Waiters,
@@ -58,6 +60,7 @@ impl Entry {
             unread_up: false,
             events: VecDeque::new(),
             missed: 0,
+            returned_bytes: 0,
             readers: Waiters::default(),
             writers: Waiters::default(),
             watchers: Waiters::default(),
@@ -65,11 +68,23 @@ impl Entry {
     }
 
     fn push_event(&mut self, event: Event) {
-        if self.events.len() >= EVENT_QUEUE {
-            self.events.pop_front();
+        self.returned_bytes += returned_bytes(&event);
+        self.events.push_back(event);
+        if self.events.len() > EVENT_QUEUE {
+            self.drop_event(0);
+        }
+        while self.returned_bytes > RETURNED_BYTES
+            && let Some(index) = self.events.iter().position(|event| returned_bytes(event) > 0)
+        {
+            self.drop_event(index);
+        }
+    }
+
+    fn drop_event(&mut self, index: usize) {
+        if let Some(event) = self.events.remove(index) {
+            self.returned_bytes -= returned_bytes(&event);
             self.missed += 1;
         }
-        self.events.push_back(event);
     }
 
     /// Adds a task to those that wait.
@@ -94,11 +109,17 @@ impl Entry {
             return Some(Event::Missed(std::mem::take(&mut self.missed)));
         }
         let event = self.events.pop_front();
+        self.returned_bytes -= event.as_ref().map_or(0, returned_bytes);
         if self.events.is_empty() {
             self.events = VecDeque::new();
         }
         event
     }
+}
+
+/// Returns the bytes that an event holds of a returned message.
+fn returned_bytes(event: &Event) -> usize {
+    if let Event::Returned(message) = event { message.data.len() } else { 0 }
 }
 
 /// The users' view of a listener.
@@ -300,6 +321,7 @@ impl Core {
                 E::PeerShutdown(id) => self.report(id, Event::PeerShutdown),
                 E::Path { id, remote, state } => self.report(id, Event::Path { remote, state }),
                 E::PeerError { id, code } => self.report(id, Event::PeerError { code }),
+                E::Returned { id, message } => self.report(id, Event::Returned(message)),
                 E::SendFailed { id, messages } => self.report(id, Event::SendFailed { messages }),
                 E::Changed { id, change } => self.report(id, Event::Changed(change)),
                 E::Closed(id, why) => self.on_closed(id, why),
@@ -427,6 +449,7 @@ impl Core {
         let Some(entry) = self.entries.get_mut(key) else { return };
         entry.orphan = true;
         entry.events = VecDeque::new();
+        entry.returned_bytes = 0;
         let (id, closed, up) = (entry.id, entry.closed.is_some(), entry.up);
         if closed {
             self.remove(key);

@@ -35,14 +35,14 @@ pub use association::Association;
 pub use carrier::Traffic;
 pub use config::{Config, Connect, Over};
 pub use error::Error;
-pub use limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER, MAX_PORTS, MAX_UDP_ADDRESSES};
+pub use limits::{ACCEPT_QUEUE, EVENT_QUEUE, LINGER, MAX_PORTS, MAX_UDP_ADDRESSES, RETURNED_BYTES};
 pub use listener::Listener;
 pub use message::{Event, Message};
 pub use opening::UDP_PORT;
 pub use ringway_sctp::{
     Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
     PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,
-    Totals,
+    Totals, UndeliveredMessage,
 };
 pub use sockets::{StackSockets, is_permitted};
 pub use stack::Stack;

@@ -8,6 +8,10 @@ pub const ACCEPT_QUEUE: usize = 4096;
 /// Maximum number of unread events of one association. The oldest are dropped beyond that, and counted.
 pub const EVENT_QUEUE: usize = 64;
 
+/// Maximum number of bytes of the unread returned messages of one association. The oldest are dropped beyond
+/// that, and counted.
+pub const RETURNED_BYTES: usize = 1 << 20;
+
 /// Maximum time for the shutdown of an association whose last handle was dropped.
 pub const LINGER: Duration = Duration::from_secs(60);
 

@@ -1,7 +1,7 @@
 //! Received messages, and events of an association.
 
 use bytes::Bytes;
-use ringway_sctp::{Change, Close, PathState, Received};
+use ringway_sctp::{Change, Close, PathState, Received, UndeliveredMessage};
 use std::net::IpAddr;
 
 /// A message, or part of a very large one, that was received.
@@ -61,6 +61,10 @@ pub enum Event {
         /// The number of messages.
         messages: u32,
     },
+    /// A message that was not delivered, with [`Settings::return_undelivered`](ringway_sctp::Settings). Unread
+    /// ones take at most [`RETURNED_BYTES`](crate::RETURNED_BYTES) bytes; the oldest are dropped beyond that,
+    /// and counted by [`Event::Missed`].
+    Returned(UndeliveredMessage),
     /// Streams or addresses have changed (RFC 6525, RFC 5061).
     Changed(Change),
     /// The peer has begun to shut down. It accepts no more messages than those already sent.

@@ -306,6 +306,26 @@ impl Association {
         self.call(|core| core.sctp.add_streams(self.id, outgoing, incoming))
     }
 
+    /// Sets an endpoint pair shared key (RFC 4895).
+    pub(super) fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
+        self.call(|core| core.sctp.set_auth_key(self.id, key, secret))
+    }
+
+    /// Authenticates with a key from now on.
+    pub(super) fn use_auth_key(&self, key: u16) -> Result<(), Error> {
+        self.call(|core| core.sctp.use_auth_key(self.id, key))
+    }
+
+    /// Deletes a key.
+    pub(super) fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
+        self.call(|core| core.sctp.delete_auth_key(self.id, key))
+    }
+
+    /// Sets the scheduler's value of a stream (RFC 8260).
+    pub(super) fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
+        self.call(|core| core.sctp.set_stream_value(self.id, stream, value))
+    }
+
     fn call<R>(
         &self,
         f: impl FnOnce(&mut Core) -> Result<R, ringway_sctp::Error>,

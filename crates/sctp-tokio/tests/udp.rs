@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringway_sctp_tokio::{
-    Association, Change, Close, Config, Connect, Error, Event, Over, PathState, Reliability,
-    SendOptions, Settings, Stack,
+    Association, Change, Close, Config, Connect, Error, Event, Over, PathState, RETURNED_BYTES,
+    Reliability, Scheduling, SendOptions, Settings, Stack,
 };
 use std::collections::VecDeque;
 use std::future::Future;
@@ -285,6 +285,93 @@ fn a_message_given_up_is_told() {
                 break;
             }
         }
+    });
+}
+
+/// RFC 9260 section 11.1.14: a message that was not sent is returned, and unread ones have a bound.
+#[test]
+fn undelivered_messages_are_returned() {
+    run(async {
+        let settings = Settings {
+            receive_buffer: 2_000,
+            send_buffer: 8 << 20,
+            return_undelivered: true,
+            ..Settings::default()
+        };
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        let short = Reliability::Lifetime(Duration::from_millis(10));
+        let options = SendOptions { reliability: short, ppid: 7, ..on(0) };
+        const MESSAGES: u32 = 16;
+        for n in 0..MESSAGES {
+            a.send(vec![n as u8; 200_000], &options).await.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        a.send("more", &options).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let (mut returned, mut missed) = (Vec::new(), 0);
+        while returned.last() != Some(&(MESSAGES - 1)) {
+            match a.event().await.unwrap() {
+                Event::Returned(message) => {
+                    assert_eq!((message.ppid, message.data.len()), (7, 200_000));
+                    returned.push(message.data[0].into());
+                }
+                Event::Missed(events) => missed += events,
+                _ => {}
+            }
+        }
+        assert!(returned.len() * 200_000 <= RETURNED_BYTES, "{returned:?}");
+        assert!(missed > 0 && returned.is_sorted(), "{missed} {returned:?}");
+    });
+}
+
+/// RFC 4895 section 4.1: a key that both ends have is used, and a key in use is not deleted.
+#[test]
+fn keys_are_set_used_and_deleted() {
+    run(async {
+        let settings = Settings { dynamic_addresses: true, ..Settings::default() };
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        assert!(a.use_auth_key(7).is_err(), "not set yet");
+        for end in [&a, &b] {
+            end.set_auth_key(7, b"a secret of both").unwrap();
+            end.use_auth_key(7).unwrap();
+        }
+        // Only an authenticated ASCONF adds an address (RFC 5061 section 4.1.1).
+        a.add_address(ip(3)).unwrap();
+        while !matches!(a.event().await, Some(Event::Changed(Change::AddressAdded(_)))) {}
+        assert!(a.delete_auth_key(7).is_err(), "in use");
+    });
+}
+
+/// RFC 4895 needs the consent of both ends.
+#[test]
+fn a_key_is_refused_where_the_peer_authenticates_nothing() {
+    run(async {
+        let [a, _b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
+        let error = a.set_auth_key(7, b"a secret").unwrap_err();
+        assert!(error.to_string().contains("does not support"), "{error}");
+    });
+}
+
+/// RFC 8260 section 3.4: with priorities, the stream of the smallest value goes first.
+#[test]
+fn the_value_of_a_stream_decides_its_turn() {
+    run(async {
+        let settings = Settings { scheduling: Scheduling::Priority, ..Settings::default() };
+        let [a, b] = pair([&[ip(1)], &[ip(2)]], settings).await;
+        a.set_stream_value(1, 9).unwrap();
+        a.set_stream_value(2, 1).unwrap();
+        assert!(a.set_stream_value(u16::MAX, 1).is_err());
+        // All are queued before the stack's task has a turn, as there is one thread.
+        for stream in [1, 2] {
+            for _ in 0..3 {
+                a.try_send("x", &on(stream)).unwrap();
+            }
+        }
+        let mut order = Vec::new();
+        while order.len() < 6 {
+            order.push(b.recv().await.unwrap().unwrap().stream);
+        }
+        assert_eq!(order, [2, 2, 2, 1, 1, 1]);
     });
 }
 

@@ -542,6 +542,33 @@ impl Association {
         self.set("adding streams", sys::ADD_STREAMS, &value)
     }
 
+    pub(crate) fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
+        let Ok(length) = u16::try_from(secret.len()) else {
+            let (what, high) = ("octets of a key", u16::MAX.into());
+            let got = secret.len() as u64;
+            return Err(ringway_sctp::Error::Setting { what, low: 0, high, got }.into());
+        };
+        let mut value = vec![0; 4];
+        value.extend([key, length].map(u16::to_ne_bytes).concat());
+        value.extend(secret);
+        self.set("setting a key", sys::AUTH_KEY, &value)
+    }
+
+    pub(crate) fn use_auth_key(&self, key: u16) -> Result<(), Error> {
+        let value = [0, 0, key, 0].map(u16::to_ne_bytes).concat();
+        self.set("choosing a key", sys::AUTH_ACTIVE_KEY, &value)
+    }
+
+    pub(crate) fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
+        let value = [0, 0, key, 0].map(u16::to_ne_bytes).concat();
+        self.set("deleting a key", sys::AUTH_DELETE_KEY, &value)
+    }
+
+    pub(crate) fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
+        let value = [0, 0, stream, value].map(u16::to_ne_bytes).concat();
+        self.set("setting the value of a stream", sys::STREAM_SCHEDULER_VALUE, &value)
+    }
+
     pub(crate) fn begin_shutdown(&self) {
         // Refused only if it has ended, or is not established.
         let _ = self.shared.io.get_ref().shutdown(std::net::Shutdown::Write);
