@@ -5,7 +5,8 @@
 //! measures of each flow. The protocols are the same state machines as in the real world, connected
 //! through [`ringway_sansio`]; [`ringway_link`] decides how links treat packets. [`campaign`]
 //! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
-//! figures, [`sip`] makes calls, [`mesh`] runs mesh routers, [`topology`] reads maps of real networks, [`papers`] holds the
+//! figures, [`sip`] makes calls, [`mesh`] runs mesh routers, [`ns2`] has the protocols of that
+//! simulator, [`topology`] reads maps of real networks, [`papers`] holds the
 //! printed figures, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
 //! long a command takes.
 
@@ -16,6 +17,7 @@ pub mod campaign;
 pub mod commands;
 mod estimate;
 pub mod mesh;
+pub mod ns2;
 pub mod onesip;
 pub mod output;
 pub mod papers;

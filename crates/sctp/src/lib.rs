@@ -18,7 +18,6 @@ pub mod congestion;
 pub mod endpoint;
 mod features;
 mod incoming;
-pub mod ns2;
 pub mod numbers;
 mod outgoing;
 mod path;

@@ -7,15 +7,13 @@
 //! constant. Urgent data is delivered in line (RFC 6093), and data on a SYN is ignored until the peer sends it again.
 //!
 //! Read [`segment`] for the wire, [`endpoint`] for the state of a host, [`connection`] for the state machine of RFC 9293,
-//! and [`congestion`] for the window. [`ns2`] is another, much smaller protocol: the one-way TCP of the ns-2 simulator,
-//! for results that must match those of ns-2.
+//! and [`congestion`] for the window.
 
 #![forbid(unsafe_code)]
 
 pub mod congestion;
 pub mod connection;
 pub mod endpoint;
-pub mod ns2;
 pub mod segment;
 pub mod seq;
 pub mod settings;

@@ -2,11 +2,12 @@
 
 use super::document::{Document, Location};
 use super::keys::{Deal, Ns2Keys, SctpKeys, SctpNs2Keys, TcpKeys};
+use crate::ns2;
 use ringway_document::Problem;
 use ringway_link::{Rate, Size, Span};
 use ringway_sctp::Reliability;
 use ringway_sim::traffic::Stay;
-use ringway_tcp::{Settings, ns2};
+use ringway_tcp::Settings;
 use serde::{Deserialize, Serialize};
 
 /// Minimum size of a message in bytes: its number and the time it was written.
@@ -156,11 +157,11 @@ pub struct Flow {
     /// Settings of TCP.
     pub tcp: Settings,
     /// Settings of ns-2's TCP.
-    pub ns2: ns2::Settings,
+    pub ns2: ns2::tcp::Settings,
     /// Settings of SCTP, and the use of its streams and paths.
     pub sctp: Sctp,
     /// Settings of ns-2's SCTP.
-    pub sctp_ns2: ringway_sctp::ns2::Settings,
+    pub sctp_ns2: ns2::sctp::Settings,
     /// Over ns-2's SCTP: whether packets without data count, and the delay of each packet counts
     /// from its own transmission. Otherwise a delay counts from the first transmission of a TSN.
     pub every_packet: bool,
@@ -427,13 +428,13 @@ impl Raw {
             );
         }
         if self.transport == Transport::SctpNs2
-            && message > u64::from(ringway_sctp::ns2::Settings::default().mtu) - 48
+            && message > u64::from(ns2::sctp::Settings::default().mtu) - 48
         {
             wrong("packet", "expected a message that fits into 1500 B with its headers".into());
         }
         let packet = match traffic {
             Traffic::Messages { packet, .. } => packet.0 as u16,
-            _ => ns2::Settings::default().packet,
+            _ => ns2::tcp::Settings::default().packet,
         };
         (problems.len() == before).then(|| Flow {
             name: self.name,

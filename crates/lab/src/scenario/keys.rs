@@ -1,9 +1,10 @@
 //! The settings of transports in a file, in the tables of a `[[flow]]`.
 
+use crate::ns2;
 use ringway_link::{Size, Span};
 use ringway_sansio::Duration;
 use ringway_sctp::{self as sctp, Multipath, Reliability, Scheduling};
-use ringway_tcp::{Algorithm, Detection, Settings, ns2};
+use ringway_tcp::{Algorithm, Detection, Settings};
 use serde::Deserialize;
 
 fn span(of: Duration) -> Span {
@@ -101,7 +102,7 @@ impl TcpKeys {
     }
 }
 
-/// The settings of ns-2's TCP in the file; [`ns2::Settings`] describes each.
+/// The settings of ns-2's TCP in the file; [`ns2::tcp::Settings`] describes each.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ns2Keys {
@@ -117,7 +118,7 @@ pub(super) struct Ns2Keys {
 
 impl Default for Ns2Keys {
     fn default() -> Self {
-        let s = ns2::Settings::default();
+        let s = ns2::tcp::Settings::default();
         Ns2Keys {
             window: s.window,
             initial_window: s.initial_window,
@@ -170,8 +171,8 @@ impl Ns2Keys {
         Ok(())
     }
 
-    pub(super) fn settings(self, packet: u16) -> ns2::Settings {
-        ns2::Settings {
+    pub(super) fn settings(self, packet: u16) -> ns2::tcp::Settings {
+        ns2::tcp::Settings {
             packet,
             window: self.window,
             initial_window: self.initial_window,
@@ -390,7 +391,7 @@ impl SctpKeys {
     }
 }
 
-/// The settings of ns-2's SCTP in the file; [`sctp::ns2::Settings`] describes each. With a
+/// The settings of ns-2's SCTP in the file; [`ns2::sctp::Settings`] describes each. With a
 /// `sack_delay` of 0 every packet is acknowledged at once. `every_packet`: packets without data are
 /// counted too, and the delay of each packet counts from its own transmission.
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -410,7 +411,7 @@ pub(super) struct SctpNs2Keys {
 
 impl Default for SctpNs2Keys {
     fn default() -> Self {
-        let s = sctp::ns2::Settings::default();
+        let s = ns2::sctp::Settings::default();
         SctpNs2Keys {
             window: Size(s.rwnd.into()),
             ssthresh: Size(s.ssthresh.into()),
@@ -452,8 +453,8 @@ impl SctpNs2Keys {
         Ok(())
     }
 
-    pub(super) fn settings(self, message: u16) -> sctp::ns2::Settings {
-        sctp::ns2::Settings {
+    pub(super) fn settings(self, message: u16) -> ns2::sctp::Settings {
+        ns2::sctp::Settings {
             message,
             rwnd: self.window.0 as u32,
             ssthresh: self.ssthresh.0 as u32,
@@ -464,7 +465,7 @@ impl SctpNs2Keys {
             min_rto: self.min_rto.into(),
             max_rto: self.max_rto.into(),
             initial_rto: self.initial_rto.into(),
-            ..sctp::ns2::Settings::default()
+            ..ns2::sctp::Settings::default()
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Flows over ns-2's one-way TCP and SCTP.
 
 use super::{Clock, Ends, ProgramStats, Progress, RunningFlow, SenderState, endpoint, start, stop};
+use crate::ns2::{sctp as sctp_ns2, tcp as tcp_ns2};
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Endpoint, Time};
-use ringway_sctp::{self as sctp, ns2 as sctp_ns2};
+use ringway_sctp as sctp;
 use ringway_sim::{Bind, EndpointId, Error, World};
-use ringway_tcp::{self as tcp, ns2 as tcp_ns2};
+use ringway_tcp as tcp;
 use std::marker::PhantomData;
 
 /// The sending side of a model.

@@ -1,8 +1,8 @@
 //! The one-way SCTP over ns-2's default links, against the published figures of a run with it.
 
+use ringway_lab::ns2::sctp::{Sender, Settings, Sink, Snapshot};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use ringway_sctp::PROTOCOL;
-use ringway_sctp::ns2::{Sender, Settings, Sink, Snapshot};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 

@@ -1,11 +1,11 @@
 //! The receiving endpoint.
 
 use super::{Settings, addressing, ours, put_init};
-use crate::numbers::Tsn;
-use crate::wire::chunk::{Chunk, kind};
-use crate::wire::sack::{self, SACK_ENTRY, SACK_HEADER};
-use crate::wire::{Gap, Writer};
 use ringway_sansio::{Addressing, Endpoint, Time};
+use ringway_sctp::numbers::Tsn;
+use ringway_sctp::wire::chunk::{Chunk, kind};
+use ringway_sctp::wire::sack::{self, SACK_ENTRY, SACK_HEADER};
+use ringway_sctp::wire::{Gap, Writer};
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 

@@ -13,13 +13,13 @@ mod sink;
 
 pub use sink::Sink;
 
-use crate::PROTOCOL;
-use crate::numbers::{Ssn, Tsn};
-use crate::wire::chunk::{Chunk, kind};
-use crate::wire::data::DATA_HEADER;
-use crate::wire::init::{Init, InitParameters};
-use crate::wire::{Data, DataFlags, Packet, Sack, Writer};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
+use ringway_sctp::PROTOCOL;
+use ringway_sctp::numbers::{Ssn, Tsn};
+use ringway_sctp::wire::chunk::{Chunk, kind};
+use ringway_sctp::wire::data::DATA_HEADER;
+use ringway_sctp::wire::init::{Init, InitParameters};
+use ringway_sctp::wire::{Data, DataFlags, Packet, Sack, Writer};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 

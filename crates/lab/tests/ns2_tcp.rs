@@ -1,7 +1,7 @@
 //! The one-way TCP over ns-2's default links, against the published figures of a run with it.
 
+use ringway_lab::ns2::tcp::{Sender, Settings, Sink};
 use ringway_sansio::{Duration, Endpoint, Time};
-use ringway_tcp::ns2::{Sender, Settings, Sink};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
