@@ -1,19 +1,11 @@
-//! Packets as lines of a table: chunks joined by " + ", TSNs relative to the initial ones, which
-//! are 1.
-//!
-//! `DATA tsn flags stream:ssn bytes` (`-` for no flags where one is built), `SACK cumulative [w window] [from-to ...] [dup tsn ...]`,
-//! `IDATA tsn flags stream:mid:(ppid or fragment) bytes`, `IFORWARD tsn [U]stream:mid ...`,
-//! `RECONFIG` with `out request response last [stream ...]`, `in request [stream ...]`, `all request`,
-//! `answer request result [ours theirs]`, `more request count` or `give request count`,
-//! `SHUTDOWN cumulative`, `ABORT [T] [cause]`, `ERROR cause`, `SHUTDOWN_COMPLETE [T]`, and names
-//! alone for the rest.
+//! Packets as lines of a table, see `wire/display.rs`, with TSNs relative to the initial ones, which are 1. To build one,
+//! `-` stands for no flags, `SACK cumulative w window` for a window, and `UNKNOWN type` for a chunk of another type.
 
 use super::pattern;
-use ringway_sctp::wire::cause::Causes;
 use ringway_sctp::wire::chunk::{self, Chunk, ForwardTsn};
 use ringway_sctp::wire::data::IData;
 use ringway_sctp::wire::reconfig::{Reconfig, Streams};
-use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, Parameters, sack};
+use ringway_sctp::wire::{Cause, Data, DataFlags, Gap, Packet, sack};
 use ringway_sctp::{Mid, Ssn, Tsn};
 
 const FLAGS: [(char, DataFlags); 4] = [
@@ -23,41 +15,7 @@ const FLAGS: [(char, DataFlags); 4] = [
     ('E', DataFlags::END),
 ];
 
-fn relative(tsn: Tsn, first: Option<Tsn>) -> i64 {
-    first.map_or(i64::from(tsn.raw()), |first| i64::from(tsn.distance(first)) + 1)
-}
-
-fn codes(causes: &[u8]) -> String {
-    Causes::new(causes).flatten().map(|c| format!(" {}", c.code())).collect()
-}
-
-fn reconfig(value: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
-    let own = |number: u32| relative(Tsn::new(number), data);
-    let other = |number: u32| relative(Tsn::new(number), acked);
-    let list = |streams: Streams<'_>| streams.iter().map(|s| format!(" {s}")).collect::<String>();
-    Parameters::new(value)
-        .map(|p| match Reconfig::read(&p.unwrap()).unwrap().unwrap() {
-            Reconfig::OutgoingReset { request, response, last_tsn, streams } => {
-                let (last, names) = (own(last_tsn.raw()), list(streams));
-                format!(" out {} {} {last}{names}", own(request), other(response))
-            }
-            Reconfig::IncomingReset { request, streams } => {
-                format!(" in {}{}", own(request), list(streams))
-            }
-            Reconfig::TsnReset { request } => format!(" all {}", own(request)),
-            Reconfig::Response { response, result, next } => {
-                let next = next.map_or(String::new(), |(ours, theirs)| {
-                    format!(" {} {}", own(ours.raw()), other(theirs.raw()))
-                });
-                format!(" answer {} {result}{next}", other(response))
-            }
-            Reconfig::AddOutgoing { request, count } => format!(" more {} {count}", own(request)),
-            Reconfig::AddIncoming { request, count } => format!(" give {} {count}", own(request)),
-        })
-        .collect()
-}
-
-/// Returns the parameter that a text describes, in the format of [`reconfig`].
+/// Returns the parameter that a text describes, as it is written.
 fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
     let number = |at: usize| words[at].parse::<i64>().unwrap();
     let own = |at: usize| first.plus((number(at) - 1) as u32);
@@ -92,73 +50,7 @@ fn build_reconfig(words: &[&str], first: Tsn, peer: Tsn) -> Vec<u8> {
 
 /// Returns a packet as a line. `data` is the first TSN of its sender, `acked` that of its receiver.
 pub fn describe(bytes: &[u8], data: Option<Tsn>, acked: Option<Tsn>) -> String {
-    let packet = Packet::parse_unchecked(bytes).unwrap();
-    let chunks: Vec<String> = packet
-        .chunks()
-        .map(|raw| match raw.unwrap().parse().unwrap() {
-            Chunk::Data(d) => {
-                let flags: String =
-                    FLAGS.iter().filter(|f| d.flags.has(f.1)).map(|f| f.0).collect();
-                let (tsn, stream, ssn) = (relative(d.tsn, data), d.stream, d.ssn);
-                format!("DATA {tsn} {flags} {stream}:{ssn:?} {}", d.user.len())
-            }
-            Chunk::IData(d) => {
-                let flags: String =
-                    FLAGS.iter().filter(|f| d.flags.has(f.1)).map(|f| f.0).collect();
-                let (tsn, stream, mid) = (relative(d.tsn, data), d.stream, d.mid);
-                format!("IDATA {tsn} {flags} {stream}:{mid:?}:{} {}", d.ppid_or_fsn, d.user.len())
-            }
-            Chunk::IForwardTsn(f) => {
-                let letter = |u: bool| if u { "U" } else { "" };
-                let list: String =
-                    f.messages().map(|(s, u, n)| format!(" {}{s}:{n:?}", letter(u))).collect();
-                format!("IFORWARD {}{list}", relative(f.new_cumulative_tsn, data))
-            }
-            Chunk::Sack(s) => {
-                let mut text = format!("SACK {}", relative(s.cumulative_tsn_ack, acked));
-                for gap in s.gaps() {
-                    let base = relative(s.cumulative_tsn_ack, acked);
-                    let (start, end) = (base + i64::from(gap.start), base + i64::from(gap.end));
-                    text += &format!(" {start}-{end}");
-                }
-                for tsn in s.duplicates() {
-                    text += &format!(" dup {}", relative(tsn, acked));
-                }
-                text
-            }
-            Chunk::ForwardTsn(f) => {
-                let list: String = f.streams().map(|(s, n)| format!(" {s}:{n:?}")).collect();
-                format!("FORWARD {}{list}", relative(f.new_cumulative_tsn, data))
-            }
-            Chunk::NrSack(s) => {
-                let base = relative(s.cumulative_tsn_ack, acked);
-                let gap =
-                    |g: Gap| format!(" {}-{}", base + i64::from(g.start), base + i64::from(g.end));
-                format!("NRSACK {base}{}", s.final_gaps().map(gap).collect::<String>())
-            }
-            Chunk::ReConfig(value) => format!("RECONFIG{}", reconfig(value, data, acked)),
-            Chunk::Shutdown(tsn) => format!("SHUTDOWN {}", relative(tsn, acked)),
-            Chunk::Abort { reflected, causes } => {
-                format!("ABORT{}{}", if reflected { " T" } else { "" }, codes(causes))
-            }
-            Chunk::Error(causes) => format!("ERROR{}", codes(causes)),
-            Chunk::ShutdownComplete { reflected } => {
-                format!("SHUTDOWN_COMPLETE{}", if reflected { " T" } else { "" })
-            }
-            Chunk::Init(_) => "INIT".into(),
-            Chunk::InitAck(_) => "INIT_ACK".into(),
-            Chunk::Heartbeat(_) => "HEARTBEAT".into(),
-            Chunk::Pad => "PAD".into(),
-            Chunk::Ecne(tsn) => format!("ECNE {}", relative(tsn, acked)),
-            Chunk::Cwr(tsn) => format!("CWR {}", relative(tsn, data)),
-            Chunk::HeartbeatAck(_) => "HEARTBEAT_ACK".into(),
-            Chunk::ShutdownAck => "SHUTDOWN_ACK".into(),
-            Chunk::CookieEcho(_) => "COOKIE_ECHO".into(),
-            Chunk::CookieAck => "COOKIE_ACK".into(),
-            other => format!("{other:?}"),
-        })
-        .collect();
-    chunks.join(" + ")
+    Packet::parse_unchecked(bytes).unwrap().relative_to(data, acked).to_string()
 }
 
 /// Appends the chunks of a line. `first` is the first TSN of its sender, `peer` that of its receiver;

@@ -346,9 +346,9 @@ fn data_is_authenticated_where_required() {
     }
     assert_eq!(sizes, [1480, 12 + 40 + 16 + 40]);
     k.s.give("DATA 1 IBE 0:0 10");
-    assert!(k.s.line().unwrap().1.starts_with("Auth("));
+    assert!(k.s.line().unwrap().1.starts_with("AUTH "));
     k.s.sctp.abort(k.s.id(), b"").unwrap();
-    assert!(k.s.line().unwrap().1.starts_with("Auth("));
+    assert!(k.s.line().unwrap().1.starts_with("AUTH "));
 }
 
 /// RFC 5061 section 5.3, F1 and F2: a local address is added; it is not used as a source before the
