@@ -6,7 +6,10 @@
 //! and read changes as [`Event`]s. There are no callbacks, and everything is bounded by a field of [`Settings`] or
 //! [`Limits`] or a named constant. Tags, TSNs and nonces come from the caller's random source.
 //!
-//! Read [`wire`] for the formats, [`endpoint`] for the state of a host, the association's modules for the state machine,
+//! It consists of an [`Endpoint`], which finds the association of a packet, and of the [`Association`]s, one object each,
+//! in a table. A program that stores associations in another way, such as each behind a lock of its own, uses these two.
+//!
+//! Read [`wire`] for the formats, [`endpoint`] for what is found how, the association's modules for the state machine,
 //! [`congestion`] for the window of a path and [`scheduler`] for the order among streams. `docs/sctp.md` lists the
 //! supported standards and what is missing.
 
@@ -17,6 +20,7 @@ mod auth;
 pub mod congestion;
 pub mod endpoint;
 mod features;
+mod host;
 mod incoming;
 pub mod numbers;
 mod outgoing;
@@ -27,13 +31,15 @@ mod ring;
 mod rto;
 pub mod scheduler;
 pub mod settings;
+mod timers;
 pub mod wire;
 
 pub use association::{
-    Change, Close, MAX_ADDRESS_REQUESTS, MAX_REASON, MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot,
-    Reset, Snapshot, State, Totals,
+    Association, AssociationEvent, Change, Close, Cx, MAX_ADDRESS_REQUESTS, MAX_REASON,
+    MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot, Reset, Snapshot, State, Totals,
 };
-pub use endpoint::{AssocId, Counters, Event, ListenerId, Sctp};
+pub use endpoint::{AssocId, Associations, Counters, Endpoint, ListenerId, Settled};
+pub use host::{Event, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
 pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions, UndeliveredMessage};

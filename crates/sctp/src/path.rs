@@ -6,6 +6,7 @@ use crate::pmtu::{BASE, Pmtu};
 use crate::rack::Rack;
 use crate::rto::Rto;
 use crate::settings::{MIN_MTU, Settings};
+use crate::timers::{PathTimer, PathTimers};
 use crate::wire::COMMON_HEADER;
 use core::fmt;
 use ringway_sansio::{Duration, Random, Time};
@@ -48,9 +49,9 @@ pub(crate) struct Path {
     pub(crate) udp_port: u16,
     /// Maximum length of an IP packet on this path, including a UDP header.
     mtu: usize,
-    /// The search for the MTU, and the time when its probe counts as lost.
+    /// The search for the MTU.
     pub(crate) pmtu: Option<Box<Pmtu>>,
-    pub(crate) mtu_timer: Option<Time>,
+    pub(crate) timers: PathTimers,
     /// Whether the address is no longer the peer's and the slot is free.
     pub(crate) gone: bool,
     pub(crate) confirmed: bool,
@@ -75,20 +76,15 @@ pub(crate) struct Path {
     pub(crate) timed: Option<u64>,
     /// The lowest position that may be in flight here.
     pub(crate) earliest: u64,
-    pub(crate) t3: Option<Time>,
     /// The time when a packet that measures a round trip was last sent here.
     pub(crate) used: Time,
     /// The time when data was last sent here.
     pub(crate) data_at: Option<Time>,
-    /// The time when a heartbeat is next due if the path is idle then, and the time since which it is
-    /// idle.
-    pub(crate) beat_due: Option<Time>,
+    /// The time since which the path is idle.
     pub(crate) beat_from: Time,
     /// Whether a heartbeat is due now.
     pub(crate) beat_now: bool,
     pub(crate) beat: Option<Beat>,
-    /// The time when the heartbeat counts as lost.
-    pub(crate) beat_lost: Option<Time>,
     pub(crate) heartbeats: bool,
     /// Of the SACK being processed: bytes in flight before it, newly acknowledged bytes, and whether
     /// the earliest chunk was among them.
@@ -108,7 +104,13 @@ pub(crate) struct Path {
 impl fmt::Debug for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} -> {} {:?} {:?}", self.local, self.remote, self.state(), self.window)?;
-        write!(f, " flight {} errors {} t3 {:?}", self.flight, self.errors, self.t3)
+        write!(
+            f,
+            " flight {} errors {} t3 {:?}",
+            self.flight,
+            self.errors,
+            self.timers.get(PathTimer::T3Rtx)
+        )
     }
 }
 
@@ -148,7 +150,7 @@ impl Path {
             udp_port,
             mtu,
             pmtu: Pmtu::new(settings),
-            mtu_timer: None,
+            timers: PathTimers::default(),
             gone: false,
             confirmed,
             reach: PathState::Active,
@@ -163,14 +165,11 @@ impl Path {
             rto: Rto::new(settings),
             timed: None,
             earliest: 0,
-            t3: None,
             used: now,
             data_at: None,
-            beat_due: None,
             beat_from: now,
             beat_now: false,
             beat: None,
-            beat_lost: None,
             heartbeats: settings.heartbeat_interval.is_some(),
             flight_before: 0,
             acked: 0,
@@ -222,7 +221,7 @@ impl Path {
         }
         if let Some(size) = pmtu.data_lost(now, mtu) {
             self.set_mtu(size);
-            self.mtu_timer = None;
+            self.timers.cancel(PathTimer::PmtuProbe);
         }
     }
 
@@ -253,15 +252,13 @@ impl Path {
         self.beat_now = false;
         self.pmtu = None;
         self.rack = None;
-        for timer in [&mut self.t3, &mut self.beat_due, &mut self.beat_lost, &mut self.mtu_timer] {
-            *timer = None;
-        }
+        self.timers.stop();
     }
 
     /// Notes that nothing is in flight to here any more.
     pub(crate) fn empty(&mut self) {
         self.flight = 0;
-        self.t3 = None;
+        self.timers.cancel(PathTimer::T3Rtx);
         self.timed = None;
         self.earliest = 0;
         self.reset_rack();
@@ -402,7 +399,7 @@ impl Path {
     }
 
     pub(crate) fn start_t3(&mut self, now: Time) {
-        self.t3 = Some(now + self.rto.get());
+        self.timers.start(PathTimer::T3Rtx, now + self.rto.get());
     }
 
     /// Updates the window after a SACK.
@@ -441,7 +438,7 @@ impl Path {
     pub(crate) fn ask_soon(&mut self, now: Time) {
         if self.heartbeats && self.confirmed && self.reach == PathState::PotentiallyFailed {
             self.beat_from = now;
-            self.beat_due = Some(now + self.rto.get());
+            self.timers.start(PathTimer::Heartbeat, now + self.rto.get());
         }
     }
 
@@ -456,7 +453,7 @@ impl Path {
     pub(crate) fn plan_beat(&mut self, now: Time, settings: &Settings, random: &mut dyn Random) {
         let rto = self.rto.get();
         self.beat_from = now;
-        self.beat_due = match self.state() {
+        let due = match self.state() {
             PathState::Unconfirmed => Some(now + rto),
             PathState::PotentiallyFailed if self.heartbeats => Some(now + rto),
             _ if !self.confirmed && !self.heartbeats => Some(now + rto),
@@ -467,5 +464,6 @@ impl Path {
                 now + interval + Duration::from_nanos(jittered)
             }),
         };
+        self.timers.set(PathTimer::Heartbeat, due);
     }
 }

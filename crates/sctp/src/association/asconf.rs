@@ -34,12 +34,11 @@ impl Association {
         self.ends.locals.contains(&local) && !self.ends.resting.contains(&local)
     }
 
-    /// Requests that the peer add, delete or prefer a local address.
-    pub(crate) fn change_address(
-        &mut self,
-        cx: &Cx<'_>,
-        change: AddressChange,
-    ) -> Result<(), Error> {
+    /// Requests that the peer add, delete or prefer a local address (RFC 5061). An added address is used as a source
+    /// after [`Change::AddressAdded`](crate::Change::AddressAdded); a deleted one, which cannot be the last, no
+    /// longer, and packets to it are accepted until [`Change::AddressDeleted`](crate::Change::AddressDeleted).
+    pub fn change_address(&mut self, cx: &Cx<'_>, change: AddressChange) -> Result<(), Error> {
+        self.keep_identity();
         if self.state != State::Established {
             return Err(Error::Closing);
         }

@@ -2,6 +2,7 @@
 
 use super::{Association, Cx, MAX_BEATS, State};
 use crate::path::{Beat, Path, PathState};
+use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk};
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
 use ringway_sansio::Time;
@@ -34,7 +35,7 @@ impl Association {
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
                 path.beat_now = burst < max;
-                path.beat_due = Some(cx.now + path.rto.get() * (burst / max));
+                path.timers.start(PathTimer::Heartbeat, cx.now + path.rto.get() * (burst / max));
                 burst += 1;
             }
         }
@@ -69,7 +70,7 @@ impl Association {
         let Some(path) = self.paths.get_mut(index) else { return };
         let Some(beat) = path.beat.filter(|beat| beat.nonce == number(12)) else { return };
         path.beat = None;
-        path.beat_lost = None;
+        path.timers.cancel(PathTimer::HeartbeatLost);
         path.rto.measure(cx.now.since(beat.at));
         path.answered();
         if !core::mem::replace(&mut path.confirmed, true) {
@@ -128,13 +129,13 @@ impl Association {
         Chunk::Heartbeat(&parameter).emit(packet.chunks());
         path.beat = Some(Beat { at: cx.now, nonce });
         path.beat_turn = path.turns;
-        path.beat_lost = Some(cx.now + path.rto.get());
+        path.timers.start(PathTimer::HeartbeatLost, cx.now + path.rto.get());
         path.used = cx.now;
         path.plan_beat(cx.now, &self.settings, cx.random);
         if !self.paths.iter().any(Path::usable) {
             // Nothing is sent to any path before one is verified.
             let path = &mut self.paths[index];
-            path.beat_due = Some(cx.now + path.rto.get());
+            path.timers.start(PathTimer::Heartbeat, cx.now + path.rto.get());
         }
     }
 
@@ -144,8 +145,7 @@ impl Association {
         let mut changed = false;
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
-            if path.beat_lost.is_some_and(|at| at <= now) {
-                path.beat_lost = None;
+            if path.timers.take_expired(PathTimer::HeartbeatLost, now) {
                 path.beat = None;
                 let turn = path.beat_turn;
                 changed |= path.error(&self.settings);
@@ -161,9 +161,8 @@ impl Association {
                 self.try_other_local(index, turn);
             }
             let path = &mut self.paths[index];
-            if path.beat_due.is_some_and(|at| at <= now) {
+            if path.timers.take_expired(PathTimer::Heartbeat, now) {
                 let idle = path.used <= path.beat_from || path.state() != PathState::Active;
-                path.beat_due = None;
                 if self.beats_go() {
                     let path = &mut self.paths[index];
                     if idle && path.beat.is_none() {
@@ -183,7 +182,7 @@ impl Association {
     }
 
     /// Sends a heartbeat on a path now (RFC 9260 section 11.1.10).
-    pub(crate) fn request_heartbeat(&mut self, index: usize) {
+    pub(super) fn send_heartbeat(&mut self, index: usize) {
         if self.beats_go() {
             self.paths[index].beat_now = true;
         }

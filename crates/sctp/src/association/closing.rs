@@ -2,16 +2,17 @@
 
 use super::{Association, Close, Cx, FinalChunk, State};
 use crate::Tsn;
+use crate::timers::Timer;
 use crate::wire::cause::Cause;
 
 impl Association {
     /// Starts a graceful shutdown. Until the peer has answered, everything accepted so far is still
     /// sent first.
-    pub(crate) fn shutdown(&mut self, cx: &mut Cx<'_>) {
+    pub fn shutdown(&mut self, cx: &mut Cx<'_>) {
         self.shutdown_requested = true;
         if self.state == State::Established {
             self.state = State::ShutdownPending;
-            self.t5 = Some(cx.now + self.settings.guard());
+            self.timers.start(Timer::T5ShutdownGuard, cx.now + self.settings.guard());
             self.closing_progress(cx);
         }
     }
@@ -38,17 +39,14 @@ impl Association {
         self.start_t2(cx);
         for path in &mut self.paths {
             // RFC 9260 section 8.3: heartbeats end here.
-            path.beat_due = None;
+            path.timers.stop();
             path.beat_now = false;
-            path.beat_lost = None;
-            path.mtu_timer = None;
             path.reset_rack();
-            path.t3 = None;
         }
     }
 
     pub(super) fn start_t2(&mut self, cx: &Cx<'_>) {
-        self.t2 = Some(cx.now + self.paths[self.closing_path].rto.get());
+        self.timers.start(Timer::T2Shutdown, cx.now + self.paths[self.closing_path].rto.get());
     }
 
     /// Handles the expiry of T2-shutdown.
@@ -104,7 +102,7 @@ impl Association {
                     // A repeated SHUTDOWN shows that the peer's T2-shutdown expired. The peer counts
                     // errors until a packet arrives, and outstanding data may wait for a longer timer
                     // here. A HEARTBEAT shows that the local endpoint is alive and that the path works.
-                    self.request_heartbeat(path);
+                    self.send_heartbeat(path);
                 }
             }
             State::ShutdownSent => {

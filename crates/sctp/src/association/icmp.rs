@@ -2,6 +2,7 @@
 
 use super::{Association, Close, State};
 use crate::path::{Path, PathState};
+use crate::timers::{PathTimer, Timer};
 use bytes::Bytes;
 use ringway_sansio::{Icmp, Time};
 use std::net::IpAddr;
@@ -33,7 +34,7 @@ impl Association {
         } else if self.state == State::CookieWait {
             // The next address is used at once.
             self.paths[index].fail(&self.settings);
-            self.t1 = Some(now);
+            self.timers.start(Timer::T1, now);
         } else {
             self.unreachable(now, index);
         }
@@ -47,7 +48,7 @@ impl Association {
         if self.current != index && self.paths[self.current].active() {
             // Data may arrive over another path and need not wait for a timer.
             self.out.mark_all(index, &mut self.paths[index], true);
-            self.paths[index].t3 = None;
+            self.paths[index].timers.cancel(PathTimer::T3Rtx);
             self.abandon_expired(now);
             self.allow_bursts();
         }

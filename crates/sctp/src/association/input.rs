@@ -7,15 +7,60 @@ use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
+use crate::timers::PathTimer;
 use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
-use crate::wire::{Data, Gap, NrSack, Sack};
+use crate::wire::{Data, Gap, NrSack, Packet, Sack};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
 impl Association {
+    /// Handles a packet between its addresses with the local tag. Returns `false` if the packet is to be handled as one
+    /// out of the blue (RFC 9260 section 8.5.1 E).
+    pub fn handle_packet(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+    ) -> bool {
+        let Some(path) = self.path_to(addressing.source) else { return true };
+        let Some(Ok(first)) = packet.chunks().next() else { return true };
+        if first.kind == kind::SHUTDOWN_ACK && self.is_opening() {
+            return false;
+        }
+        if first.kind == kind::INIT_ACK {
+            // RFC 9260 section 6.10: never bundled.
+            if packet.chunks().count() == 1
+                && let Ok(Chunk::InitAck(init)) = first.parse()
+            {
+                self.keep_identity();
+                self.handle_init_ack(cx, path, addressing, &init);
+            }
+            return true;
+        }
+        let changes = |raw: Raw<'_>| REQUIRED.contains(&raw.kind) || raw.kind == kind::ERROR;
+        if self.changes_addresses() && packet.chunks().map_while(Result::ok).any(changes) {
+            self.keep_identity();
+        }
+        self.handle_chunks(cx, path, addressing, false, packet.chunks());
+        self.out.check_accounting(&self.paths);
+        true
+    }
+
+    /// Handles a packet with the peer's tag.
+    pub(crate) fn handle_reflected(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+    ) {
+        if let Some(path) = self.path_to(addressing.source) {
+            self.handle_chunks(cx, path, addressing, true, packet.chunks());
+        }
+    }
+
     /// Processes the chunks of a packet that arrived on a path. Its tag is the local one, or the peer's
     /// where `reflected`.
     pub(crate) fn handle_chunks(
@@ -142,6 +187,7 @@ impl Association {
         addressing: &Addressing,
         mut chunks: Chunks<'_>,
     ) {
+        self.keep_identity();
         let Some(Ok(first)) = chunks.next() else { return };
         if first.kind != kind::AUTH || !self.is_vouched_for(&first, chunks.rest()) {
             return;
@@ -393,7 +439,7 @@ impl Association {
             self.control.forward |= outcome.advanced || outcome.acked;
         } else if outcome.advanced && !self.probing {
             for path in self.paths.iter_mut().filter(|path| path.flight == 0) {
-                path.t3 = None;
+                path.timers.cancel(PathTimer::T3Rtx);
             }
         }
         if outcome.fast {
@@ -421,7 +467,7 @@ impl Association {
     fn after_probe(&mut self, cx: &Cx<'_>, advanced: bool) {
         let fills = advanced && self.out.has_gaps();
         if self.out.is_shut(self.max_data()) && !fills {
-            let waits = self.paths.iter().any(|path| path.t3.is_some());
+            let waits = self.paths.iter().any(|path| path.timers.is_running(PathTimer::T3Rtx));
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.current);
             }
@@ -432,7 +478,7 @@ impl Association {
                 self.out.mark_all(index, path, false);
             }
             if path.flight == 0 {
-                path.t3 = None;
+                path.timers.cancel(PathTimer::T3Rtx);
             }
         }
         self.probing = false;

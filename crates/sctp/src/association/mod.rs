@@ -11,9 +11,11 @@ mod addresses;
 mod asconf;
 mod asconf_peer;
 mod beats;
+mod calls;
 mod change;
 mod closing;
 mod ecn;
+mod event;
 mod icmp;
 mod input;
 mod offer;
@@ -27,6 +29,7 @@ mod timers;
 pub(crate) use addresses::{families_match, is_unicast};
 pub use asconf::MAX_ADDRESS_REQUESTS;
 pub use change::Change;
+pub use event::AssociationEvent;
 pub(crate) use offer::{Offer, local_parameters};
 pub use reconfig::{MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
@@ -34,16 +37,18 @@ use crate::PROTOCOL;
 use crate::auth::Agreed;
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
-use crate::outgoing::{Outgoing, SendOptions, UndeliveredMessage};
+use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
 use crate::settings::{Error, Settings};
-use crate::wire::AuthParameters;
+use crate::timers::AssociationTimers;
 use crate::wire::cause::Cause;
 use crate::wire::chunk;
+use crate::wire::{AuthParameters, Packet};
 use acks::Acks;
 use asconf::Asconf;
 use bytes::Bytes;
 use ecn::Marks;
+use event::Pending;
 use opening::Opening;
 use reconfig::Reconfig;
 use ringway_sansio::{Addressing, Duration, Random, Time};
@@ -204,36 +209,6 @@ pub struct Snapshot {
     pub totals: Totals,
 }
 
-/// Events that the user has not read.
-#[derive(Debug, Default)]
-pub(crate) struct Pending {
-    pub(crate) up: bool,
-    pub(crate) restarted: bool,
-    pub(crate) readable: bool,
-    pub(crate) writable: bool,
-    pub(crate) peer_shutdown: bool,
-    pub(crate) paths: bool,
-    pub(crate) error: Option<u16>,
-    pub(crate) unsent: u32,
-    pub(crate) changes: VecDeque<Change>,
-    pub(crate) closed: Option<Close>,
-}
-
-impl Pending {
-    pub(crate) fn any(&self) -> bool {
-        self.up
-            || self.restarted
-            || self.readable
-            || self.writable
-            || self.peer_shutdown
-            || self.paths
-            || self.error.is_some()
-            || self.unsent > 0
-            || !self.changes.is_empty()
-            || self.closed.is_some()
-    }
-}
-
 /// Control chunks that wait to be sent.
 #[derive(Debug, Default)]
 struct Control {
@@ -271,9 +246,17 @@ struct Auth {
 }
 
 /// The time and the random source, for the length of a call.
-pub(crate) struct Cx<'a> {
-    pub(crate) now: Time,
-    pub(crate) random: &'a mut dyn Random,
+pub struct Cx<'a> {
+    /// The time now.
+    pub now: Time,
+    /// The source of nonces, tags and jitter. Outside tests it must be unpredictable.
+    pub random: &'a mut dyn Random,
+}
+
+impl core::fmt::Debug for Cx<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Cx").field("now", &self.now).finish_non_exhaustive()
+    }
 }
 
 /// The ports of both endpoints and the local addresses.
@@ -288,8 +271,20 @@ pub(crate) struct Ends {
     pub(crate) udp_port: u16,
 }
 
+/// What the tables of an endpoint find an association by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Identity {
+    pub(crate) tag: u32,
+    /// The local port and the peer's.
+    pub(crate) ports: (u16, u16),
+    pub(crate) locals: Vec<IpAddr>,
+    pub(crate) remotes: Vec<IpAddr>,
+}
+
+/// An association: what two hosts with several addresses each share of the protocol. It sends and receives packets,
+/// handles time and reports events; an [`Endpoint`](crate::Endpoint) finds it by the addresses and the tag of a packet.
 #[derive(Debug)]
-pub(crate) struct Association {
+pub struct Association {
     settings: Arc<Settings>,
     state: State,
     pub(crate) ends: Ends,
@@ -316,9 +311,7 @@ pub(crate) struct Association {
     acks: Acks,
     control: Control,
     errors: u32,
-    t1: Option<Time>,
-    t2: Option<Time>,
-    t5: Option<Time>,
+    timers: AssociationTimers,
     /// The path of SHUTDOWN or SHUTDOWN ACK.
     closing_path: usize,
     shutdown_requested: bool,
@@ -345,11 +338,50 @@ pub(crate) struct Association {
     pub(crate) pending: Pending,
     pub(crate) final_chunk: Option<FinalChunk>,
     totals: Totals,
+    /// By which the endpoint's tables list it, if that is no longer its identity.
+    previous_identity: Option<Box<Identity>>,
 }
 
 impl Association {
-    pub(crate) fn state(&self) -> State {
+    /// Returns the state (RFC 9260 section 4).
+    pub fn state(&self) -> State {
         self.state
+    }
+
+    /// Returns whether the handshake is not complete.
+    pub(crate) fn is_opening(&self) -> bool {
+        matches!(self.state, State::CookieWait | State::CookieEchoed)
+    }
+
+    /// Returns what it is listed by.
+    pub(crate) fn identity(&self) -> Identity {
+        Identity {
+            tag: self.local_tag,
+            ports: (self.ends.local_port, self.ends.remote_port),
+            locals: self.ends.locals.clone(),
+            remotes: self.remotes().collect(),
+        }
+    }
+
+    /// Keeps what it is listed by, because the addresses or the tag may change now.
+    pub(crate) fn keep_identity(&mut self) {
+        if self.previous_identity.is_none() {
+            self.previous_identity = Some(Box::new(self.identity()));
+        }
+    }
+
+    /// Removes and returns what it is still listed by, if that differs from what it is.
+    pub(crate) fn take_previous_identity(&mut self) -> Option<Identity> {
+        let previous = *self.previous_identity.take()?;
+        (previous != self.identity()).then_some(previous)
+    }
+
+    /// Returns whether a packet has the ports and is between addresses of the association.
+    pub(crate) fn is_between(&self, addressing: &Addressing, packet: &Packet<'_>) -> bool {
+        self.ends.local_port == packet.destination
+            && self.ends.remote_port == packet.source
+            && self.ends.locals.contains(&addressing.destination)
+            && self.knows_address(addressing.source)
     }
 
     pub(crate) fn settings(&self) -> &Arc<Settings> {
@@ -377,21 +409,14 @@ impl Association {
         self.way(self.current)
     }
 
-    /// Returns whether only data that the user has not read is left.
-    pub(crate) fn is_spent(&self) -> bool {
+    /// Returns whether it has ended and its user has read all messages and events.
+    pub fn is_spent(&self) -> bool {
         self.state == State::Closed && self.inn.is_empty() && !self.has_events()
     }
 
     /// Returns whether an event waits for the user.
-    pub(crate) fn has_events(&self) -> bool {
+    pub fn has_events(&self) -> bool {
         self.pending.any() || self.out.has_returned()
-    }
-
-    /// Returns the next undelivered message.
-    pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
-        let returned = self.out.take_returned();
-        self.check_writable();
-        returned
     }
 
     /// Returns whether packets are sent with a checksum of zero.
@@ -399,13 +424,8 @@ impl Association {
         self.features.has(Features::ZERO_CHECKSUM)
     }
 
-    /// Queues a message (RFC 9260 section 11.1.5).
-    pub(crate) fn send(
-        &mut self,
-        now: Time,
-        options: &SendOptions,
-        data: Bytes,
-    ) -> Result<(), Error> {
+    /// Queues a message (RFC 9260 section 11.1.5). Its bytes are shared until they are acknowledged, not copied.
+    pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), Error> {
         use State::*;
         if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
         {
@@ -419,8 +439,8 @@ impl Association {
         result
     }
 
-    /// Sets the scheduler's value of a stream.
-    pub(crate) fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
+    /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
+    pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
         if stream >= self.streams.0 {
             return Err(Error::Stream { streams: self.streams.0, got: stream });
         }
@@ -428,8 +448,9 @@ impl Association {
         Ok(())
     }
 
-    /// Reads a message (RFC 9260 section 11.1.7).
-    pub(crate) fn read(&mut self, out: &mut Vec<u8>) -> Option<Received> {
+    /// Appends the next message, or part of one, to `out` (RFC 9260 section 11.1.7). Returns `None` when none is waiting.
+    /// An acknowledgement may be due afterwards, see [`Association::owes_ack`].
+    pub fn recv(&mut self, out: &mut Vec<u8>) -> Option<Received> {
         let received = self.inn.read(out)?;
         if self.inn.window_opened(usize::from(self.settings.mtu)) && self.takes_data() {
             self.acks.now();
@@ -438,7 +459,7 @@ impl Association {
     }
 
     /// Returns whether reading has made an acknowledgement due.
-    pub(crate) fn owes_ack(&self) -> bool {
+    pub fn owes_ack(&self) -> bool {
         self.acks.is_due()
     }
 
@@ -453,8 +474,8 @@ impl Association {
         matches!(self.state, Established | ShutdownPending | ShutdownReceived)
     }
 
-    /// Chooses the primary path (RFC 9260 section 11.1.6).
-    pub(crate) fn set_primary(&mut self, remote: IpAddr) -> Result<(), Error> {
+    /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
+    pub fn set_primary(&mut self, remote: IpAddr) -> Result<(), Error> {
         let path = self.path_to(remote).ok_or(Error::NoPath)?;
         if !self.paths[path].usable() {
             return Err(Error::NoPath);
@@ -464,8 +485,9 @@ impl Association {
         Ok(())
     }
 
-    /// Aborts the association (RFC 9260 section 9.1).
-    pub(crate) fn abort(&mut self, reason: &[u8]) {
+    /// Aborts the association (RFC 9260 section 9.1). The peer receives `reason`, cut at [`MAX_REASON`] bytes, once
+    /// [`Endpoint::remove`](crate::Endpoint::remove) is called; no event follows.
+    pub fn abort(&mut self, reason: &[u8]) {
         let known = self.peer_tag != 0;
         let cut = &reason[..reason.len().min(MAX_REASON)];
         self.state = State::Closed;
@@ -491,16 +513,11 @@ impl Association {
         self.opening = None;
         self.reconfig = None;
         self.asconf = None;
-        for timer in [&mut self.t1, &mut self.t2, &mut self.t5] {
-            *timer = None;
-        }
+        self.timers.stop();
         self.acks.clear();
         for path in &mut self.paths {
-            path.t3 = None;
-            path.beat_due = None;
-            path.beat_lost = None;
+            path.timers.stop();
             path.beat_now = false;
-            path.mtu_timer = None;
             path.rack = None;
         }
         self.pending.closed = Some(why);
@@ -581,7 +598,8 @@ impl Association {
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
+    /// Returns the state at this moment.
+    pub fn snapshot(&self) -> Snapshot {
         let path = |(index, path): (usize, &Path)| PathSnapshot {
             local: path.local,
             remote: path.remote,
@@ -609,18 +627,5 @@ impl Association {
             recovering: self.out.in_recovery() || self.paths.iter().any(|p| p.recovery.is_some()),
             totals: self.totals,
         }
-    }
-
-    /// Returns the next path whose state differs from the one last reported.
-    pub(crate) fn take_path_change(&mut self) -> Option<(IpAddr, PathState)> {
-        for path in &mut self.paths {
-            let state = path.state();
-            if path.reported != state {
-                path.reported = state;
-                return Some((path.remote, state));
-            }
-        }
-        self.pending.paths = false;
-        None
     }
 }

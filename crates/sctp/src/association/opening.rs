@@ -14,6 +14,7 @@ use crate::features::Features;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::settings::Settings;
+use crate::timers::{AssociationTimers, PathTimer, Timer};
 use crate::wire::cause::Cause;
 use crate::wire::chunk::{Chunk, kind};
 use crate::wire::parameter;
@@ -59,9 +60,7 @@ impl Association {
             acks: Acks::default(),
             control: Control::default(),
             errors: 0,
-            t1: None,
-            t2: None,
-            t5: None,
+            timers: AssociationTimers::default(),
             closing_path: 0,
             shutdown_requested: false,
             forced: false,
@@ -78,6 +77,7 @@ impl Association {
             pending: Pending::default(),
             final_chunk: None,
             totals: Totals::default(),
+            previous_identity: None,
             settings,
         }
     }
@@ -212,7 +212,7 @@ impl Association {
         }
         let path = &mut self.paths[index];
         path.used = cx.now;
-        self.t1 = Some(cx.now + path.rto.get());
+        self.timers.start(Timer::T1, cx.now + path.rto.get());
         opening.timed = (opening.retransmits == 0).then_some(cx.now);
         self.opening = Some(opening);
         packet.finish().then_some(index)
@@ -233,7 +233,7 @@ impl Association {
             let before = packet.len();
             self.put_new(cx, index, packet, before);
         }
-        self.paths[index].t3 = None;
+        self.paths[index].timers.cancel(PathTimer::T3Rtx);
     }
 
     /// Handles the expiry of T1-init or T1-cookie.
@@ -257,14 +257,14 @@ impl Association {
         }
         path.error(&self.settings);
         self.out.mark_all(last, path, true);
-        path.t3 = None;
+        path.timers.cancel(PathTimer::T3Rtx);
         // RFC 9260 section 5.1: all addresses of the peer are used in turn.
         let count = self.paths.len();
         let next = (1..=count).map(|step| (last + step) % count);
         opening.path = next.clone().find(|&p| self.paths[p].usable()).unwrap_or(last);
         opening.send = true;
         // The next packet is sent at once. If it is lost, T1 starts from here.
-        self.t1 = Some(cx.now + self.paths[opening.path].rto.get());
+        self.timers.start(Timer::T1, cx.now + self.paths[opening.path].rto.get());
         self.opening = Some(opening);
     }
 
@@ -357,7 +357,7 @@ impl Association {
             opening.path = path;
         }
         self.opening = Some(opening);
-        self.t1 = None;
+        self.timers.cancel(Timer::T1);
         self.current = path.min(self.paths.len() - 1);
         self.choose_current();
     }
@@ -390,7 +390,7 @@ impl Association {
     fn establish(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Established;
         self.opening = None;
-        self.t1 = None;
+        self.timers.cancel(Timer::T1);
         self.errors = 0;
         self.control.errors.clear();
         self.begin_beats(cx);
@@ -442,8 +442,9 @@ impl Association {
     /// Handles a cookie with both tags of this association (RFC 9260 section 5.2.4 D), or with a new
     /// tag of the peer (B): the handshake is complete on the peer's side.
     pub(crate) fn handle_matching_cookie(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+        self.keep_identity();
         self.control.cookie_ack = Some(path);
-        if !matches!(self.state, State::CookieWait | State::CookieEchoed) {
+        if !self.is_opening() {
             self.peer_tag = offer.peer_tag;
             return;
         }
@@ -458,16 +459,17 @@ impl Association {
     /// Handles a restart of the peer (RFC 9260 section 5.2.4 A). Received messages stay readable, and
     /// unsent messages are sent.
     pub(crate) fn restart(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
+        self.keep_identity();
         self.local_tag = offer.local_tag;
         self.initial_tsn = offer.local_tsn;
         self.ties = (cx.random.next_u64() as u32 | 1, cx.random.next_u64() as u32 | 1);
         for path in &mut self.paths {
             path.reset_window(&self.settings, offer.peer_rwnd);
             path.flight = 0;
-            path.t3 = None;
+            path.timers.cancel(PathTimer::T3Rtx);
             path.timed = None;
             path.beat = None;
-            path.beat_lost = None;
+            path.timers.cancel(PathTimer::HeartbeatLost);
             path.earliest = 0;
             path.one_packet = false;
             path.recovery = None;
@@ -478,9 +480,7 @@ impl Association {
         self.inn.finish();
         self.acks = Acks::on(path);
         self.control = Control { cookie_ack: Some(path), ..Control::default() };
-        self.t1 = None;
-        self.t2 = None;
-        self.t5 = None;
+        self.timers.stop();
         self.opening = None;
         self.reconfig = None;
         self.asconf = None;

@@ -3,6 +3,7 @@
 use super::{Association, Cx, SentForwardTsn, State};
 use crate::features::Features;
 use crate::settings::Multipath;
+use crate::timers::PathTimer;
 use crate::wire::chunk::Chunk;
 use crate::wire::sack::{self, NR_SACK_HEADER, SACK_ENTRY, SACK_HEADER};
 use crate::wire::{COMMON_HEADER, Gap, TLV_HEADER, Writer, padded};
@@ -10,7 +11,7 @@ use ringway_sansio::{Addressing, Time};
 
 impl Association {
     /// Appends the next packet to `out` and returns its addressing. Returns `None` when nothing is due.
-    pub(crate) fn transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
+    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<Addressing> {
         if self.asconf.is_some()
             && let Some(way) = self.transmit_asconf(cx, out)
         {
@@ -179,7 +180,7 @@ impl Association {
             }
             let path = &mut self.paths[target];
             path.data_turn = path.turns;
-            if path.t3.is_none() && self.out.is_ahead() {
+            if !path.timers.is_running(PathTimer::T3Rtx) && self.out.is_ahead() {
                 path.start_t3(cx.now);
             }
         }
@@ -316,7 +317,8 @@ impl Association {
         }
         if let Some((_, last, timed_out)) = self.out.first_marked() {
             // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
-            let asked = self.out.outstanding > 0 || self.paths.iter().any(|p| p.t3.is_some());
+            let asked = self.out.outstanding > 0
+                || self.paths.iter().any(|p| p.timers.is_running(PathTimer::T3Rtx));
             if self.probing && !self.forced && asked {
                 return None;
             }
@@ -428,7 +430,11 @@ impl Association {
         }
         let Some(len) = self.out.next_len(self.max) else { return };
         let path = &self.paths[self.current];
-        if self.is_blocked(len) && !self.out.takes_one() && path.t3.is_none() && path.usable() {
+        if self.is_blocked(len)
+            && !self.out.takes_one()
+            && !path.timers.is_running(PathTimer::T3Rtx)
+            && path.usable()
+        {
             self.wait_for_window(cx, self.current);
         }
     }
@@ -450,6 +456,6 @@ impl Association {
     pub(super) fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
         let path = &mut self.paths[path];
         let wait = path.rto.get() * (1 << self.probes.min(16));
-        path.t3 = Some(cx.now + wait.min(self.settings.rto_max));
+        path.timers.start(PathTimer::T3Rtx, cx.now + wait.min(self.settings.rto_max));
     }
 }

@@ -104,6 +104,7 @@ impl Association {
 
     /// Removes an address that the peer listed but that belongs to another association.
     pub(crate) fn lose_address(&mut self, now: Time, address: IpAddr) {
+        self.keep_identity();
         if let Some(path) = self.path_to(address) {
             self.remove_path(now, path);
         }

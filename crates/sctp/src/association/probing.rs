@@ -2,6 +2,7 @@
 
 use super::{Association, Cx, State};
 use crate::pmtu::{BASE, MIN_WAIT};
+use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk, kind};
 use crate::wire::{Parameter, TLV_HEADER, Writer};
 use ringway_sansio::{Addressing, Time};
@@ -37,7 +38,7 @@ impl Association {
         let size = pmtu.size(mtu);
         let nonce = cx.random.next_u64();
         pmtu.sent(size, nonce);
-        path.mtu_timer = Some(cx.now + path.rto.get().max(MIN_WAIT));
+        path.timers.start(PathTimer::PmtuProbe, cx.now + path.rto.get().max(MIN_WAIT));
         let limit = path.packet + size - mtu;
         let mut parameter = Vec::new();
         Parameter::HeartbeatInfo(&super::beats::info(index, cx.now, nonce)).emit(&mut parameter);
@@ -56,7 +57,7 @@ impl Association {
         let Some(pmtu) = &mut path.pmtu else { return false };
         let Some(size) = pmtu.answered(now, nonce) else { return false };
         self.probe_due |= pmtu.probe_due;
-        path.mtu_timer = None;
+        path.timers.cancel(PathTimer::PmtuProbe);
         path.set_mtu(size);
         path.large |= size > BASE;
         true
@@ -86,7 +87,7 @@ impl Association {
         };
         if let Some(size) = falls {
             path.set_mtu(size);
-            path.mtu_timer = None;
+            path.timers.cancel(PathTimer::PmtuProbe);
             self.out.mark_larger(index, path);
             self.abandon_expired(now);
         } else if let Some(pmtu) = &path.pmtu {

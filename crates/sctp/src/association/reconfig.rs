@@ -89,7 +89,7 @@ impl Association {
     }
 
     /// Queues a request to reset streams.
-    pub(crate) fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
+    pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
         let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
@@ -108,7 +108,7 @@ impl Association {
     }
 
     /// Queues requests for more streams in each direction.
-    pub(crate) fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
         for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
             if have.checked_add(count).is_none() {
                 return Err(Error::Stream { streams: u16::MAX, got: count });

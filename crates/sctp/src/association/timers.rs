@@ -1,6 +1,7 @@
 //! Timers (RFC 9260 sections 6.3.3 and 8).
 
 use super::{Association, Cx, State};
+use crate::timers::{PathTimer, Timer};
 use ringway_sansio::Time;
 
 fn due(timer: &mut Option<Time>, now: Time) -> bool {
@@ -8,17 +9,15 @@ fn due(timer: &mut Option<Time>, now: Time) -> bool {
 }
 
 impl Association {
-    /// Returns the time when [`Association::handle_timeout`] is to be called.
-    pub(crate) fn deadline(&self) -> Option<Time> {
+    /// Returns the time when [`Association::handle_timeout`] is to be called; `None` when nothing waits.
+    pub fn poll_timeout(&self) -> Option<Time> {
         let mut first: Option<Time> = None;
         let mut look = |timer: Option<Time>| {
             if let Some(at) = timer {
                 first = Some(first.map_or(at, |f| f.min(at)));
             }
         };
-        look(self.t1);
-        look(self.t2);
-        look(self.t5);
+        look(self.timers.first());
         look(self.acks.timer);
         if let Some(reconfig) = &self.reconfig {
             look(reconfig.timer);
@@ -28,10 +27,7 @@ impl Association {
             look(asconf.timer);
         }
         for path in &self.paths {
-            look(path.t3);
-            look(path.beat_due);
-            look(path.beat_lost);
-            look(path.mtu_timer);
+            look(path.timers.first());
             if let Some(rack) = &path.rack {
                 look(rack.timer());
             }
@@ -39,15 +35,21 @@ impl Association {
         first
     }
 
-    pub(crate) fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+    /// Handles the time that [`Association::poll_timeout`] returned.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.expire(cx);
+        self.out.check_accounting(&self.paths);
+    }
+
+    fn expire(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now;
-        if due(&mut self.t1, now) {
+        if self.timers.take_expired(Timer::T1, now) {
             self.opening_timeout(cx);
         }
-        if due(&mut self.t5, now) {
+        if self.timers.take_expired(Timer::T5ShutdownGuard, now) {
             self.closing_guard();
         }
-        if due(&mut self.t2, now) {
+        if self.timers.take_expired(Timer::T2Shutdown, now) {
             self.closing_timeout(cx);
         }
         if let Some(reconfig) = &mut self.reconfig
@@ -69,7 +71,7 @@ impl Association {
             self.acks.now();
         }
         for index in 0..self.paths.len() {
-            if due(&mut self.paths[index].t3, now) {
+            if self.paths[index].timers.take_expired(PathTimer::T3Rtx, now) {
                 self.t3_expired(now, index);
             }
             if self.state == State::Closed {
@@ -79,7 +81,7 @@ impl Association {
             if timer.is_some_and(|at| at <= now) {
                 self.rack_expired(now, index);
             }
-            if due(&mut self.paths[index].mtu_timer, now) {
+            if self.paths[index].timers.take_expired(PathTimer::PmtuProbe, now) {
                 self.probe_timeout(now, index);
             }
         }

@@ -1,11 +1,15 @@
-//! The SCTP of a host: listeners, associations by tag and by addresses, cookies, and answers to packets
-//! out of the blue.
+//! The SCTP of a host without its associations: listeners, the tables by which the association of a packet is found,
+//! cookies, and answers to packets out of the blue.
 //!
-//! This file holds the tables and the user's calls. `packets` handles packets and timers and finds the
-//! association of a packet. `opening` is the stateless half of the handshake.
+//! An endpoint stores no association. Its owner does, behind [`Associations`], and passes them to the calls that
+//! concern one: [`Sctp`](crate::Sctp) has them in a table; a program that gives each a lock of its own implements the
+//! trait with that. After a call of an association, [`Endpoint::settle`] updates the tables if its addresses have
+//! changed or it has ended.
+//!
+//! This file holds the tables and the calls. `packets` handles packets and finds the association of a packet. `opening`
+//! is the stateless half of the handshake.
 
 mod budget;
-mod calls;
 mod cookie;
 mod icmp;
 mod key;
@@ -13,22 +17,18 @@ mod opening;
 mod packets;
 
 use crate::PROTOCOL;
-use crate::association::{Association, Change, Close, Cx, Ends, FinalChunk, Snapshot, State};
-use crate::incoming::Received;
+use crate::association::{Association, Cx, Ends, FinalChunk, Identity, State};
 use crate::numbers::Tsn;
-use crate::outgoing::{SendOptions, UndeliveredMessage};
-use crate::path::PathState;
 use crate::settings::{Error, Limits, Settings};
 use crate::wire::Chunk;
 use crate::wire::chunk::kind;
 use crate::wire::init::MAX_ADDRESSES;
 use budget::Budget;
-use bytes::Bytes;
 use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
 use key::{Key, Keyed, number};
-use ringway_sansio::{Addressing, Deadlines, Random, Time};
+use ringway_sansio::{Addressing, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ const MAX_TAGS: usize = 8;
 /// Identifies an association for as long as it exists. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct AssocId {
-    slot: u32,
-    generation: u32,
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
 }
 
 /// Identifies a listener. It is never reused.
@@ -58,71 +58,6 @@ pub struct AssocId {
 pub struct ListenerId {
     slot: u32,
     generation: u32,
-}
-
-/// An event (RFC 9260 section 11.2). At most one of each kind waits per association, and one path
-/// change per path, so the number of waiting events is bounded by the number of associations.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// COMMUNICATION UP: the association is established. It was opened by the local endpoint or, at a
-    /// listener, by the peer.
-    Up {
-        /// The association.
-        id: AssocId,
-        /// The listener that accepted it.
-        listener: Option<ListenerId>,
-    },
-    /// RESTART: the peer restarted. Unacknowledged messages are lost, and streams begin at zero.
-    Restarted(AssocId),
-    /// DATA ARRIVE: a message can be read. Read until nothing is left: the event is repeated only when
-    /// more arrives.
-    Readable(AssocId),
-    /// A message was refused because the buffer was full, and a quarter of the buffer is free again.
-    Writable(AssocId),
-    /// The peer has started a shutdown. It accepts only what was already queued here.
-    PeerShutdown(AssocId),
-    /// NETWORK STATUS CHANGE: the state of a path has changed.
-    Path {
-        /// The association.
-        id: AssocId,
-        /// The address of the peer that identifies the path.
-        remote: IpAddr,
-        /// The new state.
-        state: PathState,
-    },
-    /// COMMUNICATION ERROR: the peer reported an error that does not end the association.
-    PeerError {
-        /// The association.
-        id: AssocId,
-        /// The cause code (RFC 9260 section 3.3.10).
-        code: u16,
-    },
-    /// SEND FAILURE: queued messages are lost. Their stream does not exist, the peer restarted before
-    /// it acknowledged them, or they were abandoned ([`Reliability`](crate::Reliability)).
-    SendFailed {
-        /// The association.
-        id: AssocId,
-        /// Number of messages.
-        messages: u32,
-    },
-    /// A message that was not delivered, with [`Settings::return_undelivered`].
-    Returned {
-        /// The association.
-        id: AssocId,
-        /// The message.
-        message: UndeliveredMessage,
-    },
-    /// Streams or addresses have changed.
-    Changed {
-        /// The association.
-        id: AssocId,
-        /// The change.
-        change: Change,
-    },
-    /// COMMUNICATION LOST or SHUTDOWN COMPLETE: the association has ended. Received messages can still
-    /// be read. The id becomes invalid when all are read. This is the last event of an association.
-    Closed(AssocId, Close),
 }
 
 /// Counters of a host's SCTP.
@@ -158,15 +93,36 @@ pub struct Counters {
     pub icmp_refused: u64,
 }
 
-struct Slot {
+/// The associations of an endpoint, which its owner stores.
+pub trait Associations {
+    /// Stores an association that was opened or accepted.
+    fn insert(&mut self, id: AssocId, association: Association);
+
+    /// Calls `call` with an association. Returns `None` if there is none with this id. Afterwards it may have something
+    /// to send, an event, or another deadline, or have ended; so the owner calls [`Endpoint::settle`] once the call
+    /// of the endpoint has returned.
+    fn with<R>(&mut self, id: AssocId, call: impl FnOnce(&mut Association) -> R) -> Option<R>;
+
+    /// As [`Associations::with`], for a call that changes nothing.
+    fn read<R>(&self, id: AssocId, call: impl FnOnce(&Association) -> R) -> Option<R>;
+}
+
+/// What [`Endpoint::settle`] found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Settled {
+    /// The association goes on, or it has ended and its user has not read all messages and events.
+    Kept,
+    /// It has ended and everything was read. Its id is invalid now.
+    Released,
+}
+
+/// What the tables know of an association.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
     generation: u32,
-    association: Option<Box<Association>>,
+    used: bool,
     /// Whether the tables contain it.
     listed: bool,
-    /// Whether it is in the queue of associations that may have a packet to send.
-    ready: bool,
-    /// Whether it is in the queue of associations with events.
-    notified: bool,
     listener: Option<ListenerId>,
 }
 
@@ -190,15 +146,15 @@ fn back(addressing: &Addressing) -> Addressing {
     Addressing { udp_port, ..Addressing::new(destination, source, PROTOCOL) }
 }
 
-/// The SCTP of one host.
-pub struct Sctp {
+/// The SCTP of one host, without its associations.
+pub struct Endpoint {
     limits: Limits,
     settings: Arc<Settings>,
     /// The settings of the last call. Associations with equal settings share them.
     last_settings: Arc<Settings>,
-    random: Box<dyn Random + Send>,
+    pub(crate) random: Box<dyn Random + Send>,
     keys: Keys,
-    slots: Vec<Slot>,
+    entries: Vec<Entry>,
     free: Vec<u32>,
     tags: HashMap<u32, u32, Keyed>,
     table: HashMap<Key, u32, Keyed>,
@@ -210,9 +166,6 @@ pub struct Sctp {
     joined: Vec<IpAddr>,
     /// Local tags of the associations that ended last, whose cookies may be repeated.
     ended: VecDeque<u32>,
-    deadlines: Deadlines,
-    ready: VecDeque<u32>,
-    notices: VecDeque<u32>,
     replies: VecDeque<Reply>,
     inits: Budget,
     strays: Budget,
@@ -220,14 +173,14 @@ pub struct Sctp {
     counters: Counters,
 }
 
-impl fmt::Debug for Sctp {
+impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sctp").field("associations", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Endpoint").field("associations", &self.len()).finish_non_exhaustive()
     }
 }
 
-impl Sctp {
-    /// Creates a host without associations. `settings` are the defaults of all associations. `random`
+impl Endpoint {
+    /// Creates an endpoint without associations. `settings` are the defaults of all associations. `random`
     /// supplies tags, TSNs, nonces and keys, so outside tests it must be unpredictable (RFC 9260
     /// section 5.3.1).
     pub fn new(
@@ -240,13 +193,13 @@ impl Sctp {
         let (tags, table, listening) = (keyed(), keyed(), keyed());
         let next_port = random.next_u64() as u16;
         let settings = Arc::new(settings);
-        Ok(Sctp {
+        Ok(Endpoint {
             limits,
             last_settings: Arc::clone(&settings),
             settings,
             keys: Keys::new(limits.cookie_key_life, &mut *random),
             random,
-            slots: Vec::new(),
+            entries: Vec::new(),
             free: Vec::new(),
             tags: HashMap::with_hasher(tags),
             table: HashMap::with_hasher(table),
@@ -255,9 +208,6 @@ impl Sctp {
             listening: HashMap::with_hasher(listening),
             joined: Vec::new(),
             ended: VecDeque::new(),
-            deadlines: Deadlines::default(),
-            ready: VecDeque::new(),
-            notices: VecDeque::new(),
             replies: VecDeque::new(),
             inits: Budget::new(limits.inits_per_second),
             strays: Budget::new(limits.strays_per_second),
@@ -336,10 +286,15 @@ impl Sctp {
 
     /// Opens an association from `locals` to `remotes`, the first of which is the primary path (RFC
     /// 9260 section 11.1.2). The lists are matched index by index within each family. Port 0 chooses a
-    /// free ephemeral port. [`Event::Up`] or [`Event::Closed`] follows. Messages can be queued at once.
+    /// free ephemeral port. The association has an event once it is up or closed. Messages can be queued at once.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "the two ends, and what the endpoint does not store"
+    )]
     pub fn connect(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         locals: &[IpAddr],
         local_port: u16,
         remotes: &[IpAddr],
@@ -356,8 +311,8 @@ impl Sctp {
             return Err(Error::Full { what: "associations", limit });
         }
         let local_port = match local_port {
-            0 => self.free_port(locals, remotes, remote_port)?,
-            port if self.is_free(locals, port, remotes, remote_port) => port,
+            0 => self.free_port(associations, locals, remotes, remote_port)?,
+            port if self.is_free(associations, locals, port, remotes, remote_port) => port,
             _ => return Err(Error::InUse),
         };
         let tag = self.free_tag().ok_or(Error::InUse)?;
@@ -365,162 +320,15 @@ impl Sctp {
         let udp_port = settings.udp_port;
         let (locals_here, resting) = (locals.to_vec(), Vec::new());
         let ends = Ends { local_port, remote_port, locals: locals_here, resting, udp_port };
-        self.claim(now, &ends, remotes);
+        self.claim(now, associations, &ends, remotes);
         let mut cx = Cx { now, random: &mut *self.random };
         let association = Association::connect(settings, ends, remotes, &mut cx, tag, tsn);
-        let slot = self.insert(association, None);
-        self.wake(slot);
-        Ok(self.id(slot))
+        Ok(self.insert(associations, association, None))
     }
 
-    /// Queues a message. Its bytes are shared until they are acknowledged, not copied.
-    pub fn send(
-        &mut self,
-        now: Time,
-        id: AssocId,
-        options: &SendOptions,
-        data: impl Into<Bytes>,
-    ) -> Result<(), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        association.send(now, options, data.into())?;
-        self.wake(slot);
-        Ok(())
-    }
-
-    /// Appends the next message, or part of one, to `out`. Returns `None` when none is waiting.
-    pub fn recv(&mut self, id: AssocId, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        let received = association.read(out);
-        let (owes, spent) = (association.owes_ack(), association.is_spent());
-        if spent {
-            self.release(slot);
-        } else if owes {
-            self.wake(slot);
-        }
-        Ok(received)
-    }
-
-    /// Shuts an association down gracefully: queued messages are delivered first (RFC 9260 section
-    /// 9.2).
-    pub fn shutdown(&mut self, now: Time, id: AssocId) -> Result<(), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        self.with(now, slot, |association, cx| association.shutdown(cx));
-        self.settle(slot);
-        Ok(())
-    }
-
-    /// Aborts an association and releases it. The peer receives `reason`, and no event follows (RFC
-    /// 9260 section 9.1).
-    pub fn abort(&mut self, id: AssocId, reason: &[u8]) -> Result<(), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        association.abort(reason);
-        self.send_final_chunk(slot);
-        self.release(slot);
-        Ok(())
-    }
-
-    /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
-    pub fn set_primary(&mut self, id: AssocId, remote: IpAddr) -> Result<(), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        association.set_primary(remote)?;
-        self.wake(slot);
-        Ok(())
-    }
-
-    /// Sends a heartbeat to an address of the peer now (RFC 9260 section 11.1.10).
-    pub fn request_heartbeat(&mut self, id: AssocId, remote: IpAddr) -> Result<(), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.association_mut(slot).ok_or(Error::NoAssociation)?;
-        let path = association.path_to(remote).ok_or(Error::NoPath)?;
-        association.request_heartbeat(path);
-        self.wake(slot);
-        Ok(())
-    }
-
-    /// Returns the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        while let Some(&slot) = self.notices.front() {
-            if let Some(event) = self.take_event(slot) {
-                return Some(event);
-            }
-            self.notices.pop_front();
-            self.slots[slot as usize].notified = false;
-        }
-        None
-    }
-
-    fn take_event(&mut self, slot: u32) -> Option<Event> {
-        let id = self.id(slot);
-        let entry = &mut self.slots[slot as usize];
-        let listener = entry.listener;
-        let association = entry.association.as_mut()?;
-        let pending = &mut association.pending;
-        if core::mem::take(&mut pending.up) {
-            return Some(Event::Up { id, listener });
-        }
-        if core::mem::take(&mut pending.restarted) {
-            return Some(Event::Restarted(id));
-        }
-        if pending.paths
-            && let Some((remote, state)) = association.take_path_change()
-        {
-            return Some(Event::Path { id, remote, state });
-        }
-        let pending = &mut association.pending;
-        if let Some(code) = pending.error.take() {
-            return Some(Event::PeerError { id, code });
-        }
-        if pending.unsent > 0 {
-            let messages = core::mem::take(&mut pending.unsent);
-            return Some(Event::SendFailed { id, messages });
-        }
-        if let Some(change) = pending.changes.pop_front() {
-            return Some(Event::Changed { id, change });
-        }
-        if core::mem::take(&mut pending.readable) {
-            return Some(Event::Readable(id));
-        }
-        if core::mem::take(&mut pending.writable) {
-            return Some(Event::Writable(id));
-        }
-        if core::mem::take(&mut pending.peer_shutdown) {
-            return Some(Event::PeerShutdown(id));
-        }
-        if let Some(message) = association.take_returned() {
-            return Some(Event::Returned { id, message });
-        }
-        let why = association.pending.closed.take()?;
-        if association.is_spent() {
-            self.release(slot);
-        }
-        Some(Event::Closed(id, why))
-    }
-
-    /// Returns the state of an association.
-    pub fn snapshot(&self, id: AssocId) -> Result<Snapshot, Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.slots[slot as usize].association.as_ref();
-        Ok(association.ok_or(Error::NoAssociation)?.snapshot())
-    }
-
-    /// Returns the ports of an association: the local one and the peer's.
-    pub fn ports(&self, id: AssocId) -> Result<(u16, u16), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.slots[slot as usize].association.as_ref();
-        let ends = &association.ok_or(Error::NoAssociation)?.ends;
-        Ok((ends.local_port, ends.remote_port))
-    }
-
-    /// Returns the addresses of an association: the local ones that it may send from, and the peer's.
-    pub fn addresses(&self, id: AssocId) -> Result<(Vec<IpAddr>, Vec<IpAddr>), Error> {
-        let slot = self.slot(id).ok_or(Error::NoAssociation)?;
-        let association = self.slots[slot as usize].association.as_ref();
-        let association = association.ok_or(Error::NoAssociation)?;
-        Ok((association.ends.locals.clone(), association.remotes().collect()))
+    /// Returns the listener that accepted an association; `None` for one that was opened here.
+    pub fn listener(&self, id: AssocId) -> Option<ListenerId> {
+        self.entry(id)?.listener
     }
 
     /// Returns whether a packet with these ports between these addresses belongs to an association or a
@@ -538,7 +346,7 @@ impl Sctp {
 
     /// Returns the number of associations, including ended ones with unread messages.
     pub fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.entries.len() - self.free.len()
     }
 
     /// Returns whether there is no association.
@@ -547,28 +355,32 @@ impl Sctp {
     }
 
     fn id(&self, slot: u32) -> AssocId {
-        AssocId { slot, generation: self.slots[slot as usize].generation }
+        AssocId { slot, generation: self.entries[slot as usize].generation }
     }
 
-    fn slot(&self, id: AssocId) -> Option<u32> {
-        let entry = self.slots.get(id.slot as usize)?;
-        (entry.generation == id.generation && entry.association.is_some()).then_some(id.slot)
+    fn entry(&self, id: AssocId) -> Option<&Entry> {
+        let entry = self.entries.get(id.slot as usize)?;
+        (entry.used && entry.generation == id.generation).then_some(entry)
     }
 
-    fn association_mut(&mut self, slot: u32) -> Option<&mut Association> {
-        self.slots.get_mut(slot as usize)?.association.as_deref_mut()
+    /// Returns whether an id is that of an association that is not released.
+    pub fn contains(&self, id: AssocId) -> bool {
+        self.entry(id).is_some()
     }
 
-    /// Calls an association with the time and the random source.
-    fn with<R>(
+    /// Calls an association with the time and the random source, and updates the tables if its addresses have changed.
+    fn call<R>(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         slot: u32,
         call: impl FnOnce(&mut Association, &mut Cx<'_>) -> R,
     ) -> Option<R> {
-        let association = self.slots.get_mut(slot as usize)?.association.as_deref_mut()?;
-        let mut cx = Cx { now, random: &mut *self.random };
-        Some(call(association, &mut cx))
+        associations.with(self.id(slot), |association| {
+            let result = call(association, &mut Cx { now, random: &mut *self.random });
+            self.relist(slot, association);
+            result
+        })
     }
 
     /// Returns a tag that no association has (RFC 9260 section 5.3.1).
@@ -578,11 +390,18 @@ impl Sctp {
             .find(|tag| *tag != 0 && !self.tags.contains_key(tag))
     }
 
-    fn is_free(&self, locals: &[IpAddr], port: u16, remotes: &[IpAddr], remote_port: u16) -> bool {
+    fn is_free(
+        &self,
+        associations: &impl Associations,
+        locals: &[IpAddr],
+        port: u16,
+        remotes: &[IpAddr],
+        remote_port: u16,
+    ) -> bool {
         locals.iter().all(|&local| {
             let taken = |&remote: &IpAddr| {
                 let slot = self.table.get(&Key::new(local, port, remote, remote_port));
-                slot.is_some_and(|slot| self.holds(*slot, remote))
+                slot.is_some_and(|slot| self.holds(associations, *slot, remote))
             };
             !remotes.iter().any(taken)
         })
@@ -590,6 +409,7 @@ impl Sctp {
 
     fn free_port(
         &mut self,
+        associations: &impl Associations,
         locals: &[IpAddr],
         remotes: &[IpAddr],
         remote_port: u16,
@@ -598,73 +418,104 @@ impl Sctp {
             self.next_port = self.next_port.wrapping_add(1);
             let port = EPHEMERAL_FIRST + self.next_port % EPHEMERAL_COUNT;
             let listens = locals.iter().any(|&a| self.listening.contains_key(&(number(a), port)));
-            if !listens && self.is_free(locals, port, remotes, remote_port) {
+            if !listens && self.is_free(associations, locals, port, remotes, remote_port) {
                 return Ok(port);
             }
         }
         Err(Error::NoPort)
     }
 
-    fn insert(&mut self, association: Association, listener: Option<ListenerId>) -> u32 {
+    fn insert(
+        &mut self,
+        associations: &mut impl Associations,
+        association: Association,
+        listener: Option<ListenerId>,
+    ) -> AssocId {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
-                generation: 0,
-                association: None,
-                listed: false,
-                ready: false,
-                notified: false,
-                listener: None,
-            });
-            self.slots.len() as u32 - 1
+            self.entries.push(Entry::default());
+            self.entries.len() as u32 - 1
         });
-        let entry = &mut self.slots[slot as usize];
-        entry.association = Some(Box::new(association));
-        entry.listener = listener;
-        self.list(slot);
-        slot
+        let entry = &mut self.entries[slot as usize];
+        *entry = Entry { used: true, listed: true, listener, ..*entry };
+        self.list(slot, &association.identity());
+        let id = self.id(slot);
+        associations.insert(id, association);
+        id
     }
 
     /// Adds an association to the tables, by its tag and by every pair of addresses.
-    fn list(&mut self, slot: u32) {
-        let entry = &mut self.slots[slot as usize];
-        let Some(association) = &entry.association else { return };
-        entry.listed = true;
-        self.tags.insert(association.local_tag, slot);
-        for key in keys(association) {
+    fn list(&mut self, slot: u32, identity: &Identity) {
+        self.tags.insert(identity.tag, slot);
+        for key in keys(identity) {
             self.table.entry(key).or_insert(slot);
         }
     }
 
-    /// Removes an association from the tables. Returns whether it was listed.
-    fn unlist(&mut self, slot: u32) -> bool {
-        let entry = &mut self.slots[slot as usize];
-        if !core::mem::take(&mut entry.listed) {
-            return false;
-        }
+    /// Removes an association from the tables.
+    fn unlist(&mut self, slot: u32, identity: &Identity) {
         self.recent = None;
-        let Some(association) = &entry.association else { return true };
-        self.tags.remove(&association.local_tag);
-        for key in keys(association) {
+        self.tags.remove(&identity.tag);
+        for key in keys(identity) {
             if self.table.get(&key) == Some(&slot) {
                 self.table.remove(&key);
             }
         }
-        true
     }
 
-    /// Releases an association. Its entries in the queues stay and are skipped there.
-    fn release(&mut self, slot: u32) {
-        self.unlist(slot);
-        let entry = &mut self.slots[slot as usize];
-        let Some(association) = entry.association.take() else { return };
+    /// Updates the tables if the tag or the addresses of an association have changed.
+    fn relist(&mut self, slot: u32, association: &mut Association) {
+        let Some(listed) = association.take_previous_identity() else { return };
+        if self.entries[slot as usize].listed {
+            self.unlist(slot, &listed);
+            self.list(slot, &association.identity());
+        }
+    }
+
+    /// Updates the tables after a call of an association: those that change its addresses, tag or state are
+    /// [`Association::handle_packet`], [`Association::handle_timeout`], [`Association::change_address`],
+    /// [`Association::shutdown`], [`Association::abort`], [`Association::recv`] and [`Association::poll_event`].
+    pub fn settle(&mut self, id: AssocId, association: &mut Association) -> Settled {
+        if !self.contains(id) {
+            return Settled::Released;
+        }
+        self.relist(id.slot, association);
+        if association.state() != State::Closed {
+            return Settled::Kept;
+        }
+        self.send_final_chunk(association);
+        let entry = &mut self.entries[id.slot as usize];
+        if core::mem::take(&mut entry.listed) {
+            self.unlist(id.slot, &association.identity());
+        }
+        if !association.is_spent() {
+            return Settled::Kept;
+        }
+        self.release(id.slot, association.local_tag);
+        Settled::Released
+    }
+
+    /// Releases an association that was aborted, with the messages and events that its user has not read.
+    pub fn remove(&mut self, id: AssocId, association: &mut Association) {
+        if self.settle(id, association) == Settled::Kept {
+            self.release(id.slot, association.local_tag);
+        }
+    }
+
+    fn release(&mut self, slot: u32, local_tag: u32) {
         if self.ended.len() >= MAX_ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(association.local_tag);
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.listener = None;
-        self.deadlines.set(slot, None);
+        self.ended.push_back(local_tag);
+        let generation = self.entries[slot as usize].generation.wrapping_add(1);
+        self.entries[slot as usize] = Entry { generation, ..Entry::default() };
         self.free.push(slot);
+    }
+
+    /// Appends the next packet that belongs to no association to `payload`, and returns its addressing.
+    pub fn poll_transmit(&mut self, payload: &mut Vec<u8>) -> Option<Addressing> {
+        let Reply { way, bytes } = self.replies.pop_front()?;
+        payload.extend_from_slice(&bytes);
+        Some(way)
     }
 
     fn reply(&mut self, reply: Reply) {
@@ -675,16 +526,8 @@ impl Sctp {
         }
     }
 
-    fn wake(&mut self, slot: u32) {
-        let entry = &mut self.slots[slot as usize];
-        if !core::mem::replace(&mut entry.ready, true) {
-            self.ready.push_back(slot);
-        }
-    }
-
     /// Sends the final chunk of an ended association.
-    fn send_final_chunk(&mut self, slot: u32) {
-        let Some(association) = self.association_mut(slot) else { return };
+    fn send_final_chunk(&mut self, association: &mut Association) {
         let Some(final_chunk) = association.final_chunk.take() else { return };
         let way = association.final_addressing();
         let ports = (association.ends.local_port, association.ends.remote_port);
@@ -706,35 +549,14 @@ impl Sctp {
         };
         self.reply(Reply { way, bytes });
     }
-
-    /// Updates the tables after a change of an association. Its deadline is set once it has nothing
-    /// left to send, which is always polled next.
-    fn settle(&mut self, slot: u32) {
-        let Some(association) = self.association_mut(slot) else { return };
-        let closed = association.state() == State::Closed;
-        let notify = association.has_events();
-        if closed {
-            self.send_final_chunk(slot);
-            self.unlist(slot);
-        }
-        let entry = &mut self.slots[slot as usize];
-        if notify && !core::mem::replace(&mut entry.notified, true) {
-            self.notices.push_back(slot);
-        }
-        if closed && entry.association.as_ref().is_some_and(|a| a.is_spent()) {
-            self.release(slot);
-            return;
-        }
-        self.wake(slot);
-    }
 }
 
 /// Returns every pair of a local and a remote address.
-fn keys(association: &Association) -> impl Iterator<Item = Key> {
-    let ends = &association.ends;
-    association.remotes().flat_map(move |remote| {
-        let key = move |&local: &IpAddr| Key::new(local, ends.local_port, remote, ends.remote_port);
-        ends.locals.iter().map(key)
+fn keys(identity: &Identity) -> impl Iterator<Item = Key> {
+    let (local_port, remote_port) = identity.ports;
+    identity.remotes.iter().flat_map(move |&remote| {
+        let key = move |&local: &IpAddr| Key::new(local, local_port, remote, remote_port);
+        identity.locals.iter().map(key)
     })
 }
 

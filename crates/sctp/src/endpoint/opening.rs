@@ -4,7 +4,7 @@
 use super::cookie::{Cookie, PacketFields};
 use super::key::Key;
 use super::packets::abort;
-use super::{ListenerId, Reply, Sctp, back};
+use super::{Associations, Endpoint, ListenerId, Reply, back};
 use crate::association::{Association, Cx, Ends, Offer, State, local_parameters};
 use crate::auth::{self, Agreed};
 use crate::features::Features;
@@ -43,7 +43,60 @@ fn offer_only(local: &mut InitParameters, features: Features, auth: bool) {
     local.auth.take_if(|_| !auth);
 }
 
-impl Sctp {
+/// What the local endpoint of an association would draw anew.
+struct Fresh {
+    tag: u32,
+    tsn: Tsn,
+    auth: AuthParameters,
+}
+
+/// How an INIT for an association that exists is answered.
+enum KnownAnswer {
+    Offer(Answer),
+    Nothing,
+    /// The association has sent a SHUTDOWN ACK, which is sent again (RFC 9260 section 9.2).
+    ShutdownAck,
+    /// The INIT lists addresses that the association does not have.
+    NewAddresses(Vec<IpAddr>),
+}
+
+fn known_answer(
+    association: &Association,
+    source: IpAddr,
+    init: &Init<'_>,
+    parameters: &InitParameters,
+    fresh: Fresh,
+) -> KnownAnswer {
+    let state = association.state();
+    if state == State::ShutdownAckSent {
+        return KnownAnswer::ShutdownAck;
+    }
+    let known = |address: &IpAddr| association.knows_address(*address);
+    let offered = || core::iter::once(&source).chain(&parameters.addresses);
+    let added: Vec<IpAddr> = offered().filter(|address| !known(address)).copied().collect();
+    if state != State::CookieWait && !added.is_empty() {
+        // A delayed INIT of this very association, whose addresses have changed since.
+        if init.initiate_tag == association.peer_tag {
+            return KnownAnswer::Nothing;
+        }
+        return KnownAnswer::NewAddresses(added);
+    }
+    let Some(destination) = offered().copied().find(known) else { return KnownAnswer::Nothing };
+    let settings = Arc::clone(association.settings());
+    let locals = association.ends.locals.clone();
+    let (fixed, _) = association.init();
+    let (tag, tsn, ties) = match state {
+        State::CookieWait => (fixed.initiate_tag, fixed.initial_tsn, (0, 0)),
+        State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
+        _ => (fresh.tag, fresh.tsn, association.ties),
+    };
+    // RFC 4895 section 6.1: the random number and the tag are reused together.
+    let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
+    let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(fresh.auth));
+    KnownAnswer::Offer(Answer { settings, locals, tag, tsn, ties, destination, auth })
+}
+
+impl Endpoint {
     fn refuse(&mut self, addressing: &Addressing, packet: &Packet<'_>, tag: u32, causes: &[u8]) {
         self.counters.aborts += 1;
         let bytes = abort((packet.destination, packet.source), tag, false, causes);
@@ -54,6 +107,7 @@ impl Sctp {
     pub(super) fn handle_init(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         addressing: &Addressing,
         packet: &Packet<'_>,
         raw: Raw<'_>,
@@ -90,9 +144,12 @@ impl Sctp {
         // RFC 9260 section 5.1.2 D.
         let found = core::iter::once(&addressing.source)
             .chain(&parameters.addresses)
-            .find_map(|&remote| self.holder(local, remote, packet));
+            .find_map(|&remote| self.holder(associations, local, remote, packet));
         let answer = match found {
-            Some(slot) => self.answer_known(slot, addressing, packet, &init, &parameters),
+            Some(slot) => {
+                let offered = (&init, &parameters);
+                self.answer_known(now, associations, slot, addressing, packet, offered)
+            }
             None => self.answer_new(now, addressing, packet, &init),
         };
         if let Some(answer) = answer {
@@ -130,55 +187,38 @@ impl Sctp {
     /// Answers an INIT for an association that exists (RFC 9260 sections 5.2.1 and 5.2.2, and 9.2).
     fn answer_known(
         &mut self,
+        now: Time,
+        associations: &mut impl Associations,
         slot: u32,
         addressing: &Addressing,
         packet: &Packet<'_>,
-        init: &Init<'_>,
-        parameters: &InitParameters,
+        (init, parameters): (&Init<'_>, &InitParameters),
     ) -> Option<Answer> {
-        let new_tag = self.free_tag()?;
-        let new_tsn = Tsn::new(self.random.next_u64() as u32);
-        let new_auth = auth::local_parameters(&mut *self.random);
-        let association = self.association_mut(slot)?;
-        let state = association.state();
-        if state == State::ShutdownAckSent {
-            association.repeat_shutdown_ack(false);
-            self.wake(slot);
-            return None;
-        }
-        let known = |address: &IpAddr| association.knows_address(*address);
-        let added: Vec<IpAddr> = core::iter::once(&addressing.source)
-            .chain(&parameters.addresses)
-            .filter(|address| !known(address))
-            .copied()
-            .collect();
-        if state != State::CookieWait && !added.is_empty() {
-            // A delayed INIT of this very association, whose addresses have changed since.
-            if init.initiate_tag == association.peer_tag {
-                return None;
-            }
-            let mut list = Vec::new();
-            for address in added {
-                Parameter::Address(address).emit(&mut list);
-            }
-            let causes = chunk::causes(Cause::RestartWithNewAddresses(&list));
-            self.refuse(addressing, packet, init.initiate_tag, &causes);
-            return None;
-        }
-        let listed = || parameters.addresses.iter().copied().find(|address| known(address));
-        let destination = if known(&addressing.source) { addressing.source } else { listed()? };
-        let settings = Arc::clone(association.settings());
-        let locals = association.ends.locals.clone();
-        let (fixed, _) = association.init();
-        let (tag, tsn, ties) = match state {
-            State::CookieWait => (fixed.initiate_tag, fixed.initial_tsn, (0, 0)),
-            State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
-            _ => (new_tag, new_tsn, association.ties),
+        let fresh = Fresh {
+            tag: self.free_tag()?,
+            tsn: Tsn::new(self.random.next_u64() as u32),
+            auth: auth::local_parameters(&mut *self.random),
         };
-        // RFC 4895 section 6.1: the random number and the tag are reused together.
-        let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
-        let auth = settings.dynamic_addresses.then(|| old_auth.unwrap_or(new_auth));
-        Some(Answer { settings, locals, tag, tsn, ties, destination, auth })
+        let known = associations.read(self.id(slot), |association| {
+            known_answer(association, addressing.source, init, parameters, fresh)
+        })?;
+        match known {
+            KnownAnswer::Offer(answer) => Some(answer),
+            KnownAnswer::Nothing => None,
+            KnownAnswer::ShutdownAck => {
+                self.call(now, associations, slot, |x, _| x.repeat_shutdown_ack(false));
+                None
+            }
+            KnownAnswer::NewAddresses(added) => {
+                let mut list = Vec::new();
+                for address in added {
+                    Parameter::Address(address).emit(&mut list);
+                }
+                let causes = chunk::causes(Cause::RestartWithNewAddresses(&list));
+                self.refuse(addressing, packet, init.initiate_tag, &causes);
+                None
+            }
+        }
     }
 
     fn init_ack(
@@ -285,6 +325,7 @@ impl Sctp {
     pub(super) fn handle_cookie_echo(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         addressing: &Addressing,
         packet: &Packet<'_>,
     ) {
@@ -322,17 +363,17 @@ impl Sctp {
         let found = core::iter::once(&addressing.source)
             .chain(core::iter::once(&offer.source))
             .chain(&offer.addresses)
-            .find_map(|&remote| self.holder(local, remote, packet));
+            .find_map(|&remote| self.holder(associations, local, remote, packet));
         let slot = match found {
-            None => self.accept(now, addressing, packet, &cookie),
-            Some(slot) => self.reconcile(now, slot, addressing, packet, &cookie),
+            None => self.accept(now, associations, addressing, packet, &cookie),
+            Some(slot) => self.reconcile(now, associations, slot, addressing, packet, &cookie),
         };
         let Some(slot) = slot else { return };
-        let Some(association) = self.association_mut(slot) else { return };
-        if let Some(path) = association.path_to(addressing.source) {
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
-        }
-        self.settle(slot);
+        self.call(now, associations, slot, |association, cx| {
+            if let Some(path) = association.path_to(addressing.source) {
+                association.handle_chunks(cx, path, addressing, false, chunks);
+            }
+        });
     }
 
     fn report_stale(
@@ -357,6 +398,7 @@ impl Sctp {
     fn accept(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         addressing: &Addressing,
         packet: &Packet<'_>,
         cookie: &Cookie,
@@ -383,7 +425,8 @@ impl Sctp {
         let ends = Ends { local_port, remote_port, locals, resting: Vec::new(), udp_port };
         let from_known =
             addressing.source == offer.source || offer.addresses.contains(&addressing.source);
-        let free = self.is_free(&ends.locals, ends.local_port, &offer.addresses, ends.remote_port);
+        let Ends { ref locals, local_port, remote_port, .. } = ends;
+        let free = self.is_free(associations, locals, local_port, &offer.addresses, remote_port);
         if !from_known
             || !free
             || !ends.locals.contains(&addressing.destination)
@@ -393,38 +436,52 @@ impl Sctp {
             self.counters.cookies_refused += 1;
             return None;
         }
-        self.claim(now, &ends, &offer.addresses);
+        self.claim(now, associations, &ends, &offer.addresses);
         let mut cx = Cx { now, random: &mut *self.random };
         let mut association = Association::accept(settings, ends, offer, &mut cx);
         let path = association.path_to(addressing.source)?;
         association.owe_cookie_ack(path);
-        Some(self.insert(association, Some(listener)))
+        Some(self.insert(associations, association, Some(listener)).slot)
     }
 
     /// Returns the association that a pair of addresses belongs to. An address that a peer merely
     /// listed does not count, so that it cannot block the host that really has it (RFC 5062 section 2).
-    fn holder(&self, local: IpAddr, remote: IpAddr, packet: &Packet<'_>) -> Option<u32> {
-        self.by_addresses(local, remote, packet).filter(|slot| self.holds(*slot, remote))
+    fn holder(
+        &self,
+        associations: &impl Associations,
+        local: IpAddr,
+        remote: IpAddr,
+        packet: &Packet<'_>,
+    ) -> Option<u32> {
+        let found = self.by_addresses(local, remote, packet);
+        found.filter(|slot| self.holds(associations, *slot, remote))
     }
 
     /// Returns whether an address belongs to an association that lists it.
-    pub(super) fn holds(&self, slot: u32, remote: IpAddr) -> bool {
-        let association = self.slots[slot as usize].association.as_ref();
-        association.is_some_and(|association| association.holds(remote))
+    pub(super) fn holds(
+        &self,
+        associations: &impl Associations,
+        slot: u32,
+        remote: IpAddr,
+    ) -> bool {
+        associations.read(self.id(slot), |association| association.holds(remote)) == Some(true)
     }
 
     /// Removes the addresses of a new association from others that only list them.
-    pub(super) fn claim(&mut self, now: Time, ends: &Ends, remotes: &[IpAddr]) {
+    pub(super) fn claim(
+        &mut self,
+        now: Time,
+        associations: &mut impl Associations,
+        ends: &Ends,
+        remotes: &[IpAddr],
+    ) {
         for (&remote, &local) in
             remotes.iter().flat_map(|r| ends.locals.iter().map(move |l| (r, l)))
         {
             let key = Key::new(local, ends.local_port, remote, ends.remote_port);
             let Some(&slot) = self.table.get(&key) else { continue };
-            if !self.holds(slot, remote) {
-                self.unlist(slot);
-                self.with(now, slot, |association, cx| association.lose_address(cx.now, remote));
-                self.list(slot);
-                self.settle(slot);
+            if !self.holds(associations, slot, remote) {
+                self.call(now, associations, slot, |x, cx| x.lose_address(cx.now, remote));
             }
         }
     }
@@ -433,17 +490,19 @@ impl Sctp {
     fn reconcile(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         slot: u32,
         addressing: &Addressing,
         packet: &Packet<'_>,
         cookie: &Cookie,
     ) -> Option<u32> {
         let offer = &cookie.offer;
-        let association = self.association_mut(slot)?;
-        let path = association.path_to(addressing.source)?;
-        let local = association.local_tag == offer.local_tag;
-        let peer = association.peer_tag == offer.peer_tag;
-        let ties = association.ties == offer.ties;
+        let (local, peer, ties, path) = associations.read(self.id(slot), |association| {
+            let local = association.local_tag == offer.local_tag;
+            let peer = association.peer_tag == offer.peer_tag;
+            let ties = association.ties == offer.ties;
+            Some((local, peer, ties, association.path_to(addressing.source)?))
+        })??;
         if !(local && peer)
             && let Some(by) = cookie.stale(now)
         {
@@ -453,28 +512,26 @@ impl Sctp {
         match (local, peer) {
             // Action A.
             (false, false) if ties => {
-                if association.state() == State::ShutdownAckSent {
-                    association.repeat_shutdown_ack(true);
-                    self.wake(slot);
-                    return None;
-                }
-                let known = |address: &IpAddr| association.knows_address(*address);
-                // The one local address that the INIT ACK promised may have been deleted since.
-                let local_gone = offer.alone && !association.ends.locals.contains(&offer.local);
-                let foreign = local_gone || !offer.addresses.iter().all(known);
-                if foreign || self.tags.contains_key(&offer.local_tag) {
+                if self.refuses_restart(associations, slot, offer) {
                     self.counters.cookies_refused += 1;
                     return None;
                 }
-                self.unlist(slot);
-                self.with(now, slot, |a, cx| a.restart(cx, offer, path));
-                self.list(slot);
-                Some(slot)
+                let restarted = self.call(now, associations, slot, |association, cx| {
+                    if association.state() == State::ShutdownAckSent {
+                        association.repeat_shutdown_ack(true);
+                        return false;
+                    }
+                    association.restart(cx, offer, path);
+                    true
+                });
+                (restarted == Some(true)).then_some(slot)
             }
             // Actions B and D.
             (true, _) => {
-                self.with(now, slot, |a, cx| a.handle_matching_cookie(cx, offer, path));
-                self.list(slot);
+                let cookie = |x: &mut Association, cx: &mut Cx<'_>| {
+                    x.handle_matching_cookie(cx, offer, path);
+                };
+                self.call(now, associations, slot, cookie);
                 Some(slot)
             }
             // Action C, and what the table does not show.
@@ -483,5 +540,20 @@ impl Sctp {
                 None
             }
         }
+    }
+
+    /// Returns whether the cookie of a restart has addresses that its association does not have, or a tag that
+    /// another one has. One that waits for the end of its shutdown does not restart, so it does not matter there.
+    fn refuses_restart(&self, associations: &impl Associations, slot: u32, offer: &Offer) -> bool {
+        let foreign = associations.read(self.id(slot), |association| {
+            let known = |address: &IpAddr| association.knows_address(*address);
+            // The one local address that the INIT ACK promised may have been deleted since.
+            let local_gone = offer.alone && !association.ends.locals.contains(&offer.local);
+            association.state() != State::ShutdownAckSent
+                && (local_gone
+                    || !offer.addresses.iter().all(known)
+                    || self.tags.contains_key(&offer.local_tag))
+        });
+        foreign == Some(true)
     }
 }

@@ -1,15 +1,15 @@
-//! Received and sent packets, time, and packets out of the blue (RFC 9260 sections 8.4 and 8.5).
+//! Received packets, and packets out of the blue (RFC 9260 sections 8.4 and 8.5).
 
 use super::key::Key;
-use super::{Reply, Sctp, back};
+use super::{Associations, Endpoint, Reply, back};
 use crate::PROTOCOL;
-use crate::association::{State, is_unicast};
-use crate::auth::{Agreed, REQUIRED};
+use crate::association::{Association, is_unicast};
+use crate::auth::Agreed;
 use crate::wire::asconf::requests;
 use crate::wire::cause::{Causes, code};
 use crate::wire::chunk::{Chunk, Raw, kind};
 use crate::wire::{COMMON_HEADER, Packet, WireError, Writer};
-use ringway_sansio::{Addressing, Endpoint, Time};
+use ringway_sansio::{Addressing, Time};
 
 /// Returns a packet of one chunk.
 pub(super) fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {
@@ -46,18 +46,28 @@ pub(super) fn shutdown_complete(ports: (u16, u16), tag: u32, reflected: bool) ->
     single(ports, tag, &Chunk::ShutdownComplete { reflected })
 }
 
-impl Endpoint for Sctp {
-    fn handle_packet(&mut self, now: Time, addressing: Addressing, payload: &[u8]) {
+impl Endpoint {
+    /// Handles a packet. `payload` begins with the common header. Replies without an association are returned by
+    /// [`Endpoint::poll_transmit`].
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        associations: &mut impl Associations,
+        addressing: &Addressing,
+        payload: &[u8],
+    ) {
         self.counters.received += 1;
         let packet = match Packet::parse(payload) {
             Ok(packet) if addressing.protocol == PROTOCOL => packet,
-            Err(WireError::Checksum { .. }) => match self.unsummed(&addressing, payload) {
-                Some(packet) => packet,
-                None => {
-                    self.counters.checksum += 1;
-                    return;
+            Err(WireError::Checksum { .. }) => {
+                match self.unsummed(associations, addressing, payload) {
+                    Some(packet) => packet,
+                    None => {
+                        self.counters.checksum += 1;
+                        return;
+                    }
                 }
-            },
+            }
             _ => {
                 self.counters.malformed += 1;
                 return;
@@ -76,10 +86,14 @@ impl Endpoint for Sctp {
             }
             _ => false,
         };
-        if let Some(slot) = self.by_tag(&addressing, &packet)
+        if let Some(slot) = self.by_tag(associations, addressing, &packet)
             && !cookie
         {
-            self.pass(now, slot, &addressing, &packet, first);
+            let (a, p) = (addressing, &packet);
+            let handled = self.call(now, associations, slot, |x, cx| x.handle_packet(cx, a, p));
+            if handled == Some(false) {
+                self.stray(now, addressing, &packet);
+            }
             return;
         }
         if packet.source == 0
@@ -92,70 +106,27 @@ impl Endpoint for Sctp {
             return;
         }
         match first.kind {
-            kind::INIT => self.handle_init(now, &addressing, &packet, first),
+            kind::INIT => self.handle_init(now, associations, addressing, &packet, first),
             // RFC 9260 section 8.5.1 A.
             _ if packet.tag == 0 => self.counters.malformed += 1,
-            _ if cookie => self.handle_cookie_echo(now, &addressing, &packet),
-            _ => self.pass_by_addresses(now, &addressing, &packet, first),
+            _ if cookie => self.handle_cookie_echo(now, associations, addressing, &packet),
+            _ => self.pass_by_addresses(now, associations, addressing, &packet, first),
         }
     }
 
-    fn handle_timeout(&mut self, now: Time) {
-        while let Some((at, slot)) = self.deadlines.first()
-            && at <= now
-        {
-            self.with(now, slot, |association, cx| association.handle_timeout(cx));
-            let next = self.association_mut(slot).and_then(|a| a.deadline());
-            self.deadlines.set(slot, next);
-            self.settle(slot);
-        }
-    }
-
-    fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(at, _)| at)
-    }
-
-    fn poll_transmit(&mut self, now: Time, payload: &mut Vec<u8>) -> Option<Addressing> {
-        if let Some(Reply { way, bytes }) = self.replies.pop_front() {
-            payload.extend_from_slice(&bytes);
-            return Some(way);
-        }
-        while let Some(&slot) = self.ready.front() {
-            let entry = &mut self.slots[slot as usize];
-            if let Some(association) = &mut entry.association {
-                let mut cx = crate::association::Cx { now, random: &mut *self.random };
-                let sent = association.transmit(&mut cx, payload);
-                // A message may have been abandoned instead of sent.
-                if association.has_events() && !core::mem::replace(&mut entry.notified, true) {
-                    self.notices.push_back(slot);
-                }
-                if sent.is_some() {
-                    return sent;
-                }
-                let deadline = association.deadline();
-                self.deadlines.set(slot, deadline);
-            }
-            self.slots[slot as usize].ready = false;
-            self.ready.pop_front();
-        }
-        None
-    }
-}
-
-impl Sctp {
     /// Returns the association with the packet's tag, if the addresses belong to it.
-    fn by_tag(&mut self, addressing: &Addressing, packet: &Packet<'_>) -> Option<u32> {
+    fn by_tag(
+        &mut self,
+        associations: &impl Associations,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+    ) -> Option<u32> {
         let slot = match self.recent {
             Some((tag, slot)) if tag == packet.tag => slot,
             _ => *self.tags.get(&packet.tag)?,
         };
-        let association = self.slots[slot as usize].association.as_ref()?;
-        let ends = &association.ends;
-        let ours = ends.local_port == packet.destination
-            && ends.remote_port == packet.source
-            && ends.locals.contains(&addressing.destination)
-            && association.knows_address(addressing.source);
-        if !ours {
+        let ours = associations.read(self.id(slot), |x| x.is_between(addressing, packet));
+        if ours != Some(true) {
             return None;
         }
         self.recent = Some((packet.tag, slot));
@@ -163,7 +134,12 @@ impl Sctp {
     }
 
     /// Returns a packet with a checksum of zero that an association accepts (RFC 9653 section 5.3).
-    fn unsummed<'a>(&mut self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
+    fn unsummed<'a>(
+        &mut self,
+        associations: &impl Associations,
+        addressing: &Addressing,
+        payload: &'a [u8],
+    ) -> Option<Packet<'a>> {
         if payload.get(8..COMMON_HEADER)? != [0; 4] || addressing.protocol != PROTOCOL {
             return None;
         }
@@ -173,8 +149,8 @@ impl Sctp {
         if [kind::INIT, kind::COOKIE_ECHO].contains(&first) {
             return None;
         }
-        let slot = self.by_tag(addressing, &packet)?;
-        let takes = self.association_mut(slot)?.settings().over_dtls;
+        let slot = self.by_tag(associations, addressing, &packet)?;
+        let takes = associations.read(self.id(slot), |x| x.settings().over_dtls)?;
         takes.then_some(packet)
     }
 
@@ -188,76 +164,30 @@ impl Sctp {
         self.table.get(&key).copied()
     }
 
-    /// Handles a packet with the right tag.
-    fn pass(
-        &mut self,
-        now: Time,
-        slot: u32,
-        addressing: &Addressing,
-        packet: &Packet<'_>,
-        first: Raw<'_>,
-    ) {
-        let Some(association) = self.association_mut(slot) else { return };
-        let opening = matches!(association.state(), State::CookieWait | State::CookieEchoed);
-        let Some(path) = association.path_to(addressing.source) else { return };
-        if first.kind == kind::SHUTDOWN_ACK && opening {
-            // RFC 9260 section 8.5.1 E.
-            self.stray(now, addressing, packet);
-            return;
-        }
-        if first.kind == kind::INIT_ACK {
-            // RFC 9260 section 6.10: never bundled.
-            if packet.chunks().count() == 1
-                && let Ok(Chunk::InitAck(init)) = first.parse()
-            {
-                let before = association.remotes().count();
-                self.with(now, slot, |a, cx| a.handle_init_ack(cx, path, addressing, &init));
-                if self.association_mut(slot).is_some_and(|a| a.remotes().count() > before) {
-                    self.list(slot);
-                }
-            }
-        } else {
-            let chunks = packet.chunks();
-            // Addresses may change, and the tables contain them.
-            let moves = association.changes_addresses()
-                && chunks
-                    .map_while(Result::ok)
-                    .any(|raw| REQUIRED.contains(&raw.kind) || raw.kind == kind::ERROR);
-            if moves {
-                self.unlist(slot);
-            }
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, false, chunks));
-            if moves {
-                self.list(slot);
-            }
-        }
-        self.settle(slot);
-    }
-
     /// Handles a packet whose tag is not that of an association between its addresses.
     fn pass_by_addresses(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         addressing: &Addressing,
         packet: &Packet<'_>,
         first: Raw<'_>,
     ) {
         let found = self.by_addresses(addressing.destination, addressing.source, packet);
         let Some(slot) = found else {
-            if !self.pass_from_elsewhere(now, addressing, packet) {
+            if !self.pass_from_elsewhere(now, associations, addressing, packet) {
                 self.stray(now, addressing, packet);
             }
             return;
         };
-        let Some(association) = self.association_mut(slot) else { return };
-        let opening = matches!(association.state(), State::CookieWait | State::CookieEchoed);
-        if association.accepts_reflected(packet.tag, first.kind, first.flags)
-            && let Some(path) = association.path_to(addressing.source)
-        {
-            let chunks = packet.chunks();
-            self.with(now, slot, |a, cx| a.handle_chunks(cx, path, addressing, true, chunks));
-            self.settle(slot);
-        } else if first.kind == kind::SHUTDOWN_ACK && opening {
+        let reflected = associations.read(self.id(slot), |x| {
+            x.accepts_reflected(packet.tag, first.kind, first.flags)
+                && x.knows_address(addressing.source)
+        });
+        let opening = associations.read(self.id(slot), Association::is_opening);
+        if reflected == Some(true) {
+            self.call(now, associations, slot, |x, cx| x.handle_reflected(cx, addressing, packet));
+        } else if first.kind == kind::SHUTDOWN_ACK && opening == Some(true) {
             self.stray(now, addressing, packet);
         } else {
             // RFC 9260 section 8.5.
@@ -270,6 +200,7 @@ impl Sctp {
     fn pass_from_elsewhere(
         &mut self,
         now: Time,
+        associations: &mut impl Associations,
         addressing: &Addressing,
         packet: &Packet<'_>,
     ) -> bool {
@@ -283,16 +214,13 @@ impl Sctp {
         let Some(slot) = self.by_addresses(addressing.destination, lookup, packet) else {
             return false;
         };
-        let right = self.association_mut(slot).is_some_and(|a| a.local_tag == packet.tag);
-        if !right {
+        let right = associations.read(self.id(slot), |x| x.local_tag == packet.tag);
+        if right != Some(true) {
             self.counters.wrong_tag += 1;
             return true;
         }
-        self.unlist(slot);
         let chunks = packet.chunks();
-        self.with(now, slot, |a, cx| a.handle_from_elsewhere(cx, addressing, chunks));
-        self.list(slot);
-        self.settle(slot);
+        self.call(now, associations, slot, |x, cx| x.handle_from_elsewhere(cx, addressing, chunks));
         true
     }
 

@@ -1,6 +1,6 @@
 //! Abandoned messages (RFC 3758 section 3.5, RFC 7496).
 
-use super::{Fate, NONE, Outgoing, SentChunk};
+use super::{Fate, NONE, Outgoing, SentChunk, subtract};
 use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};
@@ -134,7 +134,7 @@ impl Outgoing {
             let chunk = *chunk;
             if fate == Fate::Outstanding {
                 let path = &mut paths[usize::from(chunk.path)];
-                path.flight = path.flight.saturating_sub(chunk.size());
+                subtract(&mut path.flight, chunk.size());
                 if path.timed == Some(at) {
                     path.timed = None;
                 }

@@ -22,6 +22,7 @@ use crate::numbers::{Line, Mid, Ssn, Tsn};
 use crate::path::Path;
 use crate::scheduler::Scheduler;
 use crate::settings::{Error, Settings};
+use crate::timers::PathTimer;
 use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
 use crate::wire::padded;
 use crate::wire::{Data, DataFlags};
@@ -35,6 +36,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub const MAX_IN_FLIGHT: usize = 32_767;
 /// Minimum number of bytes that a waiting message counts in the send buffer.
 pub const MESSAGE_COST: usize = 64;
+/// Maximum number of chunks that a debug build counts after each packet.
+const MAX_COUNTED: usize = 256;
+
+/// Subtracts from an amount in flight what was added to it before.
+fn subtract(amount: &mut u32, part: u32) {
+    debug_assert!(*amount >= part, "expected {part} or more in flight, got {amount}");
+    *amount = amount.saturating_sub(part);
+}
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -516,7 +525,7 @@ impl Outgoing {
     fn put_in_flight(&mut self, now: Time, sent: &SentChunk, position: u64, path: &mut Path) {
         // RFC 9260 section 6.3.2, rule R1, and section 6.1: T3-rtx is restarted only with the earliest
         // chunk. While nothing is in flight it may wait to probe a closed window.
-        let start = path.flight == 0 || path.t3.is_none();
+        let start = path.flight == 0 || !path.timers.is_running(PathTimer::T3Rtx);
         if path.flight == 0 || position < path.earliest {
             path.earliest = position;
         }
@@ -589,7 +598,7 @@ impl Outgoing {
                 chunk.fate = Fate::Marked;
                 chunk.timed_out = timed_out;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
-                path.flight = path.flight.saturating_sub(size);
+                subtract(&mut path.flight, size);
                 self.unsend(len);
                 self.marked.insert(position);
                 count += 1;
@@ -611,7 +620,7 @@ impl Outgoing {
             {
                 chunk.fate = Fate::Marked;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
-                path.flight = path.flight.saturating_sub(size);
+                subtract(&mut path.flight, size);
                 self.unsend(len);
                 self.marked.insert(position);
             }
@@ -619,9 +628,26 @@ impl Outgoing {
         path.timed = None;
     }
 
+    /// Asserts in a debug build that the bytes in flight are those of the outstanding chunks. Long queues are skipped,
+    /// whose count would cost more than all else.
+    pub(crate) fn check_accounting(&self, paths: &[Path]) {
+        if !cfg!(debug_assertions) || self.sent.len() > MAX_COUNTED {
+            return;
+        }
+        let outstanding = || self.sent.iter().filter(|chunk| chunk.fate == Fate::Outstanding);
+        let len = outstanding().map(|chunk| u32::from(chunk.len)).sum();
+        assert_eq!(self.outstanding, len, "outstanding");
+        for (index, path) in paths.iter().enumerate() {
+            let on_path = outstanding().filter(|chunk| usize::from(chunk.path) == index);
+            assert_eq!(path.flight, on_path.map(SentChunk::size).sum(), "flight of path {index}");
+        }
+        let marked = |chunk: &&SentChunk| chunk.fate == Fate::Marked;
+        assert_eq!(self.marked.len(), self.sent.iter().filter(marked).count(), "marked");
+    }
+
     /// Removes a marked chunk from the outstanding bytes (RFC 9260 section 6.2.1 C).
     fn unsend(&mut self, len: u32) {
-        self.outstanding = self.outstanding.saturating_sub(len);
+        subtract(&mut self.outstanding, len);
         self.peer_rwnd = self.peer_rwnd.saturating_add(len);
     }
 

@@ -5,6 +5,7 @@ use super::sack::SackOutcome;
 use super::{Fate, Outgoing};
 use crate::numbers::Tsn;
 use crate::path::Path;
+use crate::timers::PathTimer;
 use ringway_sansio::Time;
 
 impl Path {
@@ -12,7 +13,12 @@ impl Path {
     pub(super) fn plan_probe(&mut self, now: Time) {
         if let Some(rack) = &mut self.rack {
             let srtt = self.rto.srtt().filter(|_| self.flight > 0);
-            rack.plan_probe(now, srtt, self.flight <= self.window.pmdcs, self.t3);
+            rack.plan_probe(
+                now,
+                srtt,
+                self.flight <= self.window.pmdcs,
+                self.timers.get(PathTimer::T3Rtx),
+            );
         }
     }
 
@@ -146,7 +152,7 @@ impl Outgoing {
             }
             paths[index].ask_now();
             if paths[index].flight == 0 {
-                paths[index].t3 = None;
+                paths[index].timers.cancel(PathTimer::T3Rtx);
             }
             return outcome;
         }

@@ -1,10 +1,11 @@
 //! Processing of SACKs (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
-use super::{Fate, Outgoing, SentChunk};
+use super::{Fate, Outgoing, SentChunk, subtract};
 use crate::numbers::Tsn;
 use crate::path::Path;
 use crate::pmtu::BASE;
 use crate::settings::{Multipath, Settings};
+use crate::timers::PathTimer;
 use crate::wire::Gap;
 use ringway_sansio::Time;
 
@@ -120,7 +121,7 @@ impl Outgoing {
             if path.flight == 0 {
                 // Rule R2.
                 if path.acked > 0 {
-                    path.t3 = None;
+                    path.timers.cancel(PathTimer::T3Rtx);
                 }
             } else if path.acked_earliest {
                 // Rule R3.
@@ -176,9 +177,9 @@ impl Outgoing {
                 return;
             }
             Fate::Outstanding => {
-                path.flight = path.flight.saturating_sub(chunk.size());
+                subtract(&mut path.flight, chunk.size());
                 path.acked_earliest |= position == path.earliest;
-                self.outstanding = self.outstanding.saturating_sub(u32::from(chunk.len));
+                subtract(&mut self.outstanding, u32::from(chunk.len));
             }
             Fate::Marked => {
                 self.marked.remove(&position);
@@ -269,7 +270,7 @@ impl Outgoing {
         }
         path.flight += chunk.size();
         self.outstanding += u32::from(chunk.len);
-        if path.t3.is_none() {
+        if !path.timers.is_running(PathTimer::T3Rtx) {
             path.start_t3(now);
         }
         if path.timed.is_some_and(|timed| timed >= position) {
@@ -356,7 +357,7 @@ impl Outgoing {
         chunk.timed_out = false;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
-        path.flight = path.flight.saturating_sub(chunk.size());
+        subtract(&mut path.flight, chunk.size());
         self.unsend(u32::from(chunk.len));
         self.marked.insert(position);
     }
