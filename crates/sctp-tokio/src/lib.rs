@@ -40,7 +40,7 @@ pub use listener::Listener;
 pub use message::{Event, Message};
 pub use opening::UDP_PORT;
 pub use ringway_sctp::{
-    Algorithm, Change, Close, Counters, Error as Refusal, Limits, Multipath, PathSnapshot,
+    Algorithm, Change, Close, Counters, Error as Refusal, Factory, Limits, Multipath, PathSnapshot,
     PathState, Received, Reliability, Reset, Scheduling, SendOptions, Settings, Snapshot, State,
     Totals, UndeliveredMessage,
 };

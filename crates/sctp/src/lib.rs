@@ -44,7 +44,7 @@ pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
 pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions, UndeliveredMessage};
 pub use path::PathState;
-pub use settings::{Algorithm, Error, Limits, Multipath, Scheduling, Settings};
+pub use settings::{Algorithm, Error, Factory, Limits, Multipath, Scheduling, Settings};
 
 /// The protocol number of SCTP in an IP header.
 pub const PROTOCOL: u8 = 132;

@@ -2,6 +2,7 @@
 
 use crate::congestion::{Congestion, Cubic, Rfc9260};
 use crate::scheduler::{Fcfs, PacketRoundRobin, Priority, RoundRobin, Scheduler, Weighted};
+use core::fmt;
 use ringway_sansio::Duration;
 
 /// Minimum MTU, in bytes. A cookie with its addresses and a chunk of data must fit (RFC 9260 section
@@ -14,8 +15,34 @@ pub const MAX_BUFFER: usize = 1 << 30;
 /// Maximum delay of an acknowledgement (RFC 9260 section 6.2).
 pub const MAX_SACK_DELAY: Duration = Duration::from_millis(500);
 
+/// A function of the caller that makes a controller or a scheduler. Two are equal if they are the same function, which a
+/// compiler may merge with others of the same code or split; settings that are equal are merely shared.
+pub struct Factory<T: ?Sized>(pub fn() -> Box<T>);
+
+impl<T: ?Sized> Clone for Factory<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: ?Sized> Copy for Factory<T> {}
+
+impl<T: ?Sized> PartialEq for Factory<T> {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl<T: ?Sized> Eq for Factory<T> {}
+
+impl<T: ?Sized> fmt::Debug for Factory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Factory")
+    }
+}
+
 /// The congestion control algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// RFC 9260 section 7.2.
@@ -23,6 +50,8 @@ pub enum Algorithm {
     Rfc9260,
     /// RFC 9438.
     Cubic,
+    /// A controller of the caller's, which is made for each path.
+    Custom(Factory<dyn Congestion>),
 }
 
 impl Algorithm {
@@ -31,12 +60,13 @@ impl Algorithm {
         match self {
             Algorithm::Rfc9260 => Box::new(Rfc9260),
             Algorithm::Cubic => Box::new(Cubic::default()),
+            Algorithm::Custom(Factory(make)) => make(),
         }
     }
 }
 
 /// The order of messages among streams (RFC 8260 section 3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Scheduling {
     /// The order in which they were queued (section 3.1).
@@ -52,6 +82,8 @@ pub enum Scheduling {
     FairCapacity,
     /// Bytes in proportion to the weights of streams, 1 unless set (section 3.6).
     WeightedFair,
+    /// A scheduler of the caller's, which is made for each association.
+    Custom(Factory<dyn Scheduler>),
 }
 
 impl Scheduling {
@@ -63,6 +95,7 @@ impl Scheduling {
             Scheduling::PacketRoundRobin => Box::new(PacketRoundRobin::default()),
             Scheduling::Priority => Box::new(Priority::default()),
             Scheduling::FairCapacity | Scheduling::WeightedFair => Box::new(Weighted::default()),
+            Scheduling::Custom(Factory(make)) => make(),
         }
     }
 }

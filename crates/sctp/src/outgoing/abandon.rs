@@ -20,7 +20,7 @@ impl Outgoing {
     pub(crate) fn drop_expired(&mut self, now: Time) {
         while self.unreliable
             && self.current == NONE
-            && let Some(stream) = self.scheduler.next()
+            && let Some(stream) = self.next_stream()
         {
             let key = self.queues[usize::from(stream)].head as usize;
             let message = &self.messages[key];

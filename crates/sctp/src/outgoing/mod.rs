@@ -360,10 +360,19 @@ impl Outgoing {
         if self.current != NONE {
             return Some(self.current);
         }
-        let stream = self.scheduler.next()?;
+        let stream = self.next_stream()?;
         let key = self.queues[usize::from(stream)].head;
         // Interleaved messages that were begun are completed in any order.
         if self.held && self.messages[key as usize].cut == 0 { self.begun() } else { Some(key) }
+    }
+
+    /// Returns the stream whose turn it is. A caller's scheduler that names one without a message sends nothing.
+    fn next_stream(&self) -> Option<u16> {
+        let has_message = |stream: &u16| {
+            let queue = self.queues.get(usize::from(*stream));
+            queue.is_some_and(|queue| queue.head != NONE)
+        };
+        self.scheduler.next().filter(has_message)
     }
 
     /// Returns whether the peer holds data after a gap.

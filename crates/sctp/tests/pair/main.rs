@@ -11,6 +11,7 @@ mod interleaved;
 mod mtu;
 mod multipath;
 mod partial;
+mod plugins;
 mod restarts;
 mod streams;
 
