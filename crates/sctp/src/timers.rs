@@ -62,6 +62,7 @@ impl<T, const N: usize> Default for Timers<T, N> {
 
 impl<T: Into<usize>, const N: usize> Timers<T, N> {
     /// Starts a timer, or moves its deadline.
+    #[inline]
     pub(crate) fn start(&mut self, timer: T, at: Time) {
         self.deadlines[timer.into()] = at;
     }
@@ -82,21 +83,25 @@ impl<T: Into<usize>, const N: usize> Timers<T, N> {
     }
 
     /// Returns the deadline of a timer that is running.
+    #[inline]
     pub(crate) fn get(&self, timer: T) -> Option<Time> {
         Some(self.deadlines[timer.into()]).filter(|at| *at != STOPPED)
     }
 
     /// Returns whether a timer is running.
+    #[inline]
     pub(crate) fn is_running(&self, timer: T) -> bool {
         self.get(timer).is_some()
     }
 
     /// Returns the earliest deadline.
+    #[inline]
     pub(crate) fn first(&self) -> Option<Time> {
         self.deadlines.iter().min().copied().filter(|at| *at != STOPPED)
     }
 
     /// Stops a timer that has expired. Returns whether it had.
+    #[inline]
     pub(crate) fn take_expired(&mut self, timer: T, now: Time) -> bool {
         let deadline = &mut self.deadlines[timer.into()];
         let expired = *deadline <= now && *deadline != STOPPED;

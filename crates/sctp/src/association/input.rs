@@ -25,8 +25,19 @@ impl Association {
         addressing: &Addressing,
         packet: &Packet<'_>,
     ) -> bool {
-        let Some(path) = self.path_to(addressing.source) else { return true };
         let Some(Ok(first)) = packet.chunks().next() else { return true };
+        self.handle_from(cx, addressing, packet, first)
+    }
+
+    /// As [`Association::handle_packet`], with the first chunk of the packet.
+    pub(crate) fn handle_from(
+        &mut self,
+        cx: &mut Cx<'_>,
+        addressing: &Addressing,
+        packet: &Packet<'_>,
+        first: Raw<'_>,
+    ) -> bool {
+        let Some(path) = self.path_to(addressing.source) else { return true };
         if first.kind == kind::SHUTDOWN_ACK && self.is_opening() {
             return false;
         }

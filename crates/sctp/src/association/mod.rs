@@ -344,6 +344,7 @@ pub struct Association {
 
 impl Association {
     /// Returns the state (RFC 9260 section 4).
+    #[inline]
     pub fn state(&self) -> State {
         self.state
     }
@@ -371,12 +372,14 @@ impl Association {
     }
 
     /// Removes and returns what it is still listed by, if that differs from what it is.
+    #[inline]
     pub(crate) fn take_previous_identity(&mut self) -> Option<Identity> {
         let previous = *self.previous_identity.take()?;
         (previous != self.identity()).then_some(previous)
     }
 
     /// Returns whether a packet has the ports and is between addresses of the association.
+    #[inline]
     pub(crate) fn is_between(&self, addressing: &Addressing, packet: &Packet<'_>) -> bool {
         self.ends.local_port == packet.destination
             && self.ends.remote_port == packet.source

@@ -354,16 +354,19 @@ impl Endpoint {
         self.len() == 0
     }
 
+    #[inline]
     fn id(&self, slot: u32) -> AssocId {
         AssocId { slot, generation: self.entries[slot as usize].generation }
     }
 
+    #[inline]
     fn entry(&self, id: AssocId) -> Option<&Entry> {
         let entry = self.entries.get(id.slot as usize)?;
         (entry.used && entry.generation == id.generation).then_some(entry)
     }
 
     /// Returns whether an id is that of an association that is not released.
+    #[inline]
     pub fn contains(&self, id: AssocId) -> bool {
         self.entry(id).is_some()
     }
@@ -463,6 +466,7 @@ impl Endpoint {
     }
 
     /// Updates the tables if the tag or the addresses of an association have changed.
+    #[inline]
     fn relist(&mut self, slot: u32, association: &mut Association) {
         let Some(listed) = association.take_previous_identity() else { return };
         if self.entries[slot as usize].listed {
@@ -474,6 +478,7 @@ impl Endpoint {
     /// Updates the tables after a call of an association: those that change its addresses, tag or state are
     /// [`Association::handle_packet`], [`Association::handle_timeout`], [`Association::change_address`],
     /// [`Association::shutdown`], [`Association::abort`], [`Association::recv`] and [`Association::poll_event`].
+    #[inline]
     pub fn settle(&mut self, id: AssocId, association: &mut Association) -> Settled {
         if !self.contains(id) {
             return Settled::Released;

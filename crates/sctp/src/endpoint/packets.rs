@@ -90,7 +90,8 @@ impl Endpoint {
             && !cookie
         {
             let (a, p) = (addressing, &packet);
-            let handled = self.call(now, associations, slot, |x, cx| x.handle_packet(cx, a, p));
+            let handled =
+                self.call(now, associations, slot, |x, cx| x.handle_from(cx, a, p, first));
             if handled == Some(false) {
                 self.stray(now, addressing, &packet);
             }

@@ -23,22 +23,26 @@ pub(super) struct Table {
     pub(super) deadlines: Deadlines,
     ready: VecDeque<u32>,
     notices: VecDeque<u32>,
-    /// Those that the endpoint has called, which are to be settled.
-    called: VecDeque<AssocId>,
+    /// The one that the endpoint has called last, and others before it, which are to be settled.
+    called: Option<AssocId>,
+    called_before: Vec<AssocId>,
 }
 
 impl Table {
+    #[inline]
     pub(super) fn get(&self, id: AssocId) -> Option<&Association> {
         let slot = self.slots.get(id.slot as usize)?;
         slot.association.as_deref().filter(|_| slot.generation == id.generation)
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: AssocId) -> Option<&mut Association> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         slot.association.as_deref_mut().filter(|_| slot.generation == id.generation)
     }
 
     /// Returns the association in a slot.
+    #[inline]
     pub(super) fn at(&mut self, slot: u32) -> Option<(AssocId, &mut Association)> {
         let Slot { association, generation, .. } = self.slots.get_mut(slot as usize)?;
         Some((AssocId { slot, generation: *generation }, association.as_deref_mut()?))
@@ -50,12 +54,22 @@ impl Table {
         self.deadlines.set(id.slot, None);
     }
 
+    #[inline]
+    fn note_call(&mut self, id: AssocId) {
+        if let Some(before) = self.called.replace(id)
+            && before != id
+        {
+            self.called_before.push(before);
+        }
+    }
+
     /// Removes and returns the next association to settle.
     pub(super) fn next_called(&mut self) -> Option<AssocId> {
-        self.called.pop_front()
+        self.called_before.pop().or_else(|| self.called.take())
     }
 
     /// Queues an association that may have a packet to send.
+    #[inline]
     pub(super) fn wake(&mut self, slot: u32) {
         if !core::mem::replace(&mut self.slots[slot as usize].ready, true) {
             self.ready.push_back(slot);
@@ -102,17 +116,17 @@ impl Associations for Table {
         }
         self.slots[slot].association = Some(Box::new(association));
         self.slots[slot].generation = id.generation;
-        self.called.push_back(id);
+        self.note_call(id);
     }
 
+    #[inline]
     fn with<R>(&mut self, id: AssocId, call: impl FnOnce(&mut Association) -> R) -> Option<R> {
         let result = self.get_mut(id).map(call)?;
-        if self.called.back() != Some(&id) {
-            self.called.push_back(id);
-        }
+        self.note_call(id);
         Some(result)
     }
 
+    #[inline]
     fn read<R>(&self, id: AssocId, call: impl FnOnce(&Association) -> R) -> Option<R> {
         self.get(id).map(call)
     }
