@@ -1,10 +1,10 @@
 //! ICMP messages about packets that were sent (RFC 9260 section 10).
 
-use super::key::Key;
 use super::{Associations, Endpoint};
 use crate::wire::chunk::kind;
 use crate::wire::{COMMON_HEADER, TLV_HEADER, u16_at, u32_at};
 use ringway_sansio::{Addressing, Icmp, Time};
+use ringway_transport::Key;
 
 impl Endpoint {
     /// Handles an ICMP message about a packet that was sent from a local address to one of the peer's,

@@ -12,7 +12,6 @@
 mod budget;
 mod cookie;
 mod icmp;
-mod key;
 mod opening;
 mod packets;
 
@@ -27,8 +26,8 @@ use budget::Budget;
 use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
-use key::{Key, Keyed, number};
 use ringway_sansio::{Addressing, Random, Time};
+use ringway_transport::{Key, Keyed, number};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;

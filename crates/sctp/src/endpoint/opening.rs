@@ -2,7 +2,6 @@
 //! association (RFC 9260 sections 5.1 and 5.2).
 
 use super::cookie::{Cookie, PacketFields};
-use super::key::Key;
 use super::packets::abort;
 use super::{Associations, Endpoint, ListenerId, Reply, back};
 use crate::association::{Association, Cx, Ends, Offer, State, local_parameters};
@@ -14,6 +13,7 @@ use crate::wire::cause::Cause;
 use crate::wire::chunk::{self, Chunk, Raw, kind};
 use crate::wire::{AuthParameters, COMMON_HEADER, Init, InitParameters, Packet, Parameter, Writer};
 use ringway_sansio::{Addressing, Duration, Time};
+use ringway_transport::Key;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -292,8 +292,8 @@ impl Endpoint {
             IpAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
         };
         self.listening
-            .get(&(super::number(local), port))
-            .or_else(|| self.listening.get(&(super::number(any), port)))
+            .get(&(ringway_transport::number(local), port))
+            .or_else(|| self.listening.get(&(ringway_transport::number(any), port)))
             .copied()
     }
 

@@ -1,6 +1,5 @@
 //! Received packets, and packets out of the blue (RFC 9260 sections 8.4 and 8.5).
 
-use super::key::Key;
 use super::{Associations, Endpoint, Reply, back};
 use crate::PROTOCOL;
 use crate::association::{Association, is_unicast};
@@ -10,6 +9,7 @@ use crate::wire::cause::{Causes, code};
 use crate::wire::chunk::{Chunk, Raw, kind};
 use crate::wire::{COMMON_HEADER, Packet, WireError, Writer};
 use ringway_sansio::{Addressing, Time};
+use ringway_transport::Key;
 
 /// Returns a packet of one chunk.
 pub(super) fn single(ports: (u16, u16), tag: u32, chunk: &Chunk<'_>) -> Vec<u8> {

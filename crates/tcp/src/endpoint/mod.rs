@@ -3,7 +3,6 @@
 //! This file holds the table and the application's calls. `packets` handles packets and timers, and
 //! finds the connection of a packet.
 
-mod key;
 mod packets;
 mod time_wait;
 
@@ -12,8 +11,8 @@ use crate::segment::{Flags, Header};
 use crate::seq::Seq;
 use crate::settings::{Error, Limits, Settings};
 use hashbrown::HashMap;
-use key::{Key, Keyed, number};
 use ringway_sansio::{Deadlines, Random, Time};
+use ringway_transport::{Key, Keyed, number};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use time_wait::{TimeWait, Waiting};
@@ -280,7 +279,7 @@ impl Tcp {
             0 => SocketAddr::new(local.ip(), self.free_port(local.ip(), remote)?),
             _ => local,
         };
-        let key = Key::new(local, remote);
+        let key = Key::between(local, remote);
         if self.table.contains_key(&key) {
             return Err(Error::InUse);
         }
@@ -497,7 +496,7 @@ impl Tcp {
             let step = (offset as u16).wrapping_add(self.next_port) % EPHEMERAL_COUNT;
             self.next_port = self.next_port.wrapping_add(1);
             let port = EPHEMERAL_FIRST + step;
-            let key = Key::of(local, port, remote.ip(), remote.port());
+            let key = Key::new(local, port, remote.ip(), remote.port());
             if !self.table.contains_key(&key) {
                 return Ok(port);
             }

@@ -1,6 +1,5 @@
 //! Received and sent packets, and time.
 
-use super::key::{Key, number};
 use super::time_wait::Waiting;
 use super::{Recent, Reply, TableEntry, Tcp, is_unicast};
 use crate::PROTOCOL;
@@ -8,6 +7,7 @@ use crate::connection::Connection;
 use crate::segment::{Flags, Header, Segment, fill_checksum};
 use crate::seq::Seq;
 use ringway_sansio::{Addressing, Ecn, Endpoint, Time};
+use ringway_transport::{Key, number};
 use std::net::{IpAddr, SocketAddr};
 
 /// Distance of a new connection's initial number above the numbers of the TIME-WAIT connection that it
@@ -119,7 +119,7 @@ impl Tcp {
             self.pass_to_connection(now, slot, addressing, segment);
             return;
         }
-        let key = Key::of(destination, header.destination, source, header.source);
+        let key = Key::new(destination, header.destination, source, header.source);
         if !is_unicast(source) || !is_unicast(destination) {
             self.counters.malformed += 1;
             return;

@@ -1,9 +1,9 @@
 //! Connections in TIME-WAIT: the minimum of state to answer for them, in a bounded table.
 
-use super::key::Key;
 use crate::segment::{Flags, Header, Options, Timestamps};
 use crate::seq::Seq;
 use ringway_sansio::Time;
+use ringway_transport::Key;
 use std::net::SocketAddr;
 
 const NIL: u32 = u32::MAX;

@@ -1,20 +1,20 @@
-//! The key of a connection in the tables, and its hash.
+//! The key of a connection in an endpoint's tables, and the tables' hash.
 
+use core::fmt;
 use core::hash::{BuildHasher, Hash, Hasher};
 use siphasher::sip::SipHasher13;
 use std::net::{IpAddr, SocketAddr};
 
-/// The addresses and ports of a connection (RFC 9293 section 3.4.1).
+/// The addresses and ports of a connection, or of one of its paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Key {
+pub struct Key {
     local: u128,
     remote: u128,
     ports: u32,
 }
 
-/// Returns an address as a number. IPv4 is mapped by RFC 4291 section 2.5.5.2, which does not occur on
-/// the wire.
-pub(super) fn number(address: IpAddr) -> u128 {
+/// Returns an address as a number. IPv4 is mapped by RFC 4291 section 2.5.5.2, which does not occur on the wire.
+pub fn number(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(u32::from(v4)),
         IpAddr::V6(v6) => u128::from(v6),
@@ -22,16 +22,18 @@ pub(super) fn number(address: IpAddr) -> u128 {
 }
 
 impl Key {
-    pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> Key {
-        Key::of(local.ip(), local.port(), remote.ip(), remote.port())
-    }
-
-    pub(super) fn of(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Key {
+    /// Returns the key of two addresses and their ports.
+    pub fn new(local: IpAddr, local_port: u16, remote: IpAddr, remote_port: u16) -> Key {
         Key {
             local: number(local),
             remote: number(remote),
             ports: u32::from(local_port) << 16 | u32::from(remote_port),
         }
+    }
+
+    /// Returns the key of two addresses with ports.
+    pub fn between(local: SocketAddr, remote: SocketAddr) -> Key {
+        Key::new(local.ip(), local.port(), remote.ip(), remote.port())
     }
 }
 
@@ -45,18 +47,20 @@ impl Hash for Key {
     }
 }
 
-/// SipHash with a secret, so that a peer cannot cause collisions.
+/// SipHash with a secret of two random numbers, so that a peer cannot cause collisions.
 #[derive(Clone, Copy)]
-pub(super) struct Keyed(pub(super) u64, pub(super) u64);
+pub struct Keyed(pub u64, pub u64);
 
-impl core::fmt::Debug for Keyed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Debug for Keyed {
+    /// Writes the name alone, as the numbers are secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Keyed")
     }
 }
 
 impl BuildHasher for Keyed {
     type Hasher = SipHasher13;
+
     fn build_hasher(&self) -> SipHasher13 {
         SipHasher13::new_with_keys(self.0, self.1)
     }
@@ -64,7 +68,7 @@ impl BuildHasher for Keyed {
 
 impl Keyed {
     /// Returns F of RFC 9293 section 3.4.1, also for other numbers that must differ by connection.
-    pub(super) fn number(&self, what: impl Hash) -> u64 {
+    pub fn number(&self, what: impl Hash) -> u64 {
         self.hash_one(what)
     }
 }
