@@ -19,6 +19,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Candidates of one choice; those of lower rank are left out.
 pub const MAX_CANDIDATES: usize = 512;
 
+/// A local address, `None` for the system's choice, and whether it is a temporary one.
+pub(crate) type Local = (Option<IpAddr>, bool);
+
 /// One way to connect or to listen: a leaf of the tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
@@ -28,7 +31,7 @@ pub struct Candidate {
     pub protocol: Protocol,
     /// The peer.
     pub remote: Remote,
-    /// The local address to bind; `None` for the system's choice.
+    /// The local address to bind; `None` for the system's choice, or for all if several paths are used.
     pub local_address: Option<IpAddr>,
     /// The local port to bind; `None` for a free one.
     pub local_port: Option<u16>,
@@ -43,11 +46,32 @@ pub struct Candidate {
     /// The address that worked before.
     pub(crate) worked: Option<IpAddr>,
     /// For a name: the local address for peers of each family, and whether it is temporary; `None` where there is none.
-    pub(crate) by_family: [Option<(Option<IpAddr>, bool)>; 2],
+    pub(crate) by_family: [Option<Local>; 2],
     /// Whether it is tried only when all others have failed (RFC 9623 section 4.3.3).
     pub last_resort: bool,
     /// Its index on each level of the tree.
     pub(crate) order: Order,
+}
+
+impl Candidate {
+    /// Returns the candidate for an address of its peer's name, which is one of several.
+    pub(crate) fn at(&self, address: SocketAddr, local: Local, index: usize) -> Candidate {
+        let mut candidate = self.clone();
+        candidate.remote = Remote::Address(address);
+        candidate.bind(local);
+        candidate.order.address += index;
+        candidate
+    }
+
+    /// Moves it to the position of an equal candidate.
+    pub(crate) fn move_to(&mut self, other: &Candidate) {
+        self.order = other.order;
+    }
+
+    fn bind(&mut self, (address, temporary): Local) {
+        self.local_address = address;
+        self.provides.set(Service::UseTemporaryLocalAddress, temporary);
+    }
 }
 
 /// The index of a candidate on each level of the tree.
@@ -72,7 +96,7 @@ pub struct Ranked {
 }
 
 impl Ranked {
-    /// Returns the best candidate. There is one always.
+    /// Returns the best candidate. Gathering always returns one.
     pub fn best(&self) -> Option<&Candidate> {
         self.candidates.first()
     }
@@ -286,10 +310,9 @@ impl Gathering<'_> {
         if self.role == Role::Listen {
             let key = Key { network: path.network.clone(), peer: String::new(), protocol };
             match self.local(path, None) {
-                Ok((local, temporary)) => {
+                Ok(local) => {
                     let mut candidate = leaf(Remote::Any, key);
-                    candidate.local_address = local;
-                    candidate.provides.set(Service::UseTemporaryLocalAddress, temporary);
+                    candidate.bind(self.bound(&candidate, local));
                     candidates.push(candidate);
                 }
                 Err(exclusion) => exclusions.push(exclusion),
@@ -403,7 +426,8 @@ impl Gathering<'_> {
         if endpoint.addresses.is_empty() {
             let Some(host) = &endpoint.host else { return Err(Exclusion::NoRemoteEndpoint) };
             // Which families there are is known when the name is resolved.
-            let [v6, v4] = Family::ALL.map(|family| self.local(path, Some(family)));
+            let locals = Family::ALL.map(|family| self.local(path, Some(family)));
+            let [v6, v4] = locals.map(|local| local.map(|local| self.bound(&leaf, local)));
             leaf.by_family = [v6.clone().ok(), v4.clone().ok()];
             let (_, temporary) = v6.or(v4)?;
             leaf.provides.set(Service::UseTemporaryLocalAddress, temporary);
@@ -414,11 +438,10 @@ impl Gathering<'_> {
         let (before, mut fault) = (candidates.len(), Exclusion::NoLocalAddress);
         for address in interlace(&endpoint.addresses, leaf.worked) {
             match self.local(path, Some(Family::of(address))) {
-                Ok((local, temporary)) => {
+                Ok(local) => {
                     let mut candidate = leaf.clone();
                     candidate.remote = Remote::Address(SocketAddr::new(address, endpoint.port));
-                    candidate.local_address = local;
-                    candidate.provides.set(Service::UseTemporaryLocalAddress, temporary);
+                    candidate.bind(self.bound(&candidate, local));
                     candidates.push(candidate);
                 }
                 Err(exclusion) => fault = exclusion,
@@ -428,11 +451,7 @@ impl Gathering<'_> {
     }
 
     /// Returns the local address for peers of a family, and whether it is a temporary one (RFC 9622 section 6.2.13).
-    fn local(
-        &self,
-        path: &Interface,
-        family: Option<Family>,
-    ) -> Result<(Option<IpAddr>, bool), Exclusion> {
+    fn local(&self, path: &Interface, family: Option<Family>) -> Result<Local, Exclusion> {
         let is = |ip: &IpAddr| family.is_none_or(|family| Family::of(*ip) == family);
         let temporary =
             |ip: &IpAddr| path.addresses.iter().any(|local| local.ip == *ip && local.temporary);
@@ -466,6 +485,19 @@ impl Gathering<'_> {
         Ok((chosen, chosen.as_ref().is_some_and(temporary)))
     }
 
+    /// Returns the local address that a candidate is bound to. One with several paths uses all addresses, unless the program
+    /// restricts them.
+    fn bound(&self, candidate: &Candidate, local: Local) -> Local {
+        let restricts = matches!(
+            self.preference(Service::UseTemporaryLocalAddress),
+            Preference::Require | Preference::Prohibit
+        );
+        let all = candidate.provides.has(Service::Multihoming)
+            && self.preconnection.local.addresses.is_empty()
+            && !restricts;
+        if all { (None, false) } else { local }
+    }
+
     fn recall(&self, key: &Key) -> Option<Outcome> {
         // RFC 9622 section 8.1.10: an isolated session uses nothing of others.
         let isolated = self.preconnection.properties.connection.isolate_session;
@@ -491,6 +523,8 @@ impl Gathering<'_> {
         let is_stated = |service| self.is_stated(service);
         let of = |wanted, stated| {
             let services = Service::ALL.iter().copied();
+            // Temporary addresses are a matter of the path.
+            let services = services.filter(|one| *one != Service::UseTemporaryLocalAddress);
             services.filter(move |service| {
                 self.preference(*service) == wanted && is_stated(*service) == stated
             })
@@ -522,7 +556,7 @@ impl Gathering<'_> {
     }
 }
 
-/// Gives each candidate its index on each level of the tree.
+/// Assigns each candidate its index on each level of the tree.
 fn number(branches: Vec<Branch>) -> Vec<Candidate> {
     let mut paths: Vec<(usize, usize)> = Vec::new();
     let mut numbered = Vec::new();

@@ -43,7 +43,7 @@ impl Default for Limits {
 
 /// Where a connection goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Placement {
+pub enum Assignment {
     /// To stream 0 of an association that the caller must open.
     Open(AssociationId),
     /// To a stream of an association that is open.
@@ -72,7 +72,7 @@ pub struct Opened {
     pub announces_streams: bool,
 }
 
-/// Why a connection has no place.
+/// Why a connection is not assigned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -191,9 +191,9 @@ impl Pool {
         &mut self,
         connection: ConnectionId,
         preconnection: &Preconnection,
-    ) -> Result<Placement, PoolError> {
+    ) -> Result<Assignment, PoolError> {
         self.admit(connection)?;
-        self.place(connection, &key(preconnection))
+        self.assign(connection, &key(preconnection))
     }
 
     fn admit(&self, connection: ConnectionId) -> Result<(), PoolError> {
@@ -206,11 +206,11 @@ impl Pool {
         Ok(())
     }
 
-    fn place(
+    fn assign(
         &mut self,
         connection: ConnectionId,
         key: &Preconnection,
-    ) -> Result<Placement, PoolError> {
+    ) -> Result<Assignment, PoolError> {
         let known = self.by_key.get(key).cloned().unwrap_or_default();
         for &id in &known {
             let Some(association) = self.associations.get_mut(&id) else { continue };
@@ -218,7 +218,7 @@ impl Pool {
                 association.streams.insert(stream, connection);
                 association.idle_since = None;
                 self.connections.insert(connection, id);
-                return Ok(Placement::Stream(id, stream));
+                return Ok(Assignment::Stream(id, stream));
             }
         }
         let is_opening = |id: &&AssociationId| {
@@ -229,7 +229,7 @@ impl Pool {
         {
             association.waiting.push(connection);
             self.connections.insert(connection, id);
-            return Ok(Placement::Wait(id));
+            return Ok(Assignment::Wait(id));
         }
         if self.associations.len() >= self.limits.associations {
             return Err(PoolError::Associations(self.limits.associations));
@@ -243,7 +243,7 @@ impl Pool {
             association.streams.insert(0, connection);
         }
         self.connections.insert(connection, id);
-        Ok(Placement::Open(id))
+        Ok(Assignment::Open(id))
     }
 
     fn insert(&mut self, association: Association) -> AssociationId {
@@ -259,7 +259,7 @@ impl Pool {
         now: Time,
         id: AssociationId,
         opened: Opened,
-    ) -> Vec<(ConnectionId, Result<Placement, PoolError>)> {
+    ) -> Vec<(ConnectionId, Result<Assignment, PoolError>)> {
         let Some(association) = self.associations.get_mut(&id) else { return Vec::new() };
         association.opened = Some(opened);
         association.idle_since = association.is_idle().then_some(now);
@@ -268,8 +268,8 @@ impl Pool {
         for connection in &waiting {
             self.connections.remove(connection);
         }
-        let places = waiting.into_iter().map(|one| (one, self.place(one, &key)));
-        places.collect()
+        let assignments = waiting.into_iter().map(|one| (one, self.assign(one, &key)));
+        assignments.collect()
     }
 
     /// Adds an association that the peer has opened, whose properties are those of the listener.

@@ -157,7 +157,7 @@ impl<M> SendQueue<M> {
     /// Adds a message of `length` octets.
     ///
     /// # Errors
-    /// The queue is full, or the last message of the connection came before. The message is given back.
+    /// The queue is full, or the last message of the connection came before. The message is returned.
     pub fn push(
         &mut self,
         now: Time,

@@ -152,6 +152,24 @@ fn temporary_addresses_are_chosen_by_preference() {
     assert_eq!(local(Preference::Prohibit), (Some((stable, false)), 6));
 }
 
+/// RFC 9622 section 6.2.14: one path unless several are asked for.
+#[test]
+fn several_paths_use_all_local_addresses() {
+    let best = |multipath| {
+        let mut properties = TransportProperties::new();
+        properties.selection.multipath = multipath;
+        let preconnection = plain(properties);
+        let ranked = rank(&preconnection, &home_and_mobile());
+        let sctp = |one: &&Candidate| {
+            one.protocol == Protocol::Sctp && one.remote.to_string().starts_with('[')
+        };
+        let one = ranked.candidates.iter().find(sctp).cloned().unwrap();
+        (one.provides.has(Service::Multihoming), one.local_address)
+    };
+    assert_eq!(best(None), (false, Some(ip("2001:db8:1::abcd"))));
+    assert_eq!(best(Some(Multipath::Active)), (true, None));
+}
+
 #[test]
 fn a_local_endpoint_binds_address_and_port() {
     let local = LocalEndpoint::address("192.168.1.2:4000".parse().unwrap());
@@ -195,6 +213,9 @@ fn what_failed_is_the_last_resort_and_what_worked_breaks_ties() {
     let best = again.best().unwrap();
     assert_eq!((best.protocol, best.rtt), (Protocol::Sctp, Some(rtt)));
     assert_eq!(best.remote, Remote::Address("[2001:db8::1]:5000".parse().unwrap()));
+
+    let text = again.explanation.to_string();
+    assert!(text.starts_with("SCTP is chosen before TCP: it worked before."), "{text}");
 
     // RFC 9622 section 8.1.10: an isolated session does without.
     let mut isolated = equal.clone();

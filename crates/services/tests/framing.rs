@@ -302,7 +302,7 @@ fn almost() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_division_of_the_octets_gives_the_same(
+    fn the_division_of_the_octets_does_not_matter(
         bytes in almost(),
         sizes in proptest::collection::vec(1usize..30, 0..200),
     ) {

@@ -138,7 +138,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether `read` would return something other than `Pending`.
+    /// Returns whether `read` would return something other than `Pending`.
     fn is_readable(&self) -> bool {
         match self.inbox.front() {
             _ if self.discards => false,
@@ -166,7 +166,7 @@ impl Stream {
         self.is_queued = false;
     }
 
-    /// Whether the message that is being received fills so much of the window that its end may not come before some of it
+    /// Returns whether the message that is being received fills so much of the window that its end may not come before some of it
     /// is read.
     fn is_stalled(&self) -> bool {
         self.buffered >= self.window / 2
@@ -198,12 +198,12 @@ impl Stream {
         self.inbox.clear();
     }
 
-    /// Whether nothing of it has been written.
+    /// Returns whether nothing of it has been written.
     pub(super) fn is_unknown_to_peer(&self) -> bool {
         self.must_open
     }
 
-    /// Whether a new message can be queued.
+    /// Returns whether a new message can be queued.
     pub(super) fn is_writable(&self) -> bool {
         self.outgoing.is_none() && self.send_side == SendSide::Open
     }
@@ -229,7 +229,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether both directions have ended and all has been read.
+    /// Returns whether both directions have ended and all has been read.
     pub(super) fn is_over(&self) -> bool {
         self.remote_ended && self.inbox.is_empty() && self.send_side == SendSide::Ended
     }
@@ -247,7 +247,7 @@ impl Stream {
         (chunk == rest || chunk >= MIN_CHUNK).then_some(chunk)
     }
 
-    /// Whether there is something to send that the window allows.
+    /// Returns whether there is something to send that the window allows.
     fn has_output(&self) -> bool {
         self.must_open
             || self.must_grant()

@@ -14,7 +14,7 @@ fn peer(port: u16) -> Preconnection {
 }
 
 fn open(pool: &mut Pool, connection: ConnectionId, to: &Preconnection) -> AssociationId {
-    let Ok(Placement::Open(id)) = pool.connect(connection, to) else { panic!("an association") };
+    let Ok(Assignment::Open(id)) = pool.connect(connection, to) else { panic!("an association") };
     assert!(pool.opened(NOW, id, STREAMS).is_empty());
     id
 }
@@ -24,11 +24,11 @@ fn open(pool: &mut Pool, connection: ConnectionId, to: &Preconnection) -> Associ
 fn connections_to_one_peer_are_streams_of_one_association() {
     let mut pool = pool();
     let id = open(&mut pool, 1, &peer(80));
-    assert_eq!(pool.connect(2, &peer(80)), Ok(Placement::Stream(id, 2)));
+    assert_eq!(pool.connect(2, &peer(80)), Ok(Assignment::Stream(id, 2)));
     let mut other = peer(80);
     other.properties.connection.conn_priority = 7;
     other.properties.message.msg_priority = 7;
-    assert_eq!(pool.connect(3, &other), Ok(Placement::Stream(id, 4)));
+    assert_eq!(pool.connect(3, &other), Ok(Assignment::Stream(id, 4)));
     assert_eq!(pool.location(3), Some((id, Some(4))));
     assert_eq!(pool.connect(3, &other), Err(PoolError::InUse(3)));
 }
@@ -42,7 +42,7 @@ fn what_was_asked_for_otherwise_is_another_association() {
     let mut reliable = peer(80);
     reliable.properties = TransportProperties::reliable_message();
     for (connection, to) in (2..).zip([peer(81), secure, reliable]) {
-        assert!(matches!(pool.connect(connection, &to), Ok(Placement::Open(_))), "{to:?}");
+        assert!(matches!(pool.connect(connection, &to), Ok(Assignment::Open(_))), "{to:?}");
     }
     assert_eq!(pool.connect(9, &peer(82)), Err(PoolError::Associations(4)));
 }
@@ -57,34 +57,34 @@ fn another_association_is_opened_when_the_streams_are_used_up() {
     assert_ne!(first, second);
     // The stream of a closed connection is free when the peer has closed it, too.
     assert_eq!(pool.close(NOW, 2), Some(Close::Stream(first, 2)));
-    assert_eq!(pool.connect(5, &peer(80)), Ok(Placement::Stream(second, 2)));
+    assert_eq!(pool.connect(5, &peer(80)), Ok(Assignment::Stream(second, 2)));
     pool.released(first, 2);
-    assert_eq!(pool.connect(6, &peer(80)), Ok(Placement::Stream(first, 2)));
+    assert_eq!(pool.connect(6, &peer(80)), Ok(Assignment::Stream(first, 2)));
 }
 
 #[test]
 fn connections_wait_for_an_association_that_is_being_opened() {
     let mut pool = pool();
-    let Ok(Placement::Open(id)) = pool.connect(1, &peer(80)) else { panic!() };
+    let Ok(Assignment::Open(id)) = pool.connect(1, &peer(80)) else { panic!() };
     for connection in 2..=4 {
-        assert_eq!(pool.connect(connection, &peer(80)), Ok(Placement::Wait(id)));
+        assert_eq!(pool.connect(connection, &peer(80)), Ok(Assignment::Wait(id)));
     }
     // The one that it is opened for gives up: it is opened for the next one.
     assert_eq!(pool.close(NOW, 1), None);
     assert_eq!(pool.location(2), Some((id, Some(0))));
-    let places = pool.opened(NOW, id, Opened { streams: 4, ..STREAMS });
-    assert_eq!(places[0], (3, Ok(Placement::Stream(id, 2))));
-    assert!(matches!(places[1], (4, Ok(Placement::Open(other))) if other != id));
+    let assignments = pool.opened(NOW, id, Opened { streams: 4, ..STREAMS });
+    assert_eq!(assignments[0], (3, Ok(Assignment::Stream(id, 2))));
+    assert!(matches!(assignments[1], (4, Ok(Assignment::Open(other))) if other != id));
 }
 
 #[test]
 fn without_streams_each_connection_has_its_own_association() {
     let mut pool = pool();
-    let Ok(Placement::Open(first)) = pool.connect(1, &peer(80)) else { panic!() };
+    let Ok(Assignment::Open(first)) = pool.connect(1, &peer(80)) else { panic!() };
     pool.connect(2, &peer(80)).unwrap();
     let none = Opened { streams: 1, multistreaming: false, announces_streams: false };
-    let places = pool.opened(NOW, first, none);
-    let (2, Ok(Placement::Open(second))) = places[0] else { panic!("{places:?}") };
+    let assignments = pool.opened(NOW, first, none);
+    let (2, Ok(Assignment::Open(second))) = assignments[0] else { panic!("{assignments:?}") };
     pool.opened(NOW, second, none);
     assert_eq!(pool.close(NOW, 1), Some(Close::Association(first)));
     assert_eq!(pool.ended(second), [2]);
@@ -103,13 +103,13 @@ fn a_program_can_have_an_association_of_its_own() {
     for to in [isolated, alone, reads.clone()] {
         let mut pool = pool();
         open(&mut pool, 1, &to);
-        assert!(matches!(pool.connect(2, &to), Ok(Placement::Open(_))), "{to:?}");
+        assert!(matches!(pool.connect(2, &to), Ok(Assignment::Open(_))), "{to:?}");
     }
     // Framing announces a stream before there is data.
     let mut pool = pool();
-    let Ok(Placement::Open(id)) = pool.connect(1, &reads) else { panic!() };
+    let Ok(Assignment::Open(id)) = pool.connect(1, &reads) else { panic!() };
     pool.opened(NOW, id, Opened { announces_streams: true, ..STREAMS });
-    assert_eq!(pool.connect(2, &reads), Ok(Placement::Stream(id, 2)));
+    assert_eq!(pool.connect(2, &reads), Ok(Assignment::Stream(id, 2)));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_idle_association_is_closed_after_a_while() {
     let due = NOW + pool.limits.idle;
     assert_eq!(pool.poll_timeout(), Some(due));
     // A connection in time keeps it.
-    assert_eq!(pool.connect(2, &peer(80)), Ok(Placement::Stream(id, 0)));
+    assert_eq!(pool.connect(2, &peer(80)), Ok(Assignment::Stream(id, 0)));
     assert_eq!(pool.handle_timeout(due), []);
     pool.close(due, 2);
     assert_eq!(pool.handle_timeout(due + pool.limits.idle), [id]);
@@ -143,5 +143,5 @@ fn the_peer_opens_streams_up_to_a_limit() {
     assert_eq!(pool.close(NOW, 1), Some(Close::Stream(id, 0)));
     assert_eq!(pool.connections(id).collect::<Vec<_>>(), [2]);
     // What the peer has opened is not used for connections of this end.
-    assert!(matches!(pool.connect(9, &peer(80)), Ok(Placement::Open(_))));
+    assert!(matches!(pool.connect(9, &peer(80)), Ok(Assignment::Open(_))));
 }

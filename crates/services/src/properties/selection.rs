@@ -193,7 +193,7 @@ impl SelectionProperties {
         // RFC 9622 section 6.2.14: a value other than `disabled` is a preference for protocols that can.
         let several = service == Service::Multihoming
             && preference == Preference::NoPreference
-            && self.multipath.is_some_and(|multipath| multipath != Multipath::Disabled);
+            && self.multipath(role) != Multipath::Disabled;
         if several { Preference::Prefer } else { preference }
     }
 

@@ -4,7 +4,6 @@
 use super::{Action, Question, Race, State};
 use crate::endpoint::{Family, MAX_ADDRESSES, Remote, interlace};
 use crate::gather::Candidate;
-use crate::properties::Service;
 use ringway_sansio::Time;
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,14 +30,10 @@ impl Template {
             && self.candidate.by_family[question.family as usize].is_some()
     }
 
-    /// Returns the candidate of one address; `None` if there is no local address for it.
-    fn derive(&self, address: IpAddr) -> Option<Candidate> {
-        let (local, temporary) = self.candidate.by_family[Family::of(address) as usize]?;
-        let mut candidate = self.candidate.clone();
-        candidate.remote = Remote::Address(SocketAddr::new(address, self.port));
-        candidate.local_address = local;
-        candidate.provides.set(Service::UseTemporaryLocalAddress, temporary);
-        Some(candidate)
+    /// Returns the candidate of one of several addresses; `None` if there is no local address for it.
+    fn derive(&self, address: IpAddr, index: usize) -> Option<Candidate> {
+        let local = self.candidate.by_family[Family::of(address) as usize]?;
+        Some(self.candidate.at(SocketAddr::new(address, self.port), local, index))
     }
 }
 
@@ -162,8 +157,7 @@ impl Race {
         let known = [of(Family::V6), of(Family::V4)].concat();
         for (index, address) in interlace(&known, template.candidate.worked).into_iter().enumerate()
         {
-            let Some(mut candidate) = template.derive(address) else { continue };
-            candidate.order.address += index;
+            let Some(candidate) = template.derive(address, index) else { continue };
             let existing = self.attempts.iter_mut().find(|attempt| {
                 attempt.candidate.remote == candidate.remote
                     && attempt.candidate.protocol == candidate.protocol
@@ -171,7 +165,7 @@ impl Race {
             });
             match existing {
                 Some(attempt) if attempt.state == State::Waiting => {
-                    attempt.candidate.order = candidate.order;
+                    attempt.candidate.move_to(&candidate);
                 }
                 Some(_) => {}
                 None => self.add(candidate, template.segment),
