@@ -1,55 +1,10 @@
-//! The one-way TCP over ns-2's default links, against the published figures of a run with it.
+//! The one-way TCP.
 
+use super::path::Path;
 use ringway_lab::ns2::tcp::{Sender, Settings, Sink};
 use ringway_sansio::{Duration, Endpoint, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-
-/// One direction of two hops in a row. Each sends at `RATE`, delays by `DELAY`, and queues up to
-/// `LIMIT`.
-struct Path {
-    hops: [Hop; 2],
-}
-
-#[derive(Default)]
-struct Hop {
-    busy_until: Time,
-    waiting: VecDeque<Time>,
-    dropped: u64,
-}
-
-const RATE: u64 = 200_000;
-const DELAY: Duration = Duration::from_millis(10);
-const LIMIT: usize = 50;
-
-impl Path {
-    fn new() -> Path {
-        Path { hops: [Hop::default(), Hop::default()] }
-    }
-
-    /// Returns the arrival time of a packet of a length that includes the IP header; `None` when it is
-    /// dropped. The second hop is as fast as the first, so that nothing waits there and order is
-    /// preserved.
-    fn carry(&mut self, now: Time, bytes: usize) -> Option<Time> {
-        let on_wire = Duration::from_nanos(bytes as u64 * 8 * 1_000_000_000 / RATE);
-        let mut at = now;
-        for hop in &mut self.hops {
-            while hop.waiting.front().is_some_and(|begins| *begins <= at) {
-                hop.waiting.pop_front();
-            }
-            // ns-2's drop-tail refuses the packet that would make the queue as long as its limit.
-            if hop.waiting.len() + 1 >= LIMIT {
-                hop.dropped += 1;
-                return None;
-            }
-            let begins = hop.busy_until.max(at);
-            hop.waiting.push_back(begins);
-            hop.busy_until = begins + on_wire;
-            at = hop.busy_until + DELAY;
-        }
-        Some(at)
-    }
-}
 
 #[derive(Clone, Copy, PartialEq)]
 enum What {
@@ -66,7 +21,7 @@ fn the_published_run_is_reproduced() {
     let (a, b) = (SocketAddr::from(([1, 0, 0, 1], 1)), SocketAddr::from(([1, 0, 0, 2], 2)));
     let mut sender = Sender::new(Settings::default(), a, b);
     let mut sink = Sink::new(b, a);
-    let (mut there, mut back) = (Path::new(), Path::new());
+    let (mut there, mut back) = (Path::default(), Path::default());
     let start = Time::from_secs(1);
     let (stop, cut) = (start + Duration::from_secs(28), start + Duration::from_secs(29));
     let mut next_offer = start;
@@ -124,7 +79,7 @@ fn the_published_run_is_reproduced() {
     assert!((693.0..=694.0).contains(&count), "{figures}");
     assert!((mean / 0.787_624 - 1.0).abs() < 0.001, "{figures}");
     assert!((variance / 0.010_288 - 1.0).abs() < 0.01, "{figures}");
-    assert_eq!(there.hops.iter().chain(&back.hops).map(|hop| hop.dropped).sum::<u64>(), 0);
+    assert_eq!(there.dropped() + back.dropped(), 0);
 }
 
 fn addressing(from: SocketAddr, to: SocketAddr) -> ringway_sansio::Addressing {

@@ -1,57 +1,14 @@
-//! The one-way SCTP over ns-2's default links, against the published figures of a run with it.
+//! The one-way SCTP.
 
+use super::path::Path;
 use ringway_lab::ns2::sctp::{Sender, Settings, Sink, Snapshot};
 use ringway_sansio::{Addressing, Duration, Endpoint, Time};
 use ringway_sctp::PROTOCOL;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// One direction of two hops in a row: each sends at `RATE`, takes `DELAY`, and holds `LIMIT`.
-#[derive(Default)]
-struct Path {
-    hops: [Hop; 2],
-}
-
-#[derive(Default)]
-struct Hop {
-    busy_until: Time,
-    waiting: VecDeque<Time>,
-    dropped: u64,
-}
-
-const RATE: u64 = 200_000;
-const DELAY: Duration = Duration::from_millis(10);
-const LIMIT: usize = 50;
 /// A packet with a message in it, without its IP header.
 const DATA: usize = 1028;
-
-impl Path {
-    /// When a packet of so many bytes, IP header included, arrives; `None` when it is dropped. The
-    /// second hop is as fast as the first, so that nothing waits there for long and order is kept.
-    fn carry(&mut self, now: Time, bytes: usize) -> Option<Time> {
-        let on_wire = Duration::from_nanos(bytes as u64 * 8 * 1_000_000_000 / RATE);
-        let mut at = now;
-        for hop in &mut self.hops {
-            while hop.waiting.front().is_some_and(|begins| *begins <= at) {
-                hop.waiting.pop_front();
-            }
-            // ns-2's drop-tail refuses the packet that would make the queue as long as its limit.
-            if hop.waiting.len() + 1 >= LIMIT {
-                hop.dropped += 1;
-                return None;
-            }
-            let begins = hop.busy_until.max(at);
-            hop.waiting.push_back(begins);
-            hop.busy_until = begins + on_wire;
-            at = hop.busy_until + DELAY;
-        }
-        Some(at)
-    }
-
-    fn dropped(&self) -> u64 {
-        self.hops.iter().map(|hop| hop.dropped).sum()
-    }
-}
 
 /// What passed from the source to the sink.
 #[derive(Default, Debug)]
