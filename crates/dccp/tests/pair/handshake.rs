@@ -1,8 +1,10 @@
 //! Connections open (RFC 4340 section 8.1).
 
 use crate::support::*;
-use ringway_dccp::{Close, Event, Limits, ResetCode, SendOptions, Settings, State};
-use ringway_sansio::{Endpoint, Icmp};
+use ringway_dccp::wire::{Carrier, Header, Kind};
+use ringway_dccp::{Close, Event, Limits, PROTOCOL, ResetCode, SendOptions, Seq, Settings, State};
+use ringway_sansio::{Addressing, Endpoint, Icmp};
+use std::net::SocketAddr;
 
 /// RFC 4340 section 8.1: Request, Response, Ack, and then Data.
 #[test]
@@ -169,4 +171,66 @@ fn too_big_lowers_the_maximum_message() {
     assert_eq!(pair.snapshot(0, a).max_message, before - 220);
     let long = pair.a.send(pair.now, a, vec![0; before], SendOptions::default());
     assert!(long.is_err());
+}
+
+/// RFC 4340 section 9.1: addresses of IPv6, which the checksum covers.
+#[test]
+fn a_connection_over_ipv6_carries_data() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    let address = |last| SocketAddr::from(([0x2001, 0xdb8, 0, 0, 0, 0, 0, last], PORT));
+    let any = SocketAddr::from(([0u16; 8], PORT));
+    pair.b.listen(any, &[SERVICE], None).unwrap();
+    let a = pair.a.connect(pair.now, address(1), address(2), SERVICE, None).unwrap();
+    pair.a.send(pair.now, a, &b"six"[..], SendOptions::default()).unwrap();
+    pair.run(secs(1));
+    let b = pair.opened(1)[0];
+    assert_eq!(pair.b.recv(b).unwrap().as_deref(), Some(&b"six"[..]));
+    assert_eq!(pair.snapshot(0, a).max_message, 1500 - 40 - 24 - 32);
+    assert_eq!(pair.b.counters().checksum, 0);
+}
+
+/// RFC 4340 section 8.5, step 4: what is neither Response nor Reset is answered with Packet Error, and the
+/// handshake goes on.
+#[test]
+fn an_unexpected_packet_is_answered_with_packet_error() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    let a = pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+    pair.flush();
+    let (local, _) = pair.a.addresses(a).unwrap();
+    let header = Header {
+        source: PORT,
+        destination: local.port(),
+        ccval: 0,
+        coverage: 0,
+        kind: Kind::DataAck,
+        long: true,
+        seq: Seq::new(5),
+        ack: pair.snapshot(0, a).gss,
+    };
+    let mut bytes = Vec::new();
+    header.emit(Carrier::Ip(B, A), &[], b"early", &mut bytes);
+    pair.log.clear();
+    pair.a.handle_packet(pair.now, Addressing::new(B, A, PROTOCOL), &bytes);
+    pair.flush();
+    assert!(
+        pair.log[0].contains("Reset") && pair.log[0].ends_with("PacketError"),
+        "{:?}",
+        pair.log
+    );
+    let state = pair.snapshot(0, a);
+    assert_eq!((state.state, state.totals.unexpected), (State::Request, 1));
+}
+
+/// RFC 4340 section 8.1.3: a server that can keep no more connections is too busy.
+#[test]
+fn a_full_server_is_too_busy() {
+    let limits = Limits { connections: 1, ..Limits::default() };
+    let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 1);
+    pair.a = host(1, Limits::default(), Settings::default());
+    pair.open();
+    pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+    pair.run(ms(100));
+    let Some(Close::Reset(reset)) = pair.closed(0) else { panic!("{:?}", pair.events) };
+    assert_eq!(reset.code, ResetCode::TooBusy);
+    assert_eq!(pair.b.counters().connections_full, 1);
 }

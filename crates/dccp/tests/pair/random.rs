@@ -144,7 +144,7 @@ fn ringway_link(delay: ringway_sansio::Duration) -> Link {
 
 #[test]
 fn invariants_hold_for_random_seeds() {
-    let count = std::env::var("DCCP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(60);
+    let count = std::env::var("DCCP_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(200);
     let first = std::env::var("DCCP_FIRST").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let mut delivered = 0;
     for seed in first..first + count {

@@ -1,6 +1,7 @@
 //! Two hosts and the links between them in virtual time.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
+use bytes::Bytes;
 use ringway_dccp::wire::{Carrier, Kind, Packet};
 use ringway_dccp::{Close, ConnId, Dccp, Event, Limits, SendOptions, Settings, Snapshot};
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Random, SplitMix, Time};
@@ -318,6 +319,8 @@ pub struct Flow {
     pub due: Time,
     pub until: Time,
     pub sent: u64,
+    /// The next message, which may have been refused.
+    next: Option<Bytes>,
     pub got: BTreeSet<u64>,
     /// Arrival of each message.
     pub arrivals: Vec<Time>,
@@ -325,15 +328,15 @@ pub struct Flow {
 
 pub fn message(number: u64, size: usize) -> Vec<u8> {
     let mut data = number.to_be_bytes().to_vec();
-    data.extend((0..size.saturating_sub(8)).map(|i| (number as usize ^ (i * 31)) as u8));
+    data.resize(size.max(8), number as u8);
     data
 }
 
 impl Flow {
     pub fn new(from: usize, (tx, rx): (ConnId, ConnId), size: usize) -> Flow {
         let (due, until) = (Time::ZERO, Time::from_secs(u64::MAX / 2_000_000_000));
-        let (sent, got, arrivals) = (0, BTreeSet::new(), Vec::new());
-        Flow { from, tx, rx, size, every: None, due, until, sent, got, arrivals }
+        let (sent, next, got, arrivals) = (0, None, BTreeSet::new(), Vec::new());
+        Flow { from, tx, rx, size, every: None, due, until, sent, next, got, arrivals }
     }
 
     pub fn paced(mut self, every: Duration) -> Flow {
@@ -345,8 +348,10 @@ impl Flow {
     pub fn turn(&mut self, pair: &mut Pair) {
         let now = pair.now;
         while now < self.until && self.every.is_none_or(|_| self.due <= now) {
-            let data = message(self.sent, self.size);
-            if pair.host(self.from).send(now, self.tx, data, SendOptions::default()).is_err() {
+            let data = self.next.take().unwrap_or_else(|| message(self.sent, self.size).into());
+            let options = SendOptions::default();
+            if pair.host(self.from).send(now, self.tx, data.clone(), options).is_err() {
+                self.next = Some(data);
                 break;
             }
             self.sent += 1;
@@ -354,11 +359,12 @@ impl Flow {
                 self.due = self.due.max(now) + every;
             }
         }
-        if let Some(_every) = self.every
+        if let Some(every) = self.every
             && now < self.until
             && self.due <= now
         {
-            self.due = now + self.every.unwrap_or_default();
+            // A refused message is tried again later.
+            self.due = now + every;
         }
         while let Ok(Some(data)) = pair.host(1 - self.from).recv(self.rx) {
             let number = u64::from_be_bytes(data[..8].try_into().unwrap());
