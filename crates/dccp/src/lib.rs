@@ -17,7 +17,6 @@ pub mod seq;
 pub mod settings;
 pub mod wire;
 
-mod budget;
 mod checksum;
 mod connection;
 mod features;

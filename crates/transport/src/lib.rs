@@ -1,8 +1,10 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod budget;
 mod cubic;
 mod key;
 
+pub use budget::Budget;
 pub use cubic::Cubic;
 pub use key::{Key, Keyed, number};

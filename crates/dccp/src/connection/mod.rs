@@ -9,7 +9,6 @@ mod options;
 mod output;
 mod timers;
 
-use crate::budget::Budget;
 use crate::congestion::{Receiver, Sender, SenderSnapshot};
 use crate::features::{Features, Location};
 use crate::queue::{SendOptions, SendQueue};
@@ -21,6 +20,7 @@ use crate::wire::packet::DATA_ACK_HEADER;
 use crate::wire::{Feature, Quoted, Reset, ResetCode};
 use bytes::Bytes;
 use ringway_sansio::{Duration, Icmp, Time};
+use ringway_transport::Budget;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! The key of a connection in the tables, and the tables' hash.
+//! The key of a connection in the tables.
 
-use core::hash::{BuildHasher, Hash, Hasher};
+use core::hash::{Hash, Hasher};
 use ringway_sansio::Addressing;
-use siphasher::sip::SipHasher13;
-use std::net::{IpAddr, SocketAddr};
+use ringway_transport::number;
+use std::net::SocketAddr;
 
 /// A pair of addresses with the ports of DCCP, and the peer's port of UDP (RFC 6773 section 3.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,15 +11,6 @@ pub(super) struct Key {
     local: u128,
     remote: u128,
     ports: u64,
-}
-
-/// Returns an address as a number. IPv4 is mapped by RFC 4291 section 2.5.5.2, which does not occur on
-/// the wire.
-pub(super) fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(v4) => 0xffff_0000_0000 | u128::from(u32::from(v4)),
-        IpAddr::V6(v6) => u128::from(v6),
-    }
 }
 
 impl Key {
@@ -53,16 +44,5 @@ impl Key {
 impl Hash for Key {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write(&self.bytes());
-    }
-}
-
-/// SipHash with a secret, so that a peer cannot cause collisions.
-#[derive(Clone, Copy)]
-pub(super) struct Keyed(pub(super) u64, pub(super) u64);
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
     }
 }

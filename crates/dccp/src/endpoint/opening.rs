@@ -1,13 +1,14 @@
 //! Requests and Init Cookies (RFC 4340 sections 8.1.3, 8.1.4 and 8.5, step 3).
 
 use super::cookie::Cookie;
-use super::key::{Key, number};
+use super::key::Key;
 use super::{Dccp, ListenerId, Reply};
 use crate::connection::{Connection, Ends, State};
 use crate::seq::Seq;
 use crate::settings::Settings;
 use crate::wire::{Carrier, DccpOption, Header, Kind, Packet, Reset, ResetCode};
 use ringway_sansio::{Addressing, Time};
+use ringway_transport::number;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Address pairs in TIMEWAIT: they are not used again for a while (RFC 4340 section 8.3).
 
-use super::key::{Key, Keyed};
+use super::key::Key;
 use hashbrown::HashSet;
 use ringway_sansio::{Duration, Time};
+use ringway_transport::Keyed;
 use std::collections::VecDeque;
 
 /// The pairs that rest.

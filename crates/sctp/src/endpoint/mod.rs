@@ -9,7 +9,6 @@
 //! This file holds the tables and the calls. `packets` handles packets and finds the association of a packet. `opening`
 //! is the stateless half of the handshake.
 
-mod budget;
 mod cookie;
 mod icmp;
 mod opening;
@@ -22,12 +21,11 @@ use crate::settings::{Error, Limits, Settings};
 use crate::wire::Chunk;
 use crate::wire::chunk::kind;
 use crate::wire::init::MAX_ADDRESSES;
-use budget::Budget;
 use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
 use ringway_sansio::{Addressing, Random, Time};
-use ringway_transport::{Key, Keyed, number};
+use ringway_transport::{Budget, Key, Keyed, number};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;

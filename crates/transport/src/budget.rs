@@ -2,33 +2,36 @@
 
 use ringway_sansio::Time;
 
+const ONE: u64 = 1_000_000_000;
+
 /// A token bucket that holds the tokens of one second.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub struct Budget {
     per_second: u64,
     /// Tokens left, in billionths.
     left: u64,
     at: Time,
 }
 
-const ONE: u64 = 1_000_000_000;
-
 impl Budget {
-    pub(super) fn new(per_second: u32) -> Budget {
+    /// Returns a full bucket of so many tokens a second; 0 for none.
+    pub fn new(per_second: u32) -> Budget {
         let per_second = u64::from(per_second);
         Budget { per_second, left: per_second * ONE, at: Time::ZERO }
     }
 
     /// Takes a token. Returns whether there was one.
-    pub(super) fn take(&mut self, now: Time) -> bool {
+    pub fn take(&mut self, now: Time) -> bool {
         let passed = now.since(self.at).as_nanos().min(u128::from(ONE)) as u64;
         self.at = now;
         self.left = (self.left + passed * self.per_second).min(self.per_second * ONE);
-        if self.left < ONE {
-            return false;
+        match self.left.checked_sub(ONE) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
         }
-        self.left -= ONE;
-        true
     }
 }
 
