@@ -137,8 +137,8 @@ def loss(c):
 
 @case("emulate/rate")
 def rate(c):
-    """TCP through 20 Mbit/s is not faster than that, and not much slower. The kernel hands over packets that stand for many,
-    without checksums."""
+    """TCP through 20 Mbit/s is not faster than that, and not much slower. The kernel hands over packets that stand for
+    many, without checksums."""
     line = Line(c, "--rate", "20mbit", "--delay", "5ms", "--queue", "100")
     size = 5_000_000
     seconds = line.transfer(size)
@@ -151,8 +151,8 @@ def rate(c):
 
 @case("emulate/corrupt")
 def corrupt(c):
-    """A packet with an inverted bit is dropped by the receiver, also where the sender has left the checksum out: the data of
-    TCP comes whole."""
+    """A packet with an inverted bit is dropped by the receiver, also where the sender has left the checksum out: the
+    data of TCP comes whole."""
     line = Line(c, "--corrupt", "2%", "--duplicate", "1%", "--reorder", "1%", "--delay", "2ms")
     line.transfer(2_000_000)
     there = line.end()["directions"][0]
@@ -161,7 +161,8 @@ def corrupt(c):
 
 @case("emulate/frames")
 def frames(c):
-    """Frames with a tag, which the kernel keeps beside them, and fragments are carried; what is longer than the MTU is not."""
+    """Frames with a tag, which the kernel keeps beside them, and fragments are carried; what is longer than the MTU is
+    not."""
     line = Line(c, "--delay", "1ms")
     receiver = line.east.start("receive", [sys.executable, HERE / "tagged.py", "receive", "e1"])
     c.expect(receiver.wait_output("listening", 10), f"no receiver: {receiver.output()}")
@@ -176,8 +177,8 @@ def frames(c):
 
 @case("emulate/scenario", limit=90)
 def scenario(c):
-    """A file of the laboratory: the same transfer through the emulated link takes as long as the link allows, within 5 % of the
-    time that its bits take, and the log has a line for each decision."""
+    """A file of the laboratory: the same transfer through the emulated link takes as long as the link allows, within
+    5 % of the time that its bits take, and the log has a line for each decision."""
     file = c.folder / "slow.toml"
     file.write_text(SCENARIO)
     line = Line(c, "--config", file, "--log", c.folder / "log")
