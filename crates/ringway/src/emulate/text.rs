@@ -5,6 +5,9 @@ use ringway_emulate::report::{Amount, DirectionReport, Errors};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Time of measurement from which on an error of the rate is shown: in less, the error of a single packet is large.
+const MIN_SECONDS: f64 = 0.1;
+
 /// Returns the state as lines.
 pub(super) fn report(report: &Report) -> String {
     let Report { name, seconds, seed, .. } = report;
@@ -46,7 +49,7 @@ fn errors(errors: &Errors) -> String {
             delay.mean_us, delay.p50_us, delay.p99_us, delay.p99_9_us, delay.max_us
         );
     }
-    if let Some(rate) = &errors.rate {
+    if let Some(rate) = errors.rate.as_ref().filter(|rate| rate.seconds >= MIN_SECONDS) {
         let _ = writeln!(
             text,
             "  error of rate   {:+.3} % of {}, over {:.1} s",
