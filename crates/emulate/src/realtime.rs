@@ -109,6 +109,22 @@ pub(crate) fn start(parts: Parts) -> io::Result<(Asker, oneshot::Receiver<Outcom
     Ok((asker, outcome))
 }
 
+/// Returns the time by both clocks. If the thread was interrupted between, both are read again.
+fn read_clocks(clock: &Clock) -> Clocks {
+    const TOGETHER: Duration = Duration::from_micros(2);
+    let mut before = clock.now();
+    let mut tries = 0;
+    loop {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = clock.now();
+        tries += 1;
+        if now.since(before) <= TOGETHER || tries == 3 {
+            return Clocks { now, wall };
+        }
+        before = now;
+    }
+}
+
 /// The state of the loop.
 struct Line {
     parts: Parts,
@@ -144,13 +160,12 @@ impl Line {
     /// Passes what has come at the end of a direction to the emulator.
     fn receive(&mut self, way: Way, readable: bool) -> Turn {
         let Parts { emulator, ports, clock, lines, .. } = &mut self.parts;
-        let now = clock.now();
         if !readable {
-            return Turn { known: now, more: false };
+            return Turn { known: clock.now(), more: false };
         }
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clocks = read_clocks(clock);
         let port = &mut ports[way.index()];
-        port.receive(Clocks { now, wall }, lines.as_ref(), |time, arrival| {
+        port.receive(clocks, lines.as_ref(), |time, arrival| {
             emulator.handle_packet(time, way, arrival);
         })
     }
