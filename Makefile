@@ -39,8 +39,8 @@ test:
 	@scripts/test $(ONLY)
 
 # Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
-# virtual world and ns-3; then a TCP flow through mesh routers, and calls across them. Only one of them: make bench
-# ONLY=serve, ONLY=sctp, ONLY=world or ONLY=mesh
+# virtual world and ns-3; then a TCP flow through mesh routers, and calls across them; then packets through an emulated
+# link. Only one of them: make bench ONLY=serve, ONLY=sctp, ONLY=world, ONLY=mesh or ONLY=emulate
 bench:
 	@scripts/install-test-tools --bench
 	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
@@ -48,6 +48,7 @@ bench:
 	@[ "$(or $(ONLY),world)" != world ] || interop/bench/world
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/mesh
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/onesip
+	@[ "$(or $(ONLY),emulate)" != emulate ] || interop/bench/emulate
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,

@@ -1,5 +1,6 @@
 //! The configuration of a link. Every field has a default without effect, so that a configuration names
 //! only what it changes.
+use crate::deliveries::Deliveries;
 use crate::distribution::{Distribution, TableError};
 use crate::loss::{Loss, LossList, LossPosition, MAX_PATTERN};
 use crate::quantity::{Chance, Rate, Size, Span};
@@ -47,7 +48,7 @@ macro_rules! parameters {
 
         impl Change {
             /// Applies the change.
-            pub(crate) fn apply(&self, config: &mut LinkConfig) {
+            pub fn apply(&self, config: &mut LinkConfig) {
                 $( if let Some(value) = &self.$name { config.$name.clone_from(value); } )+
             }
         }
@@ -66,6 +67,8 @@ parameters! {
     cells: Cells = Cells::NONE,
     /// A rate that follows a trace, repeated endlessly. It replaces `rate` if not empty.
     rate_trace: Vec<RateStep> = Vec::new(),
+    /// Opportunities to send, repeated endlessly. They replace `rate` if there are any.
+    deliveries: Deliveries = Deliveries::default(),
     /// Mean time from the last bit sent to its reception.
     delay: Span = Span(0),
     /// Scatter of the delay: half the width of `uniform`, the standard deviation of the others.
@@ -284,6 +287,14 @@ impl LinkConfig {
         expect("cells", cells, "a `payload` and a `header` of at most 65535 B")?;
         let steps = trace::is_valid(&self.rate_trace);
         expect("rate_trace", steps, "steps longer than 0 s, one of them faster than 0 bit/s")?;
+        let deliveries = self.deliveries.is_valid();
+        expect(
+            "deliveries",
+            deliveries,
+            "ascending times, the last above 0 s, and `bytes` above 0",
+        )?;
+        let one = self.rate_trace.is_empty() || self.deliveries.is_none();
+        expect("deliveries", one, "either `rate_trace` or `deliveries`")?;
         expect("delay", self.delay <= MAX_SPAN, "at most 1000000 s")?;
         expect("jitter", self.jitter <= MAX_SPAN, "at most 1000000 s")?;
         self.distribution.check()?;

@@ -10,6 +10,7 @@
 pub mod config;
 mod correlated;
 mod delay;
+pub mod deliveries;
 pub mod distribution;
 pub mod in_flight;
 pub mod link;
@@ -24,12 +25,13 @@ mod schedule;
 pub mod trace;
 
 pub use config::{Cells, Change, ConfigError, LinkConfig, Reorder, Slot, Sometimes};
+pub use deliveries::Deliveries;
 pub use distribution::Distribution;
 pub use in_flight::InFlight;
 pub use link::Link;
 pub use log::Logged;
 pub use loss::{Loss, LossList, LossPosition};
-pub use packet::{Departure, DropReason, Outlet, Packet};
+pub use packet::{Departure, DropReason, Outlet, Packet, flow_hash};
 pub use quantity::{Chance, Rate, Size, Span};
 pub use queue::{Queue, QueueConfig};
 pub use random::{Generator, Stream, Streams};

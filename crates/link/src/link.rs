@@ -3,6 +3,7 @@
 use crate::config::{ConfigError, LinkConfig, Reorder, Sometimes};
 use crate::correlated::Correlated;
 use crate::delay::{DelayState, DelayStreams};
+use crate::deliveries::DeliveryState;
 use crate::loss::{ListState, Loss, LossList, LossPosition, LossRule, LossState};
 use crate::packet::{Departure, DropReason, Outlet, Packet};
 use crate::quantity::{Chance, Span};
@@ -36,6 +37,7 @@ pub struct Link {
     free_at: Time,
     last_cut: Option<Time>,
     trace: Option<RateTrace>,
+    deliveries: Option<DeliveryState>,
     start: Time,
     loss: LossState,
     list: ListState,
@@ -96,6 +98,7 @@ impl Link {
             free_at: start,
             last_cut: None,
             trace: RateTrace::new(&config.rate_trace, start),
+            deliveries: DeliveryState::new(&config.deliveries, start),
             start,
             loss: LossState::new(config.loss),
             list: ListState::default(),
@@ -357,7 +360,10 @@ impl Link {
 
     /// Returns the time when `bytes` are sent if sending starts at `at`.
     #[inline]
-    fn finish(&self, at: Time, bytes: u64) -> Time {
+    fn finish(&mut self, at: Time, bytes: u64) -> Time {
+        if let Some(deliveries) = &mut self.deliveries {
+            return deliveries.finish(at, bytes);
+        }
         match &self.trace {
             Some(trace) => trace.finish(at, bytes),
             None => Time::from_nanos(at.as_nanos().saturating_add(self.config.rate.nanos(bytes))),
@@ -392,6 +398,9 @@ impl Link {
         let config = &self.config;
         if config.rate_trace != last.rate_trace {
             self.trace = RateTrace::new(&config.rate_trace, self.start);
+        }
+        if config.deliveries != last.deliveries {
+            self.deliveries = DeliveryState::new(&config.deliveries, self.start);
         }
         if config.loss != last.loss {
             self.loss = LossState::new(config.loss);
@@ -458,6 +467,7 @@ fn is_plain(config: &LinkConfig) -> bool {
         && config.jitter == Span(0)
         && !config.keep_order
         && config.rate_trace.is_empty()
+        && config.deliveries.is_none()
         && config.up
 }
 

@@ -41,6 +41,32 @@ impl Default for Loss {
     }
 }
 
+impl Loss {
+    /// Returns the share of packets that is lost in the long run.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Loss::None {} => 0.0,
+            Loss::Random(loss) => loss.chance.get(),
+            Loss::GilbertElliott(model) => {
+                let (p, r) = (model.p.get(), model.r.get());
+                // Without any change the initial state remains.
+                let bad = if p > 0.0 { p / (p + r) } else { 0.0 };
+                bad * model.bad_loss.get() + (1.0 - bad) * model.good_loss.get()
+            }
+            Loss::FourState(model) => model.mean(),
+        }
+    }
+
+    /// Returns whether the loss of a packet is independent of the others.
+    pub fn is_independent(&self) -> bool {
+        match self {
+            Loss::None {} => true,
+            Loss::Random(loss) => loss.correlation == Chance::NEVER,
+            Loss::GilbertElliott(_) | Loss::FourState(_) => false,
+        }
+    }
+}
+
 /// Loss with the same probability for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -91,6 +117,32 @@ pub struct FourState {
     /// From gap to a single loss.
     #[serde(default)]
     pub p14: Chance,
+}
+
+impl FourState {
+    /// Returns the stationary share of states 3 and 4.
+    fn mean(&self) -> f64 {
+        let (p13, p14, p23) = (self.p13.get(), self.p14.get(), self.p23.get());
+        let (p31, p32) = (self.p31.get(), self.p32.get());
+        if p13 == 0.0 {
+            return p14 / (1.0 + p14);
+        }
+        // A state that is never left has everything in the long run.
+        if p31 == 0.0 {
+            return match (p32 > 0.0, p23 > 0.0) {
+                (false, _) => 1.0,
+                (true, false) => 0.0,
+                (true, true) => p23 / (p23 + p32),
+            };
+        }
+        if p32 > 0.0 && p23 == 0.0 {
+            return 0.0;
+        }
+        // Balance, for state 1 of weight 1: p13 = pi3 p31, pi3 p32 = pi2 p23, pi4 = p14.
+        let three = p13 / p31;
+        let two = if p32 > 0.0 { three * p32 / p23 } else { 0.0 };
+        (three + p14) / (1.0 + two + three + p14)
+    }
 }
 
 /// Packets that are always lost.
@@ -310,6 +362,35 @@ mod tests {
         let (two, four) = (three * p32 / p23, p14);
         let expected = (three + four) / (one + two + three + four);
         assert!((rate / expected - 1.0).abs() < 0.02, "{rate} {expected}");
+    }
+
+    #[test]
+    fn the_mean_is_the_share_in_the_long_run() {
+        let four = |p13, p31, p32, p23, p14| {
+            let [p13, p31, p32, p23, p14] = [p13, p31, p32, p23, p14].map(chance);
+            Loss::FourState(FourState { p13, p31, p32, p23, p14 })
+        };
+        let elliott = |p, r, bad_loss, good_loss| {
+            let [p, r, bad_loss, good_loss] = [p, r, bad_loss, good_loss].map(chance);
+            Loss::GilbertElliott(GilbertElliott { p, r, bad_loss, good_loss })
+        };
+        let random = RandomLoss { chance: chance(0.05), correlation: Chance::NEVER };
+        for loss in [
+            Loss::None {},
+            Loss::Random(random),
+            elliott(0.1, 0.3, 0.5, 0.02),
+            elliott(0.0, 0.3, 0.5, 0.02),
+            elliott(0.1, 0.0, 0.5, 0.02),
+            four(0.02, 0.3, 0.2, 0.4, 0.01),
+            four(0.0, 0.3, 0.2, 0.4, 0.1),
+            four(0.1, 0.0, 0.0, 0.4, 0.01),
+            four(0.1, 0.0, 0.2, 0.3, 0.01),
+            four(0.1, 0.3, 0.2, 0.0, 0.01),
+            four(0.1, 0.3, 0.0, 0.0, 0.01),
+        ] {
+            let (rate, _, _) = run(loss, 400_000);
+            assert!((rate - loss.mean()).abs() < 0.005, "{loss:?}: {rate}, {}", loss.mean());
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use ringway_sansio::{Ecn, Time};
+use std::net::IpAddr;
 
 /// A packet as a handle. The world holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,21 @@ impl Packet {
     pub const fn new(id: u32, size: u32, flow: u32, ecn: Ecn) -> Self {
         Packet { id, size, flow, ecn, queued: Time::ZERO }
     }
+}
+
+/// Returns a hash of a flow, for [`Packet::flow`]: addresses, protocol, and the ports, which UDP, TCP and SCTP have in the
+/// first four bytes of their headers.
+pub fn flow_hash(source: &IpAddr, destination: &IpAddr, protocol: u8, ports: u32) -> u32 {
+    let bits = |ip: &IpAddr| match ip {
+        IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let both = bits(source).rotate_left(32) ^ bits(destination);
+    let mut hash = (both >> 64) as u64 ^ both as u64;
+    hash ^= u64::from(ports).rotate_left(17) ^ u64::from(protocol) << 56;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^= hash >> 29;
+    (hash.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }
 
 /// The reason why a packet was dropped.

@@ -4,7 +4,7 @@ use crate::quantity::{Rate, Span};
 use ringway_sansio::Time;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of steps in a trace.
+/// Maximum number of steps or opportunities in a trace.
 pub const MAX_TRACE: usize = 1 << 20;
 
 /// A step of a trace.
@@ -41,6 +41,9 @@ impl RateTrace {
 
     /// Returns the time when `bytes` are sent if sending starts at `from`.
     pub(crate) fn finish(&self, from: Time, bytes: u64) -> Time {
+        if bytes == 0 {
+            return from;
+        }
         let since = from.since(self.start).as_nanos() as u64;
         let mut at = since - since % self.period;
         // As if sending had started with the period: the part that has passed is added.
@@ -111,6 +114,12 @@ mod tests {
         assert_eq!(t.finish(ms(5), 10), ms(25));
         assert_eq!(t.finish(ms(12), 1), ms(21));
         assert_eq!(t.finish(ms(8), 32), ms(70));
+    }
+
+    #[test]
+    fn nothing_takes_no_time() {
+        let t = trace(&[step(10, 0), step(10, 8_000)]);
+        assert_eq!(t.finish(Time::from_secs(1), 0), Time::from_secs(1));
     }
 
     #[test]

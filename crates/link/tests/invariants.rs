@@ -56,8 +56,9 @@ fn config(seed: u64) -> LinkConfig {
         QUEUES[pick(7)],
         [
             "",
-            "rate_trace = [{ lasts = \"7 ms\", rate = \"5 Mbit/s\" }, { lasts = \"3 ms\", rate = \"0 bit/s\" }]"
-        ][pick(2)],
+            "rate_trace = [{ lasts = \"7 ms\", rate = \"5 Mbit/s\" }, { lasts = \"3 ms\", rate = \"0 bit/s\" }]",
+            "deliveries = { at = [\"1 ms\", \"2 ms\", \"2 ms\", \"9 ms\"] }",
+        ][pick(3)],
     );
     toml::from_str(&text).unwrap()
 }

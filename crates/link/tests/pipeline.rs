@@ -212,6 +212,17 @@ fn a_trace_sets_the_rate() {
 }
 
 #[test]
+fn packets_leave_at_opportunities() {
+    let mut b =
+        Bench::from_toml("deliveries = { at = [\"3 ms\", \"5 ms\", \"10 ms\"] }\ndelay = \"1 ms\"");
+    for size in [1504, 1000, 504, 2000] {
+        b.offer(ms(0), size);
+    }
+    b.run(ms(100));
+    assert_eq!(b.arrivals(), [4.0, 6.0, 6.0, 14.0]);
+}
+
+#[test]
 fn a_change_from_outside_is_checked() {
     let mut b = Bench::from_toml("delay = \"1 ms\"");
     let refused = b.link.reconfigure(ms(0), &mut b.sink, |c| c.rate = Rate(0));

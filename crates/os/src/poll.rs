@@ -5,11 +5,11 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Waits until one of the descriptors can be read or has an error, or until `timeout` has passed. Returns which can be
-/// read; none also when a signal has interrupted the call.
+/// Waits until one of the descriptors can be read or has an error, or until `timeout` has passed, never less. Returns
+/// which can be read; none also when a signal has interrupted the call.
 ///
 /// # Errors
-/// The error of poll(2).
+/// The error of ppoll(2).
 pub fn wait_readable<const N: usize>(
     descriptors: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
@@ -19,12 +19,15 @@ pub fn wait_readable<const N: usize>(
         events: libc::POLLIN,
         revents: 0,
     });
-    // Rounded up, so that a caller with a deadline does not wake before it.
-    let milliseconds = timeout.map_or(-1, |timeout| {
-        libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+    let limit = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos() as _,
     });
-    // SAFETY: `set` is a live array of N structures, whose descriptors are borrowed and so open.
-    let ready = unsafe { libc::poll(set.as_mut_ptr(), N as libc::nfds_t, milliseconds) };
+    let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: `set` is a live array of N structures, whose descriptors are borrowed and so open; `limit` is null or
+    // points to a live structure; no mask of signals is given.
+    let ready =
+        unsafe { libc::ppoll(set.as_mut_ptr(), N as libc::nfds_t, limit, std::ptr::null()) };
     if ready < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {

@@ -1,15 +1,17 @@
-//! The command line: parses arguments, calls [`ringway_server`], [`ringway_router`] or the laboratory, prints the
-//! result.
+//! The command line: parses arguments, calls [`ringway_server`], [`ringway_router`], [`ringway_emulate`] or the
+//! laboratory, prints the result.
 //!
 //! [`command`] describes it; man pages and completions are derived from that. Exit status 0 means
 //! success, 1 failure, 2 wrong usage. Results are printed to standard output, everything else to
 //! standard error; `--json` output is stable.
 //!
-//! The features `server`, `mesh` and `lab` choose the commands. All are on by default.
+//! The features `server`, `mesh`, `emulate` and `lab` choose the commands. All are on by default.
 
-#[cfg(not(any(feature = "server", feature = "mesh", feature = "lab")))]
-compile_error!("expected at least one of the features `server`, `mesh` and `lab`");
+#[cfg(not(any(feature = "server", feature = "mesh", feature = "emulate", feature = "lab")))]
+compile_error!("expected at least one of the features `server`, `mesh`, `emulate` and `lab`");
 
+#[cfg(feature = "emulate")]
+mod emulate;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(not(feature = "lab"))]
@@ -47,6 +49,9 @@ enum Command {
     #[cfg(feature = "mesh")]
     #[command(subcommand)]
     Mesh(mesh::Mesh),
+    /// Emulates a link between two interfaces in real time: delay, loss, rate, queues
+    #[cfg(feature = "emulate")]
+    Emulate(Box<emulate::Emulate>),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
@@ -68,6 +73,8 @@ pub fn run() -> ExitCode {
         Command::Server(command) => status(server::server(command)),
         #[cfg(feature = "mesh")]
         Command::Mesh(command) => status(mesh::mesh(command)),
+        #[cfg(feature = "emulate")]
+        Command::Emulate(command) => emulate::emulate(*command),
         Command::Lab(command) => lab::lab(command),
         #[cfg(feature = "server")]
         Command::Perf(command) => perf::perf(command),
@@ -75,7 +82,7 @@ pub fn run() -> ExitCode {
 }
 
 /// Prints the reason of a failure. Returns the exit status.
-#[cfg(any(feature = "server", feature = "mesh"))]
+#[cfg(any(feature = "server", feature = "mesh", feature = "emulate"))]
 fn status(result: Result<(), out::CommandError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,7 +13,7 @@ use crate::record::{Reason, Recorder, Step};
 use crate::routes::Routes;
 use crate::wire::{Notifier, Wire};
 use ringway_link::loss::LossRule;
-use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams};
+use ringway_link::{DropReason, Link, LinkConfig, Outlet as _, Packet, Streams, flow_hash};
 use ringway_sansio::{Addressing, RingQueue, Time};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -482,7 +482,8 @@ impl World {
         let path = match &plugged.path {
             Some(path) if path.leads(&addressing, ports) => *path,
             _ => {
-                held.flow = flow_hash(&addressing, ports);
+                let Addressing { source, destination, protocol, .. } = &addressing;
+                held.flow = flow_hash(source, destination, *protocol, ports);
                 let Some(path) = self.find_path(node, &addressing, ports) else {
                     return self.lose(packet, node, Reason::NoRoute);
                 };
@@ -516,7 +517,7 @@ impl World {
             self.first_hop(node, &addressing.source, number, owner)
         };
         let Addressing { source, destination, protocol, .. } = *addressing;
-        let flow = flow_hash(addressing, ports);
+        let flow = flow_hash(&source, &destination, protocol, ports);
         Some(Path { source, destination, protocol, ports, flow, number, owner, way })
     }
 
@@ -735,18 +736,4 @@ impl std::fmt::Debug for World {
 #[inline]
 fn ports_of(payload: &[u8]) -> u32 {
     payload.first_chunk::<4>().map_or(0, |p| u32::from_be_bytes(*p))
-}
-
-/// Returns a hash of a flow: addresses, protocol and ports.
-fn flow_hash(addressing: &Addressing, ports: u32) -> u32 {
-    let bits = |ip: &IpAddr| match ip {
-        IpAddr::V4(v4) => u128::from(v4.to_bits()),
-        IpAddr::V6(v6) => v6.to_bits(),
-    };
-    let both = bits(&addressing.source).rotate_left(32) ^ bits(&addressing.destination);
-    let mut hash = (both >> 64) as u64 ^ both as u64;
-    hash ^= u64::from(ports).rotate_left(17) ^ u64::from(addressing.protocol) << 56;
-    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash ^= hash >> 29;
-    (hash.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32) as u32
 }

@@ -32,7 +32,7 @@ fn describe(config: &LinkConfig) -> String {
     if !config.rate.is_unlimited() {
         words.push(config.rate.to_string());
     }
-    if !config.rate_trace.is_empty() {
+    if !config.rate_trace.is_empty() || !config.deliveries.is_none() {
         words.push("rate by a trace".into());
     }
     let jitter = match config.jitter.0 {

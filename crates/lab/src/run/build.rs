@@ -50,7 +50,9 @@ pub(super) fn build(scenario: &Scenario, streams: Streams) -> Result<BuiltWorld,
             if is_flushed(config) {
                 ledger.track_waiting(interface.index());
             }
-            let steady = config.rate_trace.is_empty() && config.schedule.is_empty();
+            let steady = config.rate_trace.is_empty()
+                && config.deliveries.is_none()
+                && config.schedule.is_empty();
             if steady && !config.rate.is_unlimited() {
                 ledger.count_bytes(interface.index(), config);
             }

@@ -91,7 +91,8 @@ struct RawRoute {
     link: String,
 }
 
-const SECTIONS: [&str; 5] = ["scenario", "link", "route", "flow", "probe"];
+/// The sections of a file. `emulate` is for `ringway emulate`, which runs a link of the scenario in real time.
+const SECTIONS: [&str; 6] = ["scenario", "link", "route", "flow", "probe", "emulate"];
 
 impl Scenario {
     /// Reads a scenario from the text of a file; `file` is the name in error messages.

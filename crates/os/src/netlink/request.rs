@@ -221,6 +221,19 @@ impl Netlink {
         self.change(request).map_err(|failure| failure.of("add", self.route_name(route)))
     }
 
+    /// Adds the route for all IPv4 packets that have no other, through an interface that leads there by itself.
+    ///
+    /// # Errors
+    /// As [`Netlink::link`].
+    pub fn add_default_ipv4_route(&mut self, interface: u32) -> Result<(), NetlinkError> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+        let request = Request::new(libc::RTM_NEWROUTE, flags, &route_header(libc::AF_INET, 0))
+            .attribute(libc::RTA_OIF, &interface.to_ne_bytes());
+        self.change(request).map_err(|failure| {
+            failure.of("add", format!("route 0.0.0.0/0 on {}", self.link_name(interface)))
+        })
+    }
+
     /// Removes a route.
     ///
     /// # Errors
@@ -405,13 +418,7 @@ fn address_request(
 }
 
 fn route_request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
-    let mut header = [0; ROUTE];
-    header[0] = libc::AF_INET6 as u8;
-    header[1] = route.prefix_length;
-    header[4] = libc::RT_TABLE_MAIN;
-    header[5] = libc::RTPROT_STATIC;
-    header[6] = libc::RT_SCOPE_UNIVERSE;
-    header[7] = libc::RTN_UNICAST;
+    let header = route_header(libc::AF_INET6, route.prefix_length);
     let mut request = Request::new(kind, flags, &header)
         .attribute(libc::RTA_DST, &route.destination.octets())
         .attribute(libc::RTA_OIF, &route.interface.to_ne_bytes());
@@ -422,4 +429,16 @@ fn route_request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
         request = request.attribute(libc::RTA_PRIORITY, &route.metric.to_ne_bytes());
     }
     request
+}
+
+/// Returns the fixed part of a message about a route in the main table.
+fn route_header(family: libc::c_int, prefix_length: u8) -> [u8; ROUTE] {
+    let mut header = [0; ROUTE];
+    header[0] = family as u8;
+    header[1] = prefix_length;
+    header[4] = libc::RT_TABLE_MAIN;
+    header[5] = libc::RTPROT_STATIC;
+    header[6] = libc::RT_SCOPE_UNIVERSE;
+    header[7] = libc::RTN_UNICAST;
+    header
 }

@@ -38,6 +38,24 @@ fn tcp(port: u8, sequence: u32, flags: u8, options: &[u8], payload: &[u8]) -> Ve
     packet(6, &segment, 16)
 }
 
+/// Returns a packet of TCP over IPv4 with a partial checksum, and where its transport header begins.
+fn tcp4(sequence: u32, identification: u16, options: usize, payload: &[u8]) -> (Vec<u8>, usize) {
+    let start = 20 + 4 * options;
+    let length = start + 20 + payload.len();
+    let mut packet = vec![0x45 + options as u8, 0];
+    packet.extend((length as u16).to_be_bytes());
+    packet.extend(identification.to_be_bytes());
+    packet.extend([0x40, 0, 64, 6, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    packet.resize(start, 1);
+    packet.extend([0, 1, 0, 80]);
+    packet.extend(sequence.to_be_bytes());
+    packet.extend([1, 2, 3, 4, 5 << 4, 0x10, 0xff, 0, 0, 0, 0, 0]);
+    packet.extend(payload);
+    let pseudo = add(add(sum(&packet[12..20]), 6), (length - start) as u16);
+    packet[start + 16..start + 18].copy_from_slice(&pseudo.to_be_bytes());
+    (packet, start)
+}
+
 fn udp(payload: &[u8]) -> Vec<u8> {
     let mut datagram = vec![0, 53, 0, 54];
     datagram.extend(((payload.len() + 8) as u16).to_be_bytes());
@@ -139,6 +157,36 @@ proptest! {
         prop_assert_eq!(sent, payload.len());
     }
 
+    /// RFC 791: each segment has its own length, identification and header checksum.
+    #[test]
+    fn a_tcp_packet_over_ipv4_is_split(
+        sequence: u32, identification: u16, size in 1..2_000u16, options in 0..3usize,
+        payload in payload(1..9_000),
+    ) {
+        let (whole, start) = tcp4(sequence, identification, options, &payload);
+        let checksum = Checksum::Partial { start: start as u16, offset: 16 };
+        let header = description(Pieces::Tcp4, checksum, size);
+        let mut segments = Segments::new(&header, &whole).unwrap();
+        let (mut count, mut sent) = (0, 0);
+        while let Some(segment) = segments.next_segment() {
+            let packet = [segment.headers, segment.payload].concat();
+            let number = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
+            prop_assert_eq!(usize::from(number(2)), packet.len());
+            prop_assert_eq!(number(4), identification.wrapping_add(count));
+            prop_assert_eq!(sum(&packet[..start]), 0xffff);
+            let expected = sequence.wrapping_add(sent as u32).to_be_bytes();
+            prop_assert_eq!(&packet[start + 4..start + 8], &expected);
+            let mut complete = packet.clone();
+            prop_assert!(complete_checksum(&mut complete, segment.checksum));
+            let pseudo = add(sum(&packet[12..20]), (packet.len() - start) as u16 + 6);
+            prop_assert_eq!(add(pseudo, sum(&complete[start..])), 0xffff);
+            prop_assert_eq!(segment.payload, &payload[sent..sent + segment.payload.len()]);
+            sent += segment.payload.len();
+            count += 1;
+        }
+        prop_assert_eq!((sent, usize::from(count)), (payload.len(), payload.len().div_ceil(size.into())));
+    }
+
     #[test]
     fn a_udp_packet_is_split(
         size in 1..2_000u16,
@@ -214,7 +262,7 @@ proptest! {
     #[test]
     fn random_packets_do_no_harm(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
-        head: [u8; VNET_HEADER], kind in prop::sample::select(vec![0u8, 1, 4, 5, 0x84]),
+        head: [u8; VNET_HEADER], kind in prop::sample::select(vec![0u8, 1, 4, 5, 0x81, 0x84]),
         start in 0..90u16, offset in prop::sample::select(vec![6u16, 16, 300]), size in 0..500u16,
         changes in prop::collection::vec((any::<Index>(), any::<u8>()), 0..4), version: bool,
     ) {
@@ -287,9 +335,15 @@ fn a_packet_that_cannot_be_split_is_refused() {
     let mut other = good.clone();
     other[6] = 17;
     assert_eq!(refused(&header, &other), "expected the transport's number");
+    let version = "expected the version of IP that is announced";
     other[0] = 0x45;
-    assert_eq!(refused(&header, &other), "expected the transport's number");
-    assert_eq!(refused(&description(Pieces::Tcp4, TCP, 100), &good), "expected IPv6");
+    assert_eq!(refused(&header, &other), version);
+    assert_eq!(refused(&description(Pieces::Tcp4, TCP, 100), &good), version);
+    other[0] = 0x4b;
+    let four = description(Pieces::Tcp4, TCP, 100);
+    assert_eq!(refused(&four, &other), "expected the transport behind the header of IP");
+    other[0] = 0x4a;
+    assert_eq!(refused(&four, &other), "expected the transport's number");
     assert_eq!(
         refused(&description(Pieces::Udp, TCP, 100), &good),
         "expected a partial checksum of the transport"

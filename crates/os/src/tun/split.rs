@@ -1,7 +1,7 @@
 //! Splitting a packet that stands for several into the segments that go over a link, as the kernel would: TCP
-//! (RFC 9293) and UDP over IPv6.
+//! (RFC 9293) and UDP over IPv4 and IPv6.
 
-use super::checksum::with_length;
+use super::checksum::{sum, with_length};
 use super::header::{Checksum, IPV6, Pieces, Segmentation, TCP_CHECKSUM, UDP_CHECKSUM, VnetHeader};
 use ringway_sansio::{Got, Malformed};
 
@@ -9,6 +9,9 @@ use ringway_sansio::{Got, Malformed};
 /// extension headers.
 pub const MAX_HEADERS: usize = 256;
 
+/// Size of an IPv4 header without options, in octets, and the position of its checksum.
+const IPV4: usize = 20;
+const IPV4_CHECKSUM: usize = 10;
 const TCP: usize = 20;
 const UDP: usize = 8;
 /// Flags of TCP: the end of the data and PSH belong to the last segment, CWR to the first.
@@ -59,6 +62,7 @@ struct Headers {
 
 #[derive(Clone, Copy, Debug)]
 struct Split {
+    network: Network,
     transport: Transport,
     /// Position of the transport header.
     start: usize,
@@ -68,6 +72,15 @@ struct Split {
     sent: usize,
     /// The partial checksum for a transport length of zero.
     partial: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Network {
+    /// The identification of the next segment.
+    V4 {
+        identification: u16,
+    },
+    V6,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +98,7 @@ impl<'p> Segments<'p> {
     /// its own only segment.
     ///
     /// # Errors
-    /// Headers that are not those of TCP or UDP over IPv6, where the packet is to be split; a checksum beyond its end.
+    /// Headers that are not those of TCP or UDP over IP, where the packet is to be split; a checksum beyond its end.
     pub fn new(header: &VnetHeader, packet: &'p [u8]) -> Result<Segments<'p>, Malformed> {
         let headers = Headers::new(header, packet)?;
         let payload = &packet[headers.length..];
@@ -174,9 +187,18 @@ impl Headers {
         let Some(split) = &mut self.split else { return &[] };
         let headers = &mut self.bytes[..self.length];
         // They fit: `read_headers` has checked that a segment is no longer than a packet can be.
-        let ip_length = (self.length - IPV6 + size) as u16;
         let transport_length = (self.length - split.start + size) as u16;
-        put(headers, 4, &ip_length.to_be_bytes());
+        match &mut split.network {
+            Network::V6 => put(headers, 4, &((self.length - IPV6 + size) as u16).to_be_bytes()),
+            Network::V4 { identification } => {
+                put(headers, 2, &((self.length + size) as u16).to_be_bytes());
+                put(headers, 4, &identification.to_be_bytes());
+                put(headers, IPV4_CHECKSUM, &[0, 0]);
+                let checksum = !sum(&headers[..split.start]);
+                put(headers, IPV4_CHECKSUM, &checksum.to_be_bytes());
+                *identification = identification.wrapping_add(1);
+            }
+        }
         let transport = &mut headers[split.start..];
         let partial = with_length(split.partial, 0, transport_length).to_be_bytes();
         match split.transport {
@@ -213,22 +235,35 @@ fn read_headers(
 ) -> Result<(Split, usize), Malformed> {
     let bad = |reason, got: usize, at| Err(Malformed::bad(reason, Got::Number(got as u64), at));
     let version = packet.first().map_or(0, |first| first >> 4);
-    let (protocol, field, least) = match segmentation.pieces {
-        Pieces::Tcp6 => (libc::IPPROTO_TCP, TCP_CHECKSUM, TCP),
-        Pieces::Udp if version == 6 => (libc::IPPROTO_UDP, UDP_CHECKSUM, UDP),
-        _ => return bad("expected IPv6", version.into(), 0),
+    let (protocol, field, least) = match (segmentation.pieces, version) {
+        (Pieces::Tcp4, 4) | (Pieces::Tcp6, 6) => (libc::IPPROTO_TCP, TCP_CHECKSUM, TCP),
+        (Pieces::Udp, 4 | 6) => (libc::IPPROTO_UDP, UDP_CHECKSUM, UDP),
+        _ => return bad("expected the version of IP that is announced", version.into(), 0),
     };
     let start = match checksum {
         Checksum::Partial { start, offset } if offset == field => usize::from(start),
         _ => return bad("expected a partial checksum of the transport", usize::from(field), 0),
     };
     // The first header has checked no more than the position of the checksum.
-    let Some(transport) = packet.get(start..).filter(|t| start >= IPV6 && t.len() >= least) else {
+    let shortest = if version == 4 { IPV4 } else { IPV6 };
+    let Some(transport) = packet.get(start..).filter(|t| start >= shortest && t.len() >= least)
+    else {
         return bad("expected a transport header", packet.len(), start);
     };
-    if version != 6 || (start == IPV6 && i32::from(packet[6]) != protocol) {
-        return bad("expected the transport's number", packet[6].into(), 6);
-    }
+    let (network, before) = if version == 4 {
+        if start != usize::from(packet[0] & 0xf) * 4 {
+            return bad("expected the transport behind the header of IP", start, 0);
+        }
+        if i32::from(packet[9]) != protocol {
+            return bad("expected the transport's number", packet[9].into(), 9);
+        }
+        (Network::V4 { identification: u16::from_be_bytes([packet[4], packet[5]]) }, 0)
+    } else {
+        if start == IPV6 && i32::from(packet[6]) != protocol {
+            return bad("expected the transport's number", packet[6].into(), 6);
+        }
+        (Network::V6, IPV6)
+    };
     let (kind, own) = if protocol == libc::IPPROTO_TCP {
         let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
         let own = usize::from(transport[12] >> 4) * 4;
@@ -240,7 +275,8 @@ fn read_headers(
     if own < least || own > transport.len() || length > MAX_HEADERS {
         return bad("expected headers of at most 256 octets", length, start);
     }
-    let longest = length - IPV6 + size.min(packet.len() - length);
+    // The length field of IPv6 does not count its header.
+    let longest = length - before + size.min(packet.len() - length);
     if longest > usize::from(u16::MAX) {
         return bad("expected segments of at most 65,535 octets", longest, 0);
     }
@@ -248,5 +284,5 @@ fn read_headers(
     let partial = u16::from_be_bytes([transport[at], transport[at + 1]]);
     // The sum may be that of a longer packet than its fields can tell; it is modulo 65,535 too.
     let partial = with_length(partial, (transport.len() % 0xffff) as u16, 0);
-    Ok((Split { transport: kind, start, size, sent: 0, partial }, length))
+    Ok((Split { network, transport: kind, start, size, sent: 0, partial }, length))
 }

@@ -1,0 +1,191 @@
+//! An emulation from its start to its end.
+
+use crate::control;
+use crate::emulator::Emulator;
+use crate::log::LogFiles;
+use crate::namespace::{self, Behind, NamespaceError};
+use crate::ports::{PacketPort, Port, TunPort};
+use crate::realtime::{self, Asker, Lines, Parts, Request};
+use crate::report::Report;
+use crate::settings::{Ends, Settings};
+use ringway_link::ConfigError;
+use ringway_os::Clock;
+use std::ffi::OsString;
+use std::future::Future;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+use tokio::process::Child;
+use tokio::sync::oneshot;
+
+/// Time between two reports for an operator who watches.
+const WATCH: Duration = Duration::from_millis(500);
+
+/// Why an emulation does not start, or ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The parameters.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// An interface.
+    #[error("interface {name}: {error}; it takes CAP_NET_RAW")]
+    Interface {
+        /// Which.
+        name: String,
+        /// What failed.
+        error: io::Error,
+    },
+    /// A TUN device, or the command behind it.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The control socket.
+    #[error("control socket {path}: {error}", path = .path.display())]
+    Control {
+        /// Which.
+        path: PathBuf,
+        /// What failed.
+        error: io::Error,
+    },
+    /// The log.
+    #[error("log {path}: {error}", path = .path.display())]
+    Log {
+        /// Which.
+        path: PathBuf,
+        /// What failed.
+        error: io::Error,
+    },
+    /// A command needs a TUN device.
+    #[error("a command runs behind a TUN device only (--tun NAME -- COMMAND)")]
+    CommandBetween,
+    /// The system.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// What was at the end.
+#[derive(Debug)]
+pub struct Ended {
+    /// The last state.
+    pub report: Report,
+    /// How the command ended, if there was one.
+    pub status: Option<ExitStatus>,
+}
+
+/// Runs an emulation until `stop`, or until the command behind it has ended. To be called within a runtime.
+///
+/// `lines` are for the operator; `watch` receives the state twice a second.
+///
+/// # Errors
+/// A [`RunError`] that says what failed.
+pub async fn run(
+    settings: &Settings,
+    command: &[OsString],
+    lines: Lines,
+    mut watch: Option<&mut dyn FnMut(&Report)>,
+    stop: impl Future<Output = ()>,
+) -> Result<Ended, RunError> {
+    let runtime = &settings.runtime;
+    let socket = control::listen(runtime, &settings.name).map_err(|error| RunError::Control {
+        path: control::path(runtime, &settings.name),
+        error,
+    })?;
+    let clock = Clock::new();
+    let start = clock.now();
+    let mut emulator = Emulator::new(settings.link.clone(), &settings.streams(), start)?;
+    let log = match &settings.log {
+        Some(path) => {
+            emulator.start_log();
+            let fail = |error| RunError::Log { path: path.clone(), error };
+            Some(LogFiles::create(path).map_err(fail)?)
+        }
+        None => None,
+    };
+    let (ports, mut child) = open(&settings.ends, command, &clock, &lines)?;
+    let parts = Parts {
+        emulator,
+        ports,
+        clock,
+        start,
+        log,
+        lines,
+        name: settings.name.clone(),
+        ends: settings.ends.names(),
+        seed: settings.seed,
+    };
+    let (asker, mut outcome) = realtime::start(parts)?;
+    let serve = control::serve(&socket, &asker);
+    tokio::pin!(stop, serve);
+    let mut ticks = tokio::time::interval(WATCH);
+    let mut status = None;
+    let ended = loop {
+        tokio::select! {
+            () = &mut stop => break None,
+            ended = &mut outcome => break Some(ended),
+            exited = exit(&mut child) => {
+                status = Some(exited?);
+                break None;
+            }
+            () = &mut serve => {}
+            _ = ticks.tick(), if watch.is_some() => {
+                if let (Some(report), Some(watch)) = (asker.report().await, &mut watch) {
+                    watch(&report);
+                }
+            }
+        }
+    };
+    let outcome = match ended {
+        Some(outcome) => outcome,
+        None => end(&asker, outcome).await,
+    };
+    let lost = |_| io::Error::other("the thread of the emulation has ended");
+    let report = outcome.map_err(lost)??;
+    Ok(Ended { report, status })
+}
+
+async fn end(
+    asker: &Asker,
+    outcome: oneshot::Receiver<realtime::Outcome>,
+) -> Result<realtime::Outcome, oneshot::error::RecvError> {
+    asker.send(Request::Stop);
+    outcome.await
+}
+
+/// Opens both ends, and starts the command if there is one.
+fn open(
+    ends: &Ends,
+    command: &[OsString],
+    clock: &Clock,
+    lines: &Lines,
+) -> Result<([Port; 2], Option<Child>), RunError> {
+    let tun = |queue| Port::Tun(TunPort::new(queue));
+    match ends {
+        Ends::Between(_) if !command.is_empty() => Err(RunError::CommandBetween),
+        Ends::Between([one, other]) => {
+            let open = |name: &String| {
+                let port = PacketPort::open(name, clock.now(), lines.as_ref());
+                let fail = |error| RunError::Interface { name: name.clone(), error };
+                port.map(Port::Packet).map_err(fail)
+            };
+            Ok(([open(one)?, open(other)?], None))
+        }
+        Ends::Tun(_) if command.is_empty() => {
+            let [one, other] = ends.names();
+            Ok(([tun(namespace::open(&one)?), tun(namespace::open(&other)?)], None))
+        }
+        Ends::Tun(_) => {
+            let Behind { queues, child, subnet } = namespace::run_behind(&ends.names(), command)?;
+            let [(here, _), (there, _)] = [1, 2].map(|end| subnet.addresses(end));
+            lines(&format!("this host is {here} behind the link, the command is {there}"));
+            Ok((queues.map(tun), Some(child)))
+        }
+    }
+}
+
+/// Waits until the command has ended; for ever without one.
+async fn exit(child: &mut Option<Child>) -> io::Result<ExitStatus> {
+    match child {
+        Some(child) => child.wait().await,
+        None => std::future::pending().await,
+    }
+}
