@@ -137,7 +137,7 @@ mod tests {
         // K is the cube root of 1000 * 0.3 / 0.4: 9.086 s.
         while now < Time::from_millis(9086) {
             cwnd += cubic.avoid(now, Duration::ZERO, cwnd, 1000, cwnd);
-            now = now + Duration::from_millis(200);
+            now += Duration::from_millis(200);
         }
         assert!(cwnd.abs_diff(1_000_000) < 1000, "{cwnd}");
     }
