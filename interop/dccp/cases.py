@@ -32,8 +32,8 @@ def capture(c):
     fields = ["frame.number", "dccp.type", "dccp.checksum.status", "_ws.malformed", "_ws.expert.severity",
               "dccp.option_unknown", "dccp.option_reserved"]
     shown = [word for name in fields for word in ("-e", name)]
-    status, told = c.run("tshark", ["tshark", "-n", "-r", file, "-o", "dccp.check_checksum:TRUE", "-T", "fields", *shown,
-                                    "-Y", "dccp"], seconds=60)
+    command = ["tshark", "-n", "-r", file, "-o", "dccp.check_checksum:TRUE", "-Y", "dccp", "-T", "fields", *shown]
+    status, told = c.run("tshark", command, seconds=60)
     c.expect(status == 0, f"tshark: {told[-500:]}")
     # Run by root it also says that it is.
     rows = [line.split("\t") for line in told.splitlines() if re.match(r"\d+\t", line)]

@@ -52,7 +52,7 @@ pub enum Event {
         /// Number of messages.
         messages: u32,
     },
-    /// A message that was not delivered, with [`Settings::return_undelivered`].
+    /// A message that was not delivered, with [`Settings::return_undelivered`](crate::Settings::return_undelivered).
     Returned {
         /// The association.
         id: AssocId,
