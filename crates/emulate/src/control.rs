@@ -237,6 +237,9 @@ mod tests {
         let _inside = tokio.enter();
         let one = listen(&runtime, "one").unwrap();
         assert_eq!(find(&runtime, None).unwrap(), one.path);
+        // Nobody but its user and root may ask.
+        let mode = std::fs::metadata(&one.path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let error = listen(&runtime, "one").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         // A name that was left behind is no emulation.
