@@ -79,7 +79,7 @@ impl Subnet {
         (Ipv4Addr::new(100, 64, self.0, end), v6)
     }
 
-    /// Gives a device its addresses, and brings it up.
+    /// Adds addresses to a device, and brings it up.
     fn configure(
         self,
         netlink: &mut Netlink,

@@ -6,7 +6,7 @@ use ringway_link::DropReason;
 use ringway_sansio::{Duration, Time};
 use std::collections::BTreeMap;
 
-/// Longest delay that is told from longer ones, in nanoseconds.
+/// Maximum delay that is recorded as it is, in nanoseconds. Longer ones count as this.
 const MAX_DELAY: u64 = 1_000_000_000_000_000;
 /// Time over which recent delays are gathered.
 const RECENT: Duration = Duration::from_secs(1);

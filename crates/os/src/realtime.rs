@@ -16,7 +16,7 @@ pub fn use_exact_timers() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives the calling thread the lowest real-time priority (`SCHED_FIFO`): it runs before all threads without one.
+/// Sets the calling thread to the lowest real-time priority (`SCHED_FIFO`): it runs before all threads without one.
 ///
 /// # Errors
 /// The error of sched_setscheduler(2), as when the process lacks CAP_SYS_NICE.

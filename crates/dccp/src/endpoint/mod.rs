@@ -241,8 +241,8 @@ impl Dccp {
         if !(1..=limit).contains(&services.len()) {
             return Err(ListenError::Services { limit, got: services.len() });
         }
-        let place = (number(ip), address.port());
-        if self.listening.contains_key(&place) {
+        let key = (number(ip), address.port());
+        if self.listening.contains_key(&key) {
             return Err(ListenError::InUse);
         }
         let services = services.to_vec();
@@ -262,7 +262,7 @@ impl Dccp {
                 self.listeners.len() - 1
             }
         } as u32;
-        self.listening.insert(place, slot);
+        self.listening.insert(key, slot);
         Ok(ListenerId { slot, generation: self.listeners[slot as usize].generation })
     }
 

@@ -485,10 +485,7 @@ impl Endpoint {
             return Settled::Kept;
         }
         self.send_final_chunk(association);
-        let entry = &mut self.entries[id.slot as usize];
-        if core::mem::take(&mut entry.listed) {
-            self.unlist(id.slot, &association.identity());
-        }
+        self.unlist_association(id.slot, association);
         if !association.is_spent() {
             return Settled::Kept;
         }
@@ -496,10 +493,19 @@ impl Endpoint {
         Settled::Released
     }
 
-    /// Releases an association that was aborted, with the messages and events that its user has not read.
+    /// Releases an association that was aborted, with the messages and events that its user has not read. One that was
+    /// not aborted is released without a packet to the peer.
     pub fn remove(&mut self, id: AssocId, association: &mut Association) {
-        if self.settle(id, association) == Settled::Kept {
+        if self.settle(id, association) == Settled::Kept && self.contains(id) {
+            self.unlist_association(id.slot, association);
             self.release(id.slot, association.local_tag);
+        }
+    }
+
+    /// Removes an association from the tables, unless it was removed before.
+    fn unlist_association(&mut self, slot: u32, association: &Association) {
+        if core::mem::take(&mut self.entries[slot as usize].listed) {
+            self.unlist(slot, &association.identity());
         }
     }
 
