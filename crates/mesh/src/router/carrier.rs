@@ -416,7 +416,8 @@ impl<C: Crypto> Carrier<C> {
     ) -> Result<Option<Range<usize>>, Malformed> {
         let (index, nonce) = (data.session(), data.nonce());
         let (header, sealed, start) = data.sealed();
-        match self.sessions.open(road.now, index, nonce, &header, sealed) {
+        let actions = &mut self.actions;
+        match self.sessions.open(road.now, (index, nonce), &header, sealed, actions) {
             Some((owner, Contents::Packet(packet))) => {
                 let range = start + 1..start + 1 + packet.len();
                 return Ok(self.counters.accept(road.local, owner, packet).then_some(range));

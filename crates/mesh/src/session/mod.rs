@@ -367,14 +367,14 @@ impl<C: Crypto> Sessions<C> {
         self.peers.get_mut(&track).map(|peer| core::mem::take(&mut peer.queue)).unwrap_or_default()
     }
 
-    /// Opens what was sealed for the session `index`. Returns its sender, and the contents.
+    /// Opens what was sealed for the session `index` with a number. Returns its sender, and the contents.
     pub fn open<'a>(
         &mut self,
         now: Time,
-        index: u32,
-        nonce: u64,
+        (index, nonce): (u32, u64),
         header: &[u8],
         sealed: &'a mut [u8],
+        out: &mut Vec<SessionAction>,
     ) -> Option<(NodeId, Contents<'a>)> {
         let Some(&track) = self.by_index.get(&index) else {
             self.counters.unknown += 1;
@@ -394,9 +394,10 @@ impl<C: Crypto> Sessions<C> {
                 (false, true) => peer.failures = peer.failures.saturating_add(1),
                 (true, _) => {}
             }
-            // Its peer has used it, or has answered what has come by it: it works in both directions.
-            if !matches!(contents, Some(Contents::KeepAlive(_))) {
-                self.promote_if(track, index);
+            // Its peer has used it, or has answered what has come by it: it works in both directions. What was sent by
+            // the one before may have been lost, if the peer looked for this one because that was broken.
+            if !matches!(contents, Some(Contents::KeepAlive(_))) && self.promote_if(track, index) {
+                out.push(SessionAction::Ready(track));
             }
         }
         contents.map(|contents| (owner, contents))

@@ -111,8 +111,8 @@ pub(super) struct Session<K> {
     prove_by: Option<Time>,
     /// Length in octets of the longest contents that were sent or have come.
     longest: usize,
-    /// When something last came.
-    heard: Option<Time>,
+    /// When something last came after something had been sent: what was sent has probably arrived.
+    proved: Option<Time>,
     /// Packets of hosts, or their pieces, that were sent by a route of which it was not known whether it still carries
     /// packets. They are sent again if it does not.
     unsure: Vec<Unsure>,
@@ -207,7 +207,7 @@ impl<K> Session<K> {
             compared: (0, 0),
             prove_by: None,
             longest: 0,
-            heard: None,
+            proved: None,
             unsure: Vec::new(),
             keeps: false,
             failed_renewals: 0,
@@ -321,9 +321,10 @@ impl<K> Session<K> {
         u64::from(low) < self.sent
     }
 
-    /// A packet of a host is sent next. It is kept, if nothing has come for some time, until something does.
+    /// A packet of a host is sent next. It is kept until something comes, unless what was sent lately has been answered.
+    /// What has come and is answered now shows nothing: each end has a route of its own, and after a detour another one.
     pub(super) fn keep_next(&mut self, now: Time, room: usize) {
-        let is_sure = self.heard.is_some_and(|heard| now.since(heard) < SILENT);
+        let is_sure = self.proved.is_some_and(|proved| now.since(proved) < SILENT);
         let packets = self.unsure.iter().filter(|unsure| unsure.is_first()).count();
         self.keeps = !is_sure && !self.broken && packets < room;
     }
@@ -445,13 +446,14 @@ impl<K> Session<K> {
         self.longest = self.longest.max(length);
         self.window.note(nonce);
         self.received += 1;
-        (self.waiting_since, self.asked) = (None, 0);
         // A question does not show that the peer has received anything.
         if !matches!(contents, Contents::KeepAlive(_)) {
-            self.confirm = None;
+            if self.waiting_since.take().is_some() {
+                self.proved = Some(now);
+            }
+            (self.asked, self.confirm) = (0, None);
+            self.unsure.clear();
         }
-        self.heard = Some(now);
-        self.unsure.clear();
         if let Contents::Alive(_, received) = contents {
             self.compare(received);
         }

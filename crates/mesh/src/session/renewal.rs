@@ -38,9 +38,7 @@ impl<C: Crypto> Peer<C> {
         let mut current = self.session.replace(session);
         // What it has sent and nobody has acknowledged goes by the new route, with its own numbers: so the peer refuses
         // what it has.
-        if let Some(broken) = current.as_mut().filter(|current| current.broken) {
-            broken.follow(path);
-        }
+        current.iter_mut().for_each(|current| current.follow(path.clone()));
         let oldest = current.and_then(|current| self.previous.replace(current));
         oldest.map(|oldest| oldest.index)
     }
@@ -71,11 +69,9 @@ impl<C: Crypto> Sessions<C> {
         true
     }
 
-    /// Begins to use the next session if it has this number.
-    pub(super) fn promote_if(&mut self, track: Track, index: u32) {
-        if self.which(track, index) == Which::Next {
-            self.promote(track);
-        }
+    /// Begins to use the next session if it has this number. Returns whether it has.
+    pub(super) fn promote_if(&mut self, track: Track, index: u32) -> bool {
+        self.which(track, index) == Which::Next && self.promote(track)
     }
 
     /// Begins to use the next session if the route of the current one is broken. Returns whether it has.
