@@ -170,3 +170,52 @@ fn an_exceeded_budget_names_the_node() {
     let error = run(&scenario, &Options::default(), |_| ()).unwrap_err().to_string();
     assert!(error.contains("event budget of 1000") && error.contains("node "), "{error}");
 }
+
+/// RFC 5061: an association moves to another address while it carries data, and nothing is lost when the first is gone.
+#[test]
+fn an_association_moves_to_another_address() {
+    let text = |moves: &str| {
+        format!(
+            "[scenario]\ntitle = \"moves\"\nnodes = [\"mobile\", \"router\", \"host\"]\nstop = \"12 s\"\n\
+             [[link]]\nname = \"first\"\nbetween = [\"mobile\", \"router\"]\ndelay = \"5 ms\"\n\
+             schedule = [{{ at = \"6 s\", up = false }}]\n\
+             [[link]]\nname = \"second\"\nbetween = [\"mobile\", \"router\"]\ndelay = \"9 ms\"\n\
+             [[link]]\nname = \"wire\"\nbetween = [\"router\", \"host\"]\n\
+             [[flow]]\nname = \"f\"\nfrom = \"mobile\"\nto = \"host\"\ntransport = \"sctp\"\n\
+             traffic = \"cbr\"\nrate = \"400 kbit/s\"\npacket = \"500 B\"\nstop = \"11 s\"\n\
+             sctp = {{ paths = [\"first\", \"second\"]{moves} }}\n"
+        )
+    };
+    let run_text = |moves: &str| {
+        let scenario = Scenario::read("moves", &text(moves)).unwrap_or_else(|e| panic!("{e}"));
+        run(&scenario, &Options::default(), |_| ()).unwrap()
+    };
+    let moved = run_text(", moves = \"5 s\"");
+    let f = flow(&moved, "f");
+    let messages = f.messages.unwrap();
+    assert_eq!((messages.delivered, f.timeouts), (messages.written, 0), "{f:?}");
+    assert!(f.stall.unwrap() < 0.05, "{f:?}");
+    // With both addresses from the start, the change waits for a timeout.
+    assert!(flow(&run_text(""), "f").stall.unwrap() > 0.5);
+    let wrong = text(", moves = \"5 s\"").replace("\"first\", \"second\"", "\"first\"");
+    let why = Scenario::read("moves", &wrong).unwrap_err().to_string();
+    assert!(why.contains("flow.f.sctp.moves") && why.contains("two `paths`"), "{why}");
+}
+
+/// A response over SCTP has the stream of its request, and the next request comes after it.
+#[test]
+fn requests_are_answered_over_sctp() {
+    let text = "[scenario]\ntitle = \"requests\"\nnodes = [\"browser\", \"server\"]\nstop = \"flows done\"\n\
+                [[link]]\nbetween = [\"browser\", \"server\"]\nrate = \"10 Mbit/s\"\ndelay = \"20 ms\"\n\
+                [[flow]]\nname = \"f\"\nfrom = \"browser\"\nto = \"server\"\ntransport = \"sctp\"\n\
+                traffic = \"request-response\"\nrequest = \"300 B\"\nresponse = \"20 kB\"\nrequests = 7\n\
+                think = \"100 ms\"\nsctp = { streams = 3 }\n";
+    let scenario = Scenario::read("requests", text).unwrap_or_else(|e| panic!("{e}"));
+    let done = run(&scenario, &Options::default(), |_| ()).unwrap();
+    let f = flow(&done, "f");
+    let messages = f.messages.unwrap();
+    assert_eq!((messages.written, messages.delivered, f.failed.clone()), (7, 7, None));
+    // A round trip and 16 ms of sending at least, and the pauses between.
+    assert!(messages.delay.unwrap().min > 0.056, "{f:?}");
+    assert!(f.completion.unwrap() > 7.0 * 0.056 + 6.0 * 0.1, "{f:?}");
+}

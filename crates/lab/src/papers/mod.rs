@@ -2,9 +2,12 @@
 
 mod darakji;
 mod gangurde;
+mod hung_khanh;
 mod measured;
+mod nayak;
 mod pang;
 mod part;
+mod study;
 
 pub use measured::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
 pub use part::{Part, Progress};
@@ -45,6 +48,20 @@ pub const ALL: &[Paper] = &[
                 call set-up as announced by Gangurde et al.",
         replications: Some(pang::REPLICATIONS),
         run: pang::run,
+    },
+    Paper {
+        name: "hung-khanh",
+        title: "Hung and Khanh 2010: SCTP beside TCP over an impaired bridge (Figures 7 and 8), and the issues of its \
+                section II.2",
+        replications: Some(hung_khanh::REPLICATIONS),
+        run: hung_khanh::run,
+    },
+    Paper {
+        name: "nayak",
+        title: "Nayak and Mishra: four TCP connections and one SCTP association with four streams (Tables III to IX, \
+                Figures 2 to 8)",
+        replications: Some(nayak::REPLICATIONS),
+        run: nayak::run,
     },
     Paper {
         name: "darakji",

@@ -179,6 +179,8 @@ pub struct Sctp {
     /// Links by which the paths leave the first node, the primary path's link first; empty for the
     /// cheapest path only.
     pub paths: Vec<usize>,
+    /// Time at which the association, which begins with the first path alone, moves to the second (RFC 5061).
+    pub moves: Option<Span>,
     /// Selection of the stream of a message.
     pub deal: Deal,
     /// Condition under which a message is abandoned.
@@ -381,12 +383,10 @@ impl Raw {
             }
             (Transport::TcpNs2 | Transport::SctpNs2, Kind::RequestResponse) => {
                 let own = self.transport.as_str();
-                let what =
-                    format!("\"{own}\" goes one way: request-response needs \"tcp\" or \"udp\"");
+                let what = format!(
+                    "\"{own}\" goes one way: request-response needs \"tcp\", \"sctp\" or \"udp\""
+                );
                 wrong("transport", what);
-            }
-            (Transport::Sctp, Kind::RequestResponse) => {
-                wrong("transport", "request-response needs \"tcp\" or \"udp\"".into());
             }
             (Transport::Tcp | Transport::TcpNs2 | Transport::SctpNs2, Kind::Bulk | Kind::File)
                 if self.packet.is_some() =>
@@ -452,6 +452,7 @@ impl Raw {
                 streams,
                 unordered: sctp.unordered,
                 paths: Vec::new(),
+                moves: sctp.moves,
                 deal: sctp.deal,
                 reliability: sctp.reliability(),
                 values: sctp.values(),

@@ -241,6 +241,7 @@ pub(crate) struct SctpKeys {
     pub(super) unordered: bool,
     pub(super) deal: Deal,
     pub(super) paths: Vec<String>,
+    pub(super) moves: Option<Span>,
     pub(super) lifetime: Option<Span>,
     pub(super) retransmissions: Option<u8>,
     priorities: Vec<u16>,
@@ -328,6 +329,7 @@ impl SctpKeys {
             final_acks: self.final_acks.unwrap_or(base.final_acks),
             ecn: self.ecn.unwrap_or(base.ecn),
             potentially_failed: self.potentially_failed.or(base.potentially_failed),
+            dynamic_addresses: self.moves.is_some() || base.dynamic_addresses,
             ..base
         }
     }
@@ -371,6 +373,9 @@ impl SctpKeys {
                 && self.paths.len() < 2 =>
             {
                 Some(("multipath", "expected with two `paths` or more".into()))
+            }
+            _ if self.moves.is_some() && self.paths.len() != 2 => {
+                Some(("moves", "expected with two `paths`: from the first to the second".into()))
             }
             _ => None,
         }

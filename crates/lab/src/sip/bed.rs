@@ -5,7 +5,7 @@
 //! losses can be placed. All phones of a host share its flow to the proxy.
 
 use super::phone::{Call, Phone, PhoneHost, Plan};
-use super::proxy::Proxy;
+use super::proxy::{DOMAIN, Proxy};
 use ringway_link::random::Stream;
 use ringway_link::{LinkConfig, Streams};
 use ringway_sansio::{Duration, Random, Target, Time};
@@ -14,9 +14,9 @@ use ringway_sim::{EndpointId, Error, NodeId, World};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Port of SIP on all hosts.
-const PORT: u16 = 5060;
+pub(super) const PORT: u16 = 5060;
 /// Time at which phones register.
-const REGISTER: Time = Time::from_millis(100);
+pub(super) const REGISTER: Time = Time::from_millis(100);
 
 /// A test bed and its schedule.
 #[derive(Clone, Debug)]
@@ -30,6 +30,8 @@ pub struct TestBed {
     pub pairs: u8,
     /// Whether callers register too, which opens their flow to the proxy before they call.
     pub callers_register: bool,
+    /// Time at which callers that register do so again, over the flow that is open then.
+    pub register_again: Option<Time>,
     /// Earliest begin of a call. Callers begin at a random time within one pause after it.
     pub from: Time,
     /// Latest begin of a call.
@@ -84,7 +86,7 @@ impl TestBed {
         }
         let local = SocketAddr::new(address(2), PORT);
         let transport = self.transport.transport();
-        let proxy = Proxy::new(local, transport, streams.stream("proxy/sip"));
+        let proxy = Proxy::new(local, transport, DOMAIN, None, streams.stream("proxy/sip"));
         self.attach(&mut world, hosts[2], 2, proxy, &streams)?;
         let target = Target::Peer { transport, remote: local, name: None };
         let mut ends = Vec::new();
@@ -119,7 +121,9 @@ impl TestBed {
         let begin = self.from + self.pause.mul_f64(part);
         let plan = Plan {
             register: (!calls || self.callers_register).then_some(REGISTER),
-            call: calls.then(|| (format!("callee{number}"), begin)),
+            register_again: self.register_again.filter(|_| calls && self.callers_register),
+            domain: DOMAIN,
+            call: calls.then(|| (format!("callee{number}@{DOMAIN}"), begin)),
             until: self.until,
             talk: self.talk,
             pause: self.pause,
@@ -129,7 +133,7 @@ impl TestBed {
     }
 }
 
-fn collect(world: &World, ends: &[EndpointId]) -> Calls {
+pub(super) fn collect(world: &World, ends: &[EndpointId]) -> Calls {
     let mut all = Calls::default();
     for end in ends {
         let Some(host) = world.endpoint::<Host<PhoneHost<Stream>>>(*end) else { continue };

@@ -5,10 +5,12 @@
 //! dialogs of `ringway_sip`. [`bed`] builds the world, [`phone`] implements the phones.
 
 pub mod bed;
+pub mod chain;
 pub mod phone;
 mod proxy;
 
 pub use bed::{Calls, TestBed};
+pub use chain::Chain;
 pub use phone::Call;
 
 #[cfg(test)]

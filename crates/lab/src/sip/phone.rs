@@ -5,7 +5,6 @@
 //! 13.3.1.4), and all messages go through one outbound proxy. A call is answered automatically
 //! after a fixed time.
 
-use super::proxy::DOMAIN;
 use ringway_sansio::{CloseReason, Duration, Flow, Outbox, Program, Random, Target, Time};
 use ringway_sip::dialog::{self, Dialog};
 use ringway_sip::message::{self, Message, Method};
@@ -26,7 +25,11 @@ const SDP: &str = "v=0\r\no=- 1 1 IN IP4 10.0.0.1\r\ns=-\r\nc=IN IP4 10.0.0.1\r\
 pub struct Plan {
     /// Time of registration, if it registers.
     pub register: Option<Time>,
-    /// Callee and time of the first call; `None` for a phone that only receives calls.
+    /// Time of another registration.
+    pub register_again: Option<Time>,
+    /// The domain of the phone's user.
+    pub domain: &'static str,
+    /// Callee, with a domain, and time of the first call; `None` for a phone that only receives calls.
     pub call: Option<(String, Time)>,
     /// Latest begin of a call.
     pub until: Time,
@@ -86,11 +89,6 @@ enum Purpose {
     Bye(usize),
 }
 
-/// Returns the address-of-record of a user.
-fn aor(user: &str) -> String {
-    format!("sip:{user}@{DOMAIN}")
-}
-
 /// A phone.
 pub struct Phone<R> {
     user: String,
@@ -123,7 +121,8 @@ impl<R: Random + 'static> Phone<R> {
     ) -> Self {
         let tx = Transactions::new(number, Timers::default(), &mut random, Time::ZERO);
         let mut timers = BTreeSet::new();
-        timers.extend(plan.register.map(|at| (at, Timer::Register)));
+        let registers = [plan.register, plan.register_again].into_iter().flatten();
+        timers.extend(registers.map(|at| (at, Timer::Register)));
         timers.extend(plan.call.as_ref().map(|call| (call.1, Timer::Call)));
         Phone {
             user: user.into(),
@@ -149,6 +148,11 @@ impl<R: Random + 'static> Phone<R> {
     /// Returns the number of requests and responses retransmitted by SIP's own timers.
     pub fn retransmitted(&self) -> u64 {
         self.tx.counters.retransmitted
+    }
+
+    /// Returns the address-of-record of its user.
+    fn aor(&self) -> String {
+        format!("sip:{}@{}", self.user, self.plan.domain)
     }
 
     /// Returns the URI of this phone's Contact.
@@ -182,7 +186,7 @@ impl<R: Random + 'static> Phone<R> {
         let (client, via) = self.via();
         let (tag, call) = (self.random.next_u64(), self.random.next_u64());
         let (tag, call) = (format!("{tag:x}"), format!("{call:016x}@{}", self.local.ip()));
-        let from = aor(&self.user);
+        let from = self.aor();
         let from = Party { uri: from.as_bytes(), tag: tag.as_bytes(), ..Party::default() };
         let to = Party { uri: to.as_bytes(), ..Party::default() };
         let start = out.buffer().len();
@@ -200,7 +204,7 @@ impl<R: Random + 'static> Phone<R> {
     }
 
     fn register(&mut self, now: Time, out: &mut Outbox) {
-        let (target, to) = (format!("sip:{DOMAIN}"), aor(&self.user));
+        let (target, to) = (format!("sip:{}", self.plan.domain), self.aor());
         let (method, field) = (Method::Register, ("Expires", &b"3600"[..]));
         self.send(now, method, Purpose::Register, &target, &to, field, b"", out);
         self.registering = Some(now);
@@ -211,7 +215,7 @@ impl<R: Random + 'static> Phone<R> {
         if now > self.plan.until {
             return;
         }
-        let (purpose, callee) = (Purpose::Invite(self.calls.len()), aor(callee));
+        let (purpose, callee) = (Purpose::Invite(self.calls.len()), format!("sip:{callee}"));
         let (field, body) = (("Content-Type", &b"application/sdp"[..]), SDP.as_bytes());
         let start = self.send(now, Method::Invite, purpose, &callee, &callee, field, body, out);
         let invite = out.buffer()[start..].to_vec();

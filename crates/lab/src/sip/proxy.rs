@@ -7,26 +7,31 @@ use ringway_proxy::location::MemoryStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::{Core, Event, Paths, World as Surroundings};
 use ringway_sansio::{
-    CloseReason, Duration, Flow, FlowId, Listener, Malformed, Outbox, Program, Random, Time,
+    CloseReason, Duration, Flow, FlowId, Hop, Listener, Malformed, Outbox, Program, Random, Time,
     Transport,
 };
 use ringway_sip::digest::{Algorithm, Ha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The domain of the proxy.
+/// The domain of a proxy that is alone.
 pub(super) const DOMAIN: &str = "example.org";
 
 /// One worker of the proxy.
 pub(super) struct Proxy {
     core: Core,
+    /// The server of all other domains.
+    other: Option<Hop>,
 }
 
 impl Proxy {
-    /// Creates a proxy and registrar without authentication that stays in the path of dialogs.
+    /// Creates a proxy and registrar without authentication that stays in the path of dialogs. Requests to other domains go
+    /// to `other`.
     pub(super) fn new(
         local: SocketAddr,
         transport: Transport,
+        domain: &str,
+        other: Option<SocketAddr>,
         mut random: impl Random + Send + 'static,
     ) -> Self {
         let mut octets = [0; 32];
@@ -35,7 +40,7 @@ impl Proxy {
         let mut key = [0; 16];
         random.fill(&mut key);
         let config = Config {
-            domains: vec![Domain { name: DOMAIN.into(), aliases: Vec::new(), mode: Mode::Proxy }],
+            domains: vec![Domain { name: domain.into(), aliases: Vec::new(), mode: Mode::Proxy }],
             listeners: vec![Listener { transport, addr: local }],
             addresses: Vec::new(),
             auth: Auth {
@@ -64,14 +69,15 @@ impl Proxy {
             shared: Arc::new(Shared::new(&secret)),
             media: None,
         };
-        Proxy { core: Core::new(Arc::new(config), 0, surroundings, Time::ZERO) }
+        let other = other.map(|addr| Hop { transport, addr, name: None });
+        Proxy { core: Core::new(Arc::new(config), 0, surroundings, Time::ZERO), other }
     }
 
-    /// Carries out the requests of the core. Names are never resolved: all addresses are literal.
+    /// Carries out the requests of the core. All addresses are literal, and there is one other domain at most.
     fn answer(&mut self, now: Time, out: &mut Outbox) {
         while let Some(event) = self.core.poll_event() {
             if let Event::Resolve { id, .. } = event {
-                self.core.handle_resolved(now, id, &[], out);
+                self.core.handle_resolved(now, id, self.other.as_slice(), out);
             }
         }
     }

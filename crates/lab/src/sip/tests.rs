@@ -27,6 +27,7 @@ fn bed(transport: TransportConfig, loss: f64) -> TestBed {
         links: [link.clone(), link, clean].map(|link| [link.clone(), link]),
         pairs: 3,
         callers_register: true,
+        register_again: None,
         from: Time::from_secs(60),
         until: Time::from_secs(120),
         end: Time::from_secs(260),
@@ -87,8 +88,10 @@ fn requests_of_a_phone_are_these_octets() {
     let remote = "10.0.2.1:5060".parse().unwrap();
     let transport = Transport::Sctp;
     let plan = Plan {
+        register_again: None,
         register: Some(Time::from_secs(1)),
-        call: Some(("callee0".into(), Time::from_secs(2))),
+        domain: "example.org",
+        call: Some(("callee0@example.org".into(), Time::from_secs(2))),
         until: Time::from_secs(9),
         talk: Duration::from_secs(3),
         pause: Duration::from_secs(1),

@@ -56,7 +56,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     for size in SIZES {
         let mut figures = Vec::new();
         for kind in KINDS {
-            let outcome = study.once(&super::read(&scenario(kind, size, 0.0))?, 1)?;
+            let outcome = study.once(&study.read(&scenario(kind, size, 0.0))?, 1)?;
             let time = completions(&[outcome]).first().copied().unwrap_or(f64::NAN);
             figures.push(MeasuredFigure::exact(kind.0, "s", time));
         }

@@ -1,7 +1,7 @@
 //! Figures 3.10 and 3.11: a loss of 15 % with one path and with two. Section 5.5: the cable of the
 //! primary path is unplugged.
 
-use super::{Side, Study, StudyResult, difference, or_no_estimate, read, row, side, values_of};
+use super::{Side, Study, StudyResult, difference, or_no_estimate, row, side, values_of};
 use crate::builtin;
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
@@ -73,7 +73,7 @@ fn losses(study: &Study) -> Result<StudyResult, RunError> {
     let mut once = Vec::new();
     let mut shown = Vec::new();
     for (name, impairments, settings, printed) in event {
-        let outcome = study.once(&read(&transfer(name, &impairments, settings))?, 0)?;
+        let outcome = study.once(&study.read(&transfer(name, &impairments, settings))?, 0)?;
         let halt = stalls(std::slice::from_ref(&outcome), 0)[0];
         let halt = MeasuredFigure::exact("halt", "s", halt);
         once.push(row(

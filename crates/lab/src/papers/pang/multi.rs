@@ -20,7 +20,7 @@ use ringway_sim::flows::TransportConfig;
 const LOSSES: [(f64, f64, f64); 4] =
     [(5.0, 70.0, 60.0), (10.0, 40.0, 43.0), (20.0, 32.0, 37.0), (30.0, 20.0, 26.0)];
 /// Number of phones on each of two machines.
-const PHONES: u8 = 8;
+pub(super) const PHONES: u8 = 8;
 const NAMES: [&str; 5] = ["UDP", "TCP", "SCTP", "SCTP, RACK", "SCTP, short timers"];
 /// SCTP with one timer changed at a time, to show which of them costs calls. The first two make
 /// phones that wait for each other slower.
@@ -47,7 +47,7 @@ fn line(loss: f64) -> LinkConfig {
 /// Direction of the lost packets between phones and proxy. NIST Net is configured with a loss for
 /// each source and destination (Table 5.1 of the paper), and the paper does not state for which.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LossDirection {
+pub(super) enum Direction {
     /// Both directions.
     Both,
     /// From the phones' machines to the proxy.
@@ -59,11 +59,7 @@ enum LossDirection {
 const AUTOMATIC: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(20)];
 
 /// Automatic phones: they answer at once, hang up at once and call again.
-fn automatic_bed(
-    transport_config: TransportConfig,
-    loss: f64,
-    direction: LossDirection,
-) -> TestBed {
+fn automatic_bed(transport_config: TransportConfig, loss: f64, direction: Direction) -> TestBed {
     let until = FROM + AUTOMATIC[1];
     let end = until + LIMIT * 2;
     TestBed {
@@ -75,15 +71,16 @@ fn automatic_bed(
     }
 }
 
-fn bed(transport_config: TransportConfig, loss: f64, direction: LossDirection) -> TestBed {
+fn bed(transport_config: TransportConfig, loss: f64, direction: Direction) -> TestBed {
     let clean = ethernet(Span::from_millis(1));
-    let back = if direction == LossDirection::Both { line(loss) } else { clean.clone() };
+    let back = if direction == Direction::Both { line(loss) } else { clean.clone() };
     let phones = [line(loss), back];
     TestBed {
         transport: transport_config,
         links: [phones.clone(), phones, [clean.clone(), clean]],
         pairs: PHONES,
         callers_register: true,
+        register_again: None,
         from: FROM,
         until: FROM + COUNTED,
         end: FROM + COUNTED + LIMIT * 2,
@@ -102,6 +99,17 @@ fn setups(calls: &Calls) -> Vec<f64> {
     calls.calls.iter().filter_map(took).collect()
 }
 
+/// Returns the calls that the phones complete in a minute over a transport, once for each replication.
+pub(super) fn calls_in_a_minute(
+    study: &Study,
+    transport_config: TransportConfig,
+    loss: f64,
+    direction: Direction,
+) -> Result<Vec<f64>, RunError> {
+    let runs = super::beds(study, &bed(transport_config, loss, direction))?;
+    Ok(values_of(&runs, |calls| Some(completed(calls, COUNTED))))
+}
+
 /// Returns the number of INVITE transactions that got a 200 within a period.
 fn completed(calls: &Calls, within: Duration) -> f64 {
     let end = FROM + within;
@@ -111,7 +119,7 @@ fn completed(calls: &Calls, within: Duration) -> f64 {
 struct Cell {
     transport: &'static str,
     loss: f64,
-    direction: LossDirection,
+    direction: Direction,
     runs: Vec<Calls>,
 }
 
@@ -151,31 +159,31 @@ fn timers() -> [(&'static str, TransportConfig); 3] {
 pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let ss7 = ("SCTP, short timers", sctp(ringway_sctp::Settings::ss7()));
     let mut cells = Vec::new();
-    for direction in [LossDirection::Both, LossDirection::ToProxy] {
+    for direction in [Direction::Both, Direction::ToProxy] {
         for (transport, transport_config) in transports().into_iter().chain([rack(), ss7]) {
             for (loss, ..) in LOSSES {
-                let runs = study.beds(&bed(transport_config, loss, direction))?;
+                let runs = super::beds(study, &bed(transport_config, loss, direction))?;
                 cells.push(Cell { transport, loss, direction, runs });
             }
         }
     }
     for (transport, transport_config) in timers() {
         for (loss, ..) in LOSSES {
-            let runs = study.beds(&bed(transport_config, loss, LossDirection::Both))?;
-            cells.push(Cell { transport, loss, direction: LossDirection::Both, runs });
+            let runs = super::beds(study, &bed(transport_config, loss, Direction::Both))?;
+            cells.push(Cell { transport, loss, direction: Direction::Both, runs });
         }
     }
-    let find = |transport: &str, loss: f64, direction: LossDirection| {
+    let find = |transport: &str, loss: f64, direction: Direction| {
         cells.iter().find(|c| (c.transport, c.loss, c.direction) == (transport, loss, direction))
     };
     let n = study.replications as usize;
     let table = |source, what: String, rows| MeasuredTable { source, what, replications: n, rows };
     let mut tables = Vec::new();
-    for direction in [LossDirection::Both, LossDirection::ToProxy] {
+    for direction in [Direction::Both, Direction::ToProxy] {
         let [counts, ratios, times] = rows(&|transport, loss| find(transport, loss, direction));
         let of = match direction {
-            LossDirection::Both => "between the phones and the proxy, in each direction",
-            LossDirection::ToProxy => "from the phones to the proxy alone",
+            Direction::Both => "between the phones and the proxy, in each direction",
+            Direction::ToProxy => "from the phones to the proxy alone",
         };
         tables.push(table(
             "Table 5.3",
@@ -205,7 +213,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     }
     let counts_of = |(loss, ..): &(f64, f64, f64)| {
         let names = ["UDP", "SCTP"].into_iter().chain(TIMERS);
-        let cells = names.filter_map(|name| find(name, *loss, LossDirection::Both));
+        let cells = names.filter_map(|name| find(name, *loss, Direction::Both));
         let count = |c: &Cell| {
             MeasuredFigure::new(c.transport, "calls", or_no_estimate(mean(&c.completed())))
         };
@@ -238,7 +246,7 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
 
 /// Completed calls of automatic phones, by transport, loss and direction, for each period of
 /// [`AUTOMATIC`].
-type AutomaticCalls = Vec<(&'static str, f64, LossDirection, [Vec<f64>; 2])>;
+type AutomaticCalls = Vec<(&'static str, f64, Direction, [Vec<f64>; 2])>;
 
 /// The paper attributes SCTP's larger number of calls to fast retransmission. Phones with people
 /// send too little for it; automatic phones send enough.
@@ -246,12 +254,12 @@ fn automatic_calls(study: &Study) -> Result<(MeasuredTable, AutomaticCalls), Run
     let mut all = AutomaticCalls::new();
     let mut rows = Vec::new();
     for (direction, way) in
-        [(LossDirection::Both, "in each direction"), (LossDirection::ToProxy, "to the proxy")]
+        [(Direction::Both, "in each direction"), (Direction::ToProxy, "to the proxy")]
     {
         for (loss, ..) in LOSSES {
             let mut figures = Vec::new();
             for (name, transport_config) in transports().into_iter().chain([rack()]) {
-                let runs = study.beds(&automatic_bed(transport_config, loss, direction))?;
+                let runs = super::beds(study, &automatic_bed(transport_config, loss, direction))?;
                 let count = |within| values_of(&runs, |calls| Some(completed(calls, within)));
                 let counts = AUTOMATIC.map(count);
                 figures.push(MeasuredFigure::new(name, "calls", or_no_estimate(mean(&counts[0]))));
@@ -279,7 +287,7 @@ fn automatic_difference(
     all: &AutomaticCalls,
     transport: &str,
     loss: f64,
-    direction: LossDirection,
+    direction: Direction,
     counted: usize,
 ) -> Estimate {
     let of = |transport: &str| {
@@ -304,13 +312,10 @@ fn fast_retransmission(all: &AutomaticCalls) -> Claim {
         let one = |(loss, d): &(f64, Estimate)| format!("{loss} %: {}", difference(d, 0));
         differences.iter().map(one).collect::<Vec<_>>().join(", ")
     };
-    let [both, one_way, rack] = [
-        ("SCTP", LossDirection::Both),
-        ("SCTP", LossDirection::ToProxy),
-        ("SCTP, RACK", LossDirection::Both),
-    ]
-    .map(|(transport, direction)| more(transport, direction, 0));
-    let long = more("SCTP", LossDirection::Both, 1);
+    let [both, one_way, rack] =
+        [("SCTP", Direction::Both), ("SCTP", Direction::ToProxy), ("SCTP, RACK", Direction::Both)]
+            .map(|(transport, direction)| more(transport, direction, 0));
+    let long = more("SCTP", Direction::Both, 1);
     let high: Vec<Estimate> = both.iter().filter(|d| d.0 >= 10.0).map(|d| d.1).collect();
     let (holds, sure) = all_above(&high);
     let [short_count, long_count] = AUTOMATIC.map(|d| d.as_secs());
@@ -372,7 +377,7 @@ fn rows<'a>(find: &dyn Fn(&str, f64) -> Option<&'a Cell>) -> [Vec<MeasuredRow>; 
 }
 
 /// Returns the claims about the transport that completes more calls at a loss.
-fn claims<'a>(find: &impl Fn(&str, f64, LossDirection) -> Option<&'a Cell>) -> Vec<Claim> {
+fn claims<'a>(find: &impl Fn(&str, f64, Direction) -> Option<&'a Cell>) -> Vec<Claim> {
     let mut claims = Vec::new();
     // The number of calls less that over UDP.
     let more = |transport: &str, loss, direction| {
@@ -381,12 +386,12 @@ fn claims<'a>(find: &impl Fn(&str, f64, LossDirection) -> Option<&'a Cell>) -> V
         or_no_estimate(paired(&of(transport), &of("UDP")))
     };
     for (loss, udp, sctp) in LOSSES {
-        let both = more("SCTP", loss, LossDirection::Both);
-        let rack = more("SCTP, RACK", loss, LossDirection::Both);
-        let short = more("SCTP, short timers", loss, LossDirection::Both);
-        let one_way = more("SCTP", loss, LossDirection::ToProxy);
+        let both = more("SCTP", loss, Direction::Both);
+        let rack = more("SCTP, RACK", loss, Direction::Both);
+        let short = more("SCTP, short timers", loss, Direction::Both);
+        let one_way = more("SCTP", loss, Direction::ToProxy);
         let shown = |e: &Estimate| difference(e, 1);
-        let [min, max, fixed] = TIMERS.map(|name| more(name, loss, LossDirection::Both));
+        let [min, max, fixed] = TIMERS.map(|name| more(name, loss, Direction::Both));
         let [min, max] = [min, max].map(|e| shown(&e));
         let sctp_ahead = sctp > udp;
         claims.push(Claim {
@@ -471,9 +476,8 @@ fn counts(study: &Study, name: &str, direction: &str, table: &MeasuredTable) -> 
 
 /// Returns the distribution of set-up times at one loss.
 fn ecdf(study: &Study, cells: &[Cell], loss: f64) -> ChartSheet {
-    let is_shown = |c: &Cell| {
-        c.loss == loss && c.direction == LossDirection::Both && NAMES.contains(&c.transport)
-    };
+    let is_shown =
+        |c: &Cell| c.loss == loss && c.direction == Direction::Both && NAMES.contains(&c.transport);
     let of = |cell: &Cell| {
         let times = cell.runs.iter().flat_map(setups);
         let points: Vec<[f64; 2]> = times.enumerate().map(|(i, t)| [i as f64, t]).collect();

@@ -14,6 +14,9 @@ const DELAY: Span = Span(1_700_000);
 /// Ringing time of a phone; it is subtracted, as the paper subtracted the time of the person.
 const RINGING: Duration = Duration::from_secs(2);
 
+/// Time without messages in which heartbeats are counted.
+const IDLE: Duration = Duration::from_secs(600);
+
 /// A test bed with one call or none.
 fn bed(transport_config: TransportConfig, callers_register: bool, calls: bool) -> TestBed {
     let from = Time::from_secs(5);
@@ -22,6 +25,7 @@ fn bed(transport_config: TransportConfig, callers_register: bool, calls: bool) -
         links: [0, 1, 2].map(|_| [ethernet(DELAY), ethernet(DELAY)]),
         pairs: 1,
         callers_register,
+        register_again: None,
         from,
         until: if calls { from } else { Time::ZERO },
         end: Time::from_secs(25),
@@ -41,6 +45,11 @@ struct Times {
     /// Packets of a call from all hosts, and their bytes with IP headers.
     packets: f64,
     bytes: f64,
+    /// Packets of another REGISTER over the open flow, and of the end of a call.
+    register_packets: f64,
+    end_packets: f64,
+    /// Packets in a minute without any message of SIP: heartbeats.
+    idle_packets: f64,
 }
 
 fn times(study: &Study, transport_config: TransportConfig) -> Result<Times, RunError> {
@@ -49,6 +58,13 @@ fn times(study: &Study, transport_config: TransportConfig) -> Result<Times, RunE
     let open = run(bed(transport_config, true, true))?;
     let closed = run(bed(transport_config, false, true))?;
     let none = run(bed(transport_config, true, false))?;
+    let again = Some(Time::from_secs(10));
+    let again = run(TestBed { register_again: again, ..bed(transport_config, true, false) })?;
+    // The call is still under way when the run ends.
+    let endless = run(TestBed { talk: IDLE, ..bed(transport_config, true, true) })?;
+    let end = Time::from_secs(25) + IDLE;
+    let idle = run(TestBed { end, ..bed(transport_config, true, false) })?;
+    let more = |one: &Calls, other: &Calls| one.packets as f64 - other.packets as f64;
     let ms = |d: Duration| d.as_secs_f64() * 1e3;
     let call = |calls: &Calls| calls.calls.first().copied().unwrap_or_default();
     let since = |at: Option<Time>, from: Time| at.map_or(f64::NAN, |at| ms(at.since(from)));
@@ -60,7 +76,10 @@ fn times(study: &Study, transport_config: TransportConfig) -> Result<Times, RunE
         setup: since(c.answered, c.invited) - ms(RINGING),
         first_setup: since(first.answered, first.invited) - ms(RINGING),
         end: c.bye.map_or(f64::NAN, |bye| since(c.ended, bye)),
-        packets: open.packets as f64 - none.packets as f64,
+        packets: more(&open, &none),
+        register_packets: more(&again, &none),
+        end_packets: more(&open, &endless),
+        idle_packets: more(&idle, &none) / (IDLE.as_secs_f64() / 60.0),
         bytes: open.bytes as f64 - none.bytes as f64,
     })
 }
@@ -122,6 +141,18 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
             line("bytes of a call", "bytes", |t| t.bytes, None),
         ],
     };
+    let figures = MeasuredTable {
+        source: "Figures 5.5 to 5.7",
+        what: "packets between a phone and the proxy when flows are open, and heartbeats apart from them: packets in a minute \
+               of the two phones' flows, without any message of SIP."
+            .into(),
+        replications: 1,
+        rows: vec![
+            line("REGISTER over an open flow", "packets", |t| t.register_packets, None),
+            line("termination", "packets", |t| t.end_packets, None),
+            line("idle, per minute", "packets", |t| t.idle_packets, None),
+        ],
+    };
     let at_once = ringway_sctp::Settings { sack_delay: Duration::ZERO, ..Default::default() };
     let at_once = times(study, super::sctp(at_once))?;
     let over_udp = of.first().map_or(f64::NAN, |udp| udp.1.packets);
@@ -129,6 +160,10 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
     let name = "SCTP, SACK at once";
     packets.rows[0].figures.push(MeasuredFigure::exact(name, "packets", at_once.packets));
     packets.rows[1].figures.push(MeasuredFigure::exact(name, "bytes", at_once.bytes));
+    let figure = |row: &str, column: &str| figures.get(row, column).map_or(f64::NAN, |m| m.ours);
+    let registering = figure("REGISTER over an open flow", "SCTP");
+    let ending = ["SCTP", "UDP"].map(|transport| figure("termination", transport));
+    let beating = ["SCTP", "UDP"].map(|transport| figure("idle, per minute", transport));
     let ratio = |row: &str| table.get(row, "SCTP/UDP").map_or(f64::NAN, |m| m.ours);
     let register = ratio("REGISTER, with the flow to be opened");
     let (setup, first) =
@@ -183,5 +218,39 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
                   it.".into(),
         },
     ];
-    Ok(StudyResult { tables: vec![table, packets], claims, ..StudyResult::default() })
+    let claims = claims.into_iter().chain(messages(registering, ending, beating)).collect();
+    Ok(StudyResult { tables: vec![table, packets, figures], claims, ..StudyResult::default() })
+}
+
+/// Claims about Figures 5.5 to 5.7: packets over SCTP, and over SCTP and UDP.
+fn messages(registering: f64, [end, end_udp]: [f64; 2], [idle, idle_udp]: [f64; 2]) -> [Claim; 3] {
+    [
+        Claim {
+            source: "Figure 5.5",
+            says: "with open associations a REGISTER takes four messages, for each DATA is acknowledged".into(),
+            ours: format!("it takes {registering}"),
+            holds: registering == 4.0,
+            expected: false,
+            sure: true,
+            why: "The 200 is sent before a SACK is due, and carries it (RFC 9260 section 6.2).".into(),
+        },
+        Claim {
+            source: "Figure 5.7",
+            says: "a termination takes at least twice as many packets over SCTP".into(),
+            ours: format!("{end} over SCTP and {end_udp} over UDP: a factor of {:.2}", end / end_udp),
+            holds: end >= 2.0 * end_udp,
+            expected: false,
+            sure: true,
+            why: "As for a call: a SACK travels with the next message where there is one.".into(),
+        },
+        Claim {
+            source: "Figures 5.6 and 5.7",
+            says: "heartbeats pass between user agents and proxy in addition, as long as they run".into(),
+            ours: format!("{idle:.1} packets a minute over SCTP and {idle_udp:.1} over UDP"),
+            holds: idle > 0.0 && idle_udp == 0.0,
+            expected: true,
+            sure: true,
+            why: "A heartbeat and its acknowledgement on each idle path, every 30 s and the RTO (RFC 9260 section 8.3).".into(),
+        },
+    ]
 }

@@ -1,6 +1,6 @@
 //! Figure 5.2: throughput of UDP, TCP and SCTP against the message size.
 
-use super::{Study, StudyResult, read, row};
+use super::{Study, StudyResult, row};
 use crate::output::{AxisSheet, ChartSheet, SeriesSheet, Style};
 use crate::papers::{Claim, MeasuredFigure, MeasuredTable};
 use crate::run::RunError;
@@ -47,7 +47,7 @@ fn scenario(transport: &str, size: u64, due: Due) -> String {
 /// Returns the data in Mbit per second in which the link was sending. When all messages are ready
 /// at once, it pauses only while connecting.
 fn throughput(study: &Study, transport: &str, size: u64, due: Due) -> Result<f64, RunError> {
-    let outcome = study.once(&read(&scenario(transport, size, due))?, 1)?;
+    let outcome = study.once(&study.read(&scenario(transport, size, due))?, 1)?;
     let Some(flow) = outcome.flows.first() else { return Ok(f64::NAN) };
     if due == Due::AtOnce {
         return Ok(flow.goodput / 1e6);

@@ -9,10 +9,10 @@ use crate::scenario::{Deal, Flow, MIN_MESSAGE, Sctp as Use, Traffic};
 use bytes::Bytes;
 use ringway_link::Streams;
 use ringway_link::random::Stream;
-use ringway_sansio::{Addressing, Endpoint, Random, Time};
+use ringway_sansio::{Addressing, Duration, Endpoint, Random, Time};
 use ringway_sctp::{
-    AssocId, Close, Event, Limits, PROTOCOL, PathState, Received, Reliability, Sctp, SendOptions,
-    Snapshot,
+    AssocId, Change, Close, Event, Limits, PROTOCOL, PathState, Received, Reliability, Sctp,
+    SendOptions, Snapshot,
 };
 use ringway_sim::{Bind, EndpointId, Error, World};
 use std::collections::{BTreeMap, VecDeque};
@@ -47,17 +47,42 @@ pub(super) fn attach(
             (Task::Messages(Clock::new(flow, ends, streams), packet.0 as usize), None)
         }
         Traffic::File { size } => (Task::File(size.0), Some(size.0)),
-        // Requests and responses are not supported over SCTP: the scenario was refused.
-        Traffic::Bulk | Traffic::RequestResponse { .. } => (Task::Bulk(stop(flow)), None),
+        Traffic::Bulk => (Task::Bulk(stop(flow)), None),
+        Traffic::RequestResponse { request, response, requests, think, .. } => (
+            Task::Request(Request {
+                size: request.0 as usize,
+                answer: response.0,
+                left: requests,
+                stop: stop(flow),
+                think: think.into(),
+                next: None,
+                sent: None,
+                got: 0,
+            }),
+            None,
+        ),
     };
     let messages = matches!(task, Task::Messages(..));
-    let mut server = host("server", Task::Receive(expected));
+    let answers = match flow.traffic {
+        Traffic::RequestResponse { response, .. } => {
+            Some(Task::Respond { size: response.0, left: VecDeque::new() })
+        }
+        _ => None,
+    };
+    let mut server = host("server", answers.unwrap_or(Task::Receive(expected)));
     server.stats.messages = messages;
     if let Some(sctp) = &mut server.sctp {
         // It is the only listener of this endpoint, so its port is free.
         let _ = sctp.listen(&lists[1], ports[1], None);
     }
     let mut client = host("client", task);
+    client.stats.messages = matches!(client.task, Task::Request(_));
+    if let (Some(at), [first, second]) = (flow.sctp.moves, ends.paths) {
+        client.moves = Some(Moves { at: Time::ZERO + at.into(), from: first[0], to: second[0] });
+    }
+    // An association that moves begins with its first path alone.
+    let lists =
+        if client.moves.is_some() { ends.paths[0].map(|address| vec![address]) } else { lists };
     client.connect = Some((start(flow), lists, ports));
     let bind = |port| Bind { protocol: PROTOCOL, port: Some(port) };
     let client = world.attach(ends.nodes[0], bind(ports[0]), client)?;
@@ -75,6 +100,45 @@ enum Task {
     File(u64),
     /// Receives data; the number of bytes of a file, if it is one.
     Receive(Option<u64>),
+    /// Sends one request after another.
+    Request(Request),
+    /// Responds to requests with so many bytes; how much is left of each response, and its stream.
+    Respond { size: u64, left: VecDeque<(u64, u16)> },
+}
+
+/// Requests of a client: the next is due some time after the response to the one before.
+struct Request {
+    size: usize,
+    answer: u64,
+    left: u64,
+    stop: Time,
+    think: Duration,
+    /// Time at which the next is due.
+    next: Option<Time>,
+    /// Time of the one that waits for its response, and the bytes of that which have come.
+    sent: Option<Time>,
+    got: u64,
+}
+
+impl Request {
+    /// Counts received bytes; returns the time that a response took which they complete.
+    fn receive(&mut self, now: Time, bytes: u64) -> Option<Duration> {
+        self.got += bytes;
+        if self.got < self.answer {
+            return None;
+        }
+        self.got = 0;
+        self.next = (self.left > 0).then(|| now + self.think);
+        Some(now.since(self.sent.take()?))
+    }
+}
+
+/// A host that gets another address (RFC 5061).
+#[derive(Clone, Copy)]
+struct Moves {
+    at: Time,
+    from: IpAddr,
+    to: IpAddr,
 }
 
 /// Time, local and remote addresses, local and remote port of a connection.
@@ -84,6 +148,9 @@ struct Program {
     sctp: Option<Sctp>,
     association: Option<AssocId>,
     connect: Option<Connect>,
+    /// A move of the client that has not begun, and the address that it leaves when the new one is in use.
+    moves: Option<Moves>,
+    leaves: Option<Moves>,
     usage: Use,
     task: Task,
     /// Messages that wait for buffer space, by number and the time they were due.
@@ -108,6 +175,8 @@ impl Program {
             sctp: None,
             association: None,
             connect: None,
+            moves: None,
+            leaves: None,
             usage,
             task,
             backlog: VecDeque::new(),
@@ -125,9 +194,11 @@ impl Program {
     fn due(&self) -> Option<Time> {
         let task = match &self.task {
             Task::Messages(clock, _) => clock.next(),
+            Task::Request(request) => request.next,
             _ => None,
         };
-        [self.connect.as_ref().map(|c| c.0), task].into_iter().flatten().min()
+        let moves = self.moves.filter(|_| self.association.is_some()).map(|moves| moves.at);
+        [self.connect.as_ref().map(|c| c.0), task, moves].into_iter().flatten().min()
     }
 
     fn is_done(&self) -> bool {
@@ -136,7 +207,8 @@ impl Program {
                 Task::Messages(clock, _) => clock.next().is_none() && self.backlog.is_empty(),
                 Task::File(left) => *left == 0,
                 Task::Receive(expected) => expected.is_none() || self.stats.completed.is_some(),
-                Task::Bulk(_) => true,
+                Task::Bulk(_) | Task::Respond { .. } => true,
+                Task::Request(_) => self.stats.completed.is_some(),
             }
     }
 
@@ -159,12 +231,27 @@ impl Program {
                 Event::Up { id, .. } => {
                     self.association = Some(id);
                     self.set_stream_values(&mut sctp, id);
+                    if let Task::Request(request) = &mut self.task {
+                        request.next.get_or_insert(now);
+                    }
+                }
+                Event::Changed { id, change: Change::AddressAdded(address) } => {
+                    if let Some(Moves { from, to, .. }) = self.leaves.take_if(|m| m.to == address) {
+                        // Both are accepted: the new address is one of the association's, and not the last.
+                        let _ = sctp.request_primary(now, id, to);
+                        let _ = sctp.delete_address(now, id, from);
+                    }
                 }
                 Event::Closed(_, why) => self.stats.failed = self.stats.failed.or(reason(&why)),
                 _ => {}
             }
         }
         if let Some(id) = self.association {
+            if let Some(moves) = self.moves.take_if(|moves| moves.at <= now)
+                && sctp.add_address(now, id, moves.to).is_ok()
+            {
+                self.leaves = Some(moves);
+            }
             self.read(now, &mut sctp, id);
             self.write(now, &mut sctp, id);
         }
@@ -194,11 +281,30 @@ impl Program {
                 }
             }
         }
+        if let Task::Request(request) = &mut self.task
+            && request.next.is_some_and(|at| at <= now)
+        {
+            request.next = None;
+            if now > request.stop {
+                self.stats.completed.get_or_insert(now);
+            } else {
+                request.left -= 1;
+                request.sent = Some(now);
+                self.backlog.push_back((self.stats.written, now));
+                self.stats.written += 1;
+            }
+        }
         let max = u64::from(self.usage.message);
         loop {
             let (size, number, at) = match &self.task {
-                Task::Messages(_, size) => match self.backlog.front() {
-                    Some((number, at)) => (*size, *number, *at),
+                Task::Messages(_, size) | Task::Request(Request { size, .. }) => {
+                    match self.backlog.front() {
+                        Some((number, at)) => (*size, *number, *at),
+                        None => return,
+                    }
+                }
+                Task::Respond { left, .. } => match left.front() {
+                    Some((bytes, _)) => ((*bytes).min(max) as usize, self.submitted, now),
                     None => return,
                 },
                 Task::Bulk(stop) if now <= *stop => (max as usize, self.submitted, now),
@@ -214,10 +320,12 @@ impl Program {
             let streams = u64::from(self.usage.streams);
             // The selection stays until the message is accepted.
             let mut stream_choice = self.stream_choice.clone();
-            let stream = match self.usage.deal {
-                Deal::InTurn => number % streams,
-                Deal::AtRandom => stream_choice.next_u64() % streams,
-            } as u16;
+            let stream = match (&self.task, self.usage.deal) {
+                // A response has the stream of its request.
+                (Task::Respond { left, .. }, _) => left.front().map_or(0, |(_, stream)| *stream),
+                (_, Deal::InTurn) => (number % streams) as u16,
+                (_, Deal::AtRandom) => (stream_choice.next_u64() % streams) as u16,
+            };
             let (unordered, reliability) = (self.usage.unordered, self.usage.reliability);
             let options = SendOptions { stream, unordered, reliability, ..SendOptions::default() };
             if sctp.send(now, id, &options, message(number, at, size)).is_err() {
@@ -226,8 +334,16 @@ impl Program {
             self.stream_choice = stream_choice;
             self.submitted += 1;
             match &mut self.task {
-                Task::Messages(..) => drop(self.backlog.pop_front()),
+                Task::Messages(..) | Task::Request(_) => drop(self.backlog.pop_front()),
                 Task::File(left) => *left -= size as u64,
+                Task::Respond { left, .. } => {
+                    if let Some((bytes, _)) = left.front_mut() {
+                        *bytes -= size as u64;
+                        if *bytes == 0 {
+                            left.pop_front();
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -242,7 +358,22 @@ impl Program {
             {
                 self.stats.completed.get_or_insert(now);
             }
-            self.join(now, &received);
+            match &mut self.task {
+                Task::Request(request) => {
+                    if let Some(took) = request.receive(now, received.len as u64) {
+                        self.stats.delivered += 1;
+                        self.stats.delay.push(took.as_nanos() as u64);
+                        if request.left == 0 {
+                            self.stats.completed.get_or_insert(now);
+                        }
+                    }
+                }
+                Task::Respond { size, left } if received.end => {
+                    left.push_back((*size, received.stream))
+                }
+                Task::Respond { .. } => {}
+                _ => self.join(now, &received),
+            }
             self.part.clear();
         }
     }
@@ -364,12 +495,13 @@ impl RunningFlow for SctpFlow {
         let server = endpoint::<Program>(world, self.server);
         let Some((client, server)) = client.zip(server) else { return ProgramStats::default() };
         let all = client.is_done() && server.stats.messages && self.all_delivered(world);
+        let receiver = if client.stats.messages { client } else { server };
         ProgramStats {
-            completed: server.stats.completed.or(server.stats.progress.last().filter(|_| all)),
+            completed: receiver.stats.completed.or(server.stats.progress.last().filter(|_| all)),
             written: client.stats.written,
             refused: client.stats.refused,
             failed: client.stats.failed.or(server.stats.failed),
-            ..server.stats.clone()
+            ..receiver.stats.clone()
         }
     }
 
