@@ -107,7 +107,7 @@ fn claims_of_nayak_and_of_hung_and_khanh_are_judged() {
         let done = find(name).unwrap().run(12_345, replications).unwrap();
         let decided: Vec<&Claim> = done.claims.iter().filter(|c| c.sure).collect();
         assert!(decided.iter().all(|c| c.is_right()), "{name}: {:?}", done.outside());
-        assert!(decided.len() * 2 > done.claims.len(), "{name}: {:?}", done.claims);
+        assert!(decided.len() >= 4, "{name}: {:?}", done.claims);
         assert!(done.claims.iter().all(|c| c.expected || !c.why.is_empty()), "{:?}", done.claims);
     }
 }

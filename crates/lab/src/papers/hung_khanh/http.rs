@@ -81,7 +81,12 @@ pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
         }
     };
     let claims = vec![
-        claim("the TCP of its day", |g| g.1, false, ""),
+        claim(
+            "the TCP of its day",
+            |g| g.1,
+            false,
+            "A response costs time where its last packets are lost: both find that by a timer alone.",
+        ),
         claim(
             "today's TCP",
             |g| g.2,

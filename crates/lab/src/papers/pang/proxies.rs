@@ -16,7 +16,7 @@ use ringway_sansio::{Duration, Time};
 use ringway_sctp::{Multipath, Settings};
 use ringway_sim::flows::TransportConfig;
 
-/// Time at which calls begin, and at which impairments do.
+/// Time at which calls begin, and losses do.
 const FROM: Time = Time::from_secs(20);
 /// Duration in which calls begin.
 const COUNTED: Duration = Duration::from_secs(60);
@@ -56,9 +56,9 @@ fn link() -> LinkConfig {
     ethernet(Span::from_millis(10))
 }
 
-/// Returns a link with a change at [`FROM`].
-fn changed(change: Change) -> LinkConfig {
-    let at = Span(FROM.as_nanos());
+/// Returns a link with a change at a time.
+fn changed(at: Time, change: Change) -> LinkConfig {
+    let at = Span(at.as_nanos());
     LinkConfig { schedule: vec![Change { at, ..change }], ..link() }
 }
 
@@ -102,7 +102,7 @@ fn benchmark(study: &Study) -> Result<StudyResult, RunError> {
     for loss in LOSSES {
         let chance = Chance::percent(loss).unwrap_or_default();
         let loss_model = Loss::Random(RandomLoss { chance, ..RandomLoss::default() });
-        let between = changed(Change { loss: Some(loss_model), ..Change::default() });
+        let between = changed(FROM, Change { loss: Some(loss_model), ..Change::default() });
         let (mut of_shares, mut of_times, mut setups) = (Vec::new(), Vec::new(), Vec::new());
         for (name, transport) in kinds() {
             let runs = runs(study, &chain(transport, vec![between.clone()], PAIRS))?;
@@ -175,7 +175,8 @@ fn benchmark(study: &Study) -> Result<StudyResult, RunError> {
 /// Proxies with one link and with two, of which the first fails.
 fn homed(study: &Study) -> Result<StudyResult, RunError> {
     const PAIRS: u8 = 8;
-    let down = changed(Change { up: Some(false), ..Change::default() });
+    let half = FROM + COUNTED / 2;
+    let down = changed(half, Change { up: Some(false), ..Change::default() });
     let kinds = [
         ("one link", sctp(Settings::default()), vec![down.clone()]),
         ("two links, default timers", sctp(Settings::default()), vec![down.clone(), link()]),
@@ -202,7 +203,7 @@ fn homed(study: &Study) -> Result<StudyResult, RunError> {
         source: "Chapter 6, multi-homing",
         what: format!(
             "calls set up in {} s by {PAIRS} phones of one proxy that call as many of another, if the first link between the \
-             proxies fails when the calls begin.",
+             proxies fails after half of that time.",
             COUNTED.as_secs()
         ),
         replications: study.replications as usize,
@@ -216,7 +217,7 @@ fn homed(study: &Study) -> Result<StudyResult, RunError> {
         holds: gain.value > 0.0,
         expected: true,
         sure: side(&gain) != Side::Level || gain.equal,
-        why: "With one link there is no other way. With two, the first call waits for the timeout of the first path.".into(),
+        why: "With one link there is no other way. With two, the calls under way wait for the timeout of the first path.".into(),
     };
     Ok(StudyResult { tables: vec![table], claims: vec![claim], ..StudyResult::default() })
 }
