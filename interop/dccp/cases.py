@@ -106,8 +106,8 @@ def features(c):
     # A client that has but one, and one that insists (6.6.9).
     meet(True, {"ccid": 3, "ccid_mandatory": True}, {"ccid": 2, "other": 3}, "3")
     meet(False, {"ccid": 2}, {"ccid": 3}, "3")
-    # Everything else, of which Linux has but a part: what it refuses is left out. As a client it agrees to short sequence
-    # numbers, and then takes them for long ones.
+    # Everything else, of which Linux has but a part: what it refuses is left out. As a client it agrees to short
+    # sequence numbers, and then takes them for long ones.
     everything = {"ndp": True, "data_checksum": True, "loss_event_rate": True, "window": 500}
     for opened_by_us in (True, False):
         for ccid in ("2", "3"):
