@@ -104,7 +104,8 @@ impl Host {
         }
     }
 
-    fn send(&mut self) {
+    /// Sends what the protocol has to send.
+    pub(crate) fn send(&mut self) {
         let mut packet = Vec::new();
         let now = self.now();
         while let Some(way) = self.dccp.poll_transmit(now, &mut packet) {

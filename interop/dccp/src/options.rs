@@ -43,9 +43,9 @@ pub(crate) struct Options {
     /// Milliseconds.
     #[arg(long, default_value_t = 700)]
     pub(crate) idle: u64,
-    /// How it is to end: `finished`, `reset:CODE`, ...
-    #[arg(long, default_value = "finished")]
-    pub(crate) end: String,
+    /// How it may end: `finished`, `reset:CODE`, ...
+    #[arg(long, default_value = "finished", value_delimiter = ',')]
+    pub(crate) end: Vec<String>,
     /// Give up after so many seconds.
     #[arg(long, default_value_t = 30)]
     pub(crate) limit: u64,
