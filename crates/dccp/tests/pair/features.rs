@@ -1,8 +1,8 @@
 //! What both ends agree on (RFC 4340 section 6).
 
 use crate::support::*;
-use ringway_dccp::wire::{Carrier, DccpOption, Header, Kind};
-use ringway_dccp::{Ccid, Close, PROTOCOL, ResetCode, Seq, Settings};
+use ringway_dccp::wire::DccpOption;
+use ringway_dccp::{Ccid, Close, PROTOCOL, ResetCode, Settings};
 use ringway_sansio::{Addressing, Endpoint};
 
 /// RFC 4340 section 6.3.1: the server's preference decides, also with lost packets.
@@ -40,18 +40,7 @@ fn ack_vectors_are_offered_with_ccid_2() {
     let mut options = Vec::new();
     DccpOption::ChangeL(1, &[3, 2]).emit(&mut options);
     DccpOption::ChangeR(1, &[3, 2]).emit(&mut options);
-    let header = Header {
-        source: 9,
-        destination: PORT,
-        ccval: 0,
-        coverage: 0,
-        kind: Kind::Request(SERVICE),
-        long: true,
-        seq: Seq::new(5),
-        ack: Seq::default(),
-    };
-    let mut bytes = Vec::new();
-    header.emit(Carrier::Ip(A, B), &options, &[], &mut bytes);
+    let bytes = request(&options, &[]);
     pair.b.handle_packet(pair.now, Addressing::new(A, B, PROTOCOL), &bytes);
     pair.flush();
     let response = &pair.log[0];

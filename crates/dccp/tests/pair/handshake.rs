@@ -263,18 +263,7 @@ fn data_on_a_request_are_reported_as_dropped() {
         let limits = Limits { half_open, ..Limits::default() };
         let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 1);
         pair.b.listen(server(), &[SERVICE], None).unwrap();
-        let header = Header {
-            source: 9,
-            destination: PORT,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Request(SERVICE),
-            long: true,
-            seq: Seq::new(5),
-            ack: Seq::default(),
-        };
-        let mut bytes = Vec::new();
-        header.emit(Carrier::Ip(A, B), &[], b"early", &mut bytes);
+        let bytes = request(&[], b"early");
         pair.b.handle_packet(pair.now, Addressing::new(A, B, PROTOCOL), &bytes);
         pair.flush();
         let response = &pair.log[0];
