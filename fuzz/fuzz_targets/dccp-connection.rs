@@ -129,7 +129,7 @@ fuzz_target!(|data: &[u8]| {
         ..Settings::default()
     };
     let limits = Limits {
-        connections: 8,
+        connections: 16,
         half_open: usize::from(choice >> 6),
         time_wait: 2,
         ..Limits::default()
@@ -203,7 +203,7 @@ fuzz_target!(|data: &[u8]| {
                 conns.push(id);
             }
         }
-        assert!(host.len() <= 8 && host.time_wait() <= 2);
+        assert!(host.len() <= 16 && host.time_wait() <= 2);
         for conn in &conns {
             if let Ok(snapshot) = host.snapshot(*conn) {
                 assert!(snapshot.send_queue <= 8 && snapshot.receive_queue <= 8);

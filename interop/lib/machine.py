@@ -1,4 +1,4 @@
-"""A small machine with Linux's own SCTP: QEMU without hardware help, Debian's cloud kernel, busybox.
+"""A small machine with Linux's own SCTP and DCCP: QEMU without hardware help, Debian's cloud kernel, busybox.
 
 The kernel is unpacked from Debian's package, never installed. What the machine has beside busybox is
 given as a list of programs; the libraries they need go with them. It is told what to do line by line over a
@@ -27,8 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 # Whose newest kernel it is.
 PACKAGE = "linux-image-cloud-amd64"
-# SCTP, what it needs, and the network card (the rest is in the kernel).
+# SCTP, DCCP, what they need, and the network card (the rest is in the kernel).
 MODULES = ("lib/libcrc32c", "net/ipv4/udp_tunnel", "net/ipv6/ip6_udp_tunnel", "net/sctp/sctp",
+           "net/dccp/dccp", "net/dccp/dccp_ipv4", "net/dccp/dccp_ipv6",
            "drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
            "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci",
            "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net")
@@ -65,6 +66,14 @@ class Trouble(Exception):
     """The machine cannot be made or does not answer."""
 
 
+def modules(unpacked):
+    """The folder of an unpacked kernel's modules; None if one that a machine needs is missing."""
+    for folder in unpacked.glob("lib/modules/*/kernel"):
+        if all((folder / f"{module}.ko").exists() for module in MODULES):
+            return folder
+    return None
+
+
 def kernel():
     """The kernel and the folder of its modules, unpacked once."""
     cache = TARGET / "machine"
@@ -72,15 +81,14 @@ def kernel():
     unpacked = cache / "kernel"
     with open(cache / "lock", "w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not unpacked.exists():
+        if modules(unpacked) is None:
             try:
                 unpack(cache, unpacked)
             except (subprocess.CalledProcessError, StopIteration):
                 # The lists may be missing, or older than what is offered.
                 subprocess.run(["apt-get", "update", "-q"], check=True, stdout=subprocess.DEVNULL)
                 unpack(cache, unpacked)
-    image = next((unpacked / "boot").glob("vmlinuz-*"))
-    return image, next((unpacked / "lib/modules").iterdir()) / "kernel"
+    return next((unpacked / "boot").glob("vmlinuz-*")), modules(unpacked)
 
 
 def unpack(cache, unpacked):
@@ -94,11 +102,13 @@ def unpack(cache, unpacked):
     subprocess.run(["apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", name], cwd=download, check=True,
                    stdout=subprocess.DEVNULL)
     subprocess.run(["dpkg", "-x", next(download.glob(f"{name}_*.deb")), partial], check=True)
-    modules = next((partial / "lib/modules").iterdir()) / "kernel"
-    wanted = {modules / f"{module}.ko" for module in MODULES}
-    for path in modules.rglob("*.ko"):
+    folder = next((partial / "lib/modules").iterdir()) / "kernel"
+    wanted = {folder / f"{module}.ko" for module in MODULES}
+    for path in folder.rglob("*.ko"):
         if path not in wanted:
             path.unlink()
+    # One of before had fewer modules.
+    shutil.rmtree(unpacked, ignore_errors=True)
     partial.rename(unpacked)
     shutil.rmtree(download)
 
@@ -159,7 +169,7 @@ class Machine:
         self.copies = list(copies)
         self.process, self.socket, self.text, self.number = None, None, b"", 0
 
-    def archive(self, cards, modules):
+    def archive(self, cards, module_folder):
         """What the machine finds in its memory when it starts."""
         made = Archive()
         network = "\n".join(f"ip link set eth{i} up; ip addr add {address} dev eth{i}"
@@ -171,7 +181,7 @@ class Machine:
         made.file("bin/busybox", "/bin/busybox")
         made.add("bin/sh", b"busybox", stat.S_IFLNK | 0o777)
         for module in MODULES:
-            made.file(f"modules/{Path(module).name}.ko", modules / f"{module}.ko")
+            made.file(f"modules/{Path(module).name}.ko", module_folder / f"{module}.ko")
         for path, source in [*((f"bin/{Path(one).name}", one) for one in self.programs),
                              *((str(one), one) for one in self.copies)]:
             made.file(path, source)
@@ -184,10 +194,10 @@ class Machine:
 
     def start(self, cards, namespace=None, features=""):
         """Boots; `cards` are (TAP device, address, address...), `features` what QEMU shall set of each card."""
-        image, modules = kernel()
+        image, module_folder = kernel()
         self.folder.mkdir(parents=True, exist_ok=True)
         memory = self.folder / "initramfs"
-        memory.write_bytes(self.archive(cards, modules))
+        memory.write_bytes(self.archive(cards, module_folder))
         (self.folder / "line").unlink(missing_ok=True)
         command = ["ip", "netns", "exec", namespace] if namespace else []
         # Room for a second processor has QEMU translate the kernel's memory barriers as barriers. Without it they are
@@ -277,7 +287,7 @@ def look():
     try:
         machine.start([])
         print(f"ready after {time.monotonic() - began:.1f} s")
-        print(machine.run("uname -a; cat /proc/net/protocols | grep SCTP; lsmod")[1])
+        print(machine.run("uname -a; cat /proc/net/protocols | grep -E 'SCTP|DCCP'; lsmod")[1])
     finally:
         machine.stop()
         shutil.rmtree(scratch, ignore_errors=True)

@@ -22,7 +22,7 @@ def permitted():
 
 PERMITTED = permitted()
 if not PERMITTED and "--one" not in sys.argv:
-    print("interop: tcp and some of sctp are left out, for want of the right to make namespaces and devices",
+    print("interop: tcp and some of sctp and dccp are left out, for want of the right to make namespaces and devices",
           file=sys.stderr)
 
 
@@ -104,11 +104,11 @@ class Space:
         """Starts a program inside."""
         return self.c.start(name, [*self.enter(), *argv], **options)
 
-    def capture(self, device, udp=None):
-        """Captures the SCTP that passes a device, over IP or in UDP; gives how to end that, and its file."""
+    def capture(self, device, udp=None, wanted="sctp"):
+        """Captures what passes a device, over IP or in UDP; gives how to end that, and its file."""
         file = self.c.folder / f"{device}.pcapng"
         started = self.start(f"dumpcap-{device}", ["dumpcap", "-q", "-i", device, "-w", file, "-f",
-                                                   f"udp port {udp}" if udp else "sctp"])
+                                                   f"udp port {udp}" if udp else wanted])
 
         def end():
             # What has just passed is not written yet.

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from cases import Failed
-from machine import Machine
+from guest import Guest
 from network import Space, case, words  # noqa: F401 a case is declared as `sctp.case`
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -139,17 +139,15 @@ class Relay:
         return int(self.process.output().split("dropped=")[1].split()[0])
 
 
-class Linux:
+class Linux(Guest):
     """Linux's own SCTP in a small machine, with a card in each of the numbered networks."""
 
     def __init__(self, c, networks=(1,), programs=(), files=(), copies=(), features="", udp=None):
-        self.c, self.networks, self.count = c, networks, 0
+        self.networks = networks
         self.space = Space(c, "linux")
         for number in networks:
             self.space.tap(number)
-        self.machine = Machine(c.folder / "machine", programs=[built("peer"), *programs], files=files,
-                               copies=copies)
-        c.after(self.close)
+        super().__init__(c, [built("peer"), *programs], files=files, copies=copies)
         self.features, self.udp = features, udp
         self.captures = [self.space.capture(f"tap{number}", udp) for number in networks]
         self.boot()
@@ -158,15 +156,6 @@ class Linux:
         """Starts the machine, for the first time or after it was stopped."""
         cards = [(f"tap{n}", f"10.{n}.0.2/24", f"fd0{n}::2/64") for n in self.networks]
         self.machine.start(cards, self.space.name, self.features)
-
-    def close(self):
-        """Keeps what the machine's peers said, for whoever looks into a failure, and ends it."""
-        try:
-            for number in range(1, self.count + 1):
-                text = self.machine.run(f"cat /tmp/peer-{number}", 5)[1]
-                (self.c.folder / f"linux-{number}.out").write_text(text)
-        finally:
-            self.machine.stop()
 
     def examine(self):
         """What tshark says of all that passed; the types of chunks there were."""
@@ -185,27 +174,9 @@ class Linux:
         """Has the machine's SCTP offer what it does not by itself."""
         self.run(" && ".join(f"echo 1 >/proc/sys/net/sctp/{name}" for name in extensions))
 
-    def start(self, **options):
-        """Starts the machine's peer; gives the file it prints to."""
-        self.count += 1
-        file = f"/tmp/peer-{self.count}"
-        line = f"peer {' '.join(words(options))} >{file} 2>&1 &"
-        if "listen" in options:
-            line += (f" peer=$!; while ! grep -q listening {file}; do"
-                     f" kill -0 $peer || {{ cat {file}; exit 1; }}; sleep 0.05; done")
-        self.run(line, 60)
-        return file
-
-    def run(self, line, limit=30):
-        """Has the machine run a line, which must succeed; what it prints."""
-        status, text = self.machine.run(line, limit)
-        self.c.expect(status == 0, f"in the machine, {line}: {status} {text}")
-        return text
-
     def finish(self, file, seconds=60):
         """Waits for the peer that prints there; its summary."""
-        text = self.run(f"n=0; while ! grep -q ended= {file} && [ $n -lt {10 * seconds} ]; do sleep 0.1; n=$((n+1)); "
-                        f"done; cat {file}", seconds + 20)
+        text = self.printed(file, seconds)
         told = summary(text)
         self.c.expect(int(told["wrong"]) == 0, f"the machine's peer: {text}")
         return told

@@ -237,8 +237,9 @@ impl Features {
         };
         if feature.is_non_negotiable() {
             let value = wire::number(values);
-            // RFC 4340 section 6.3.2: only the location changes it.
-            let valid = location == Location::Remote && values.len() <= 8 && feature.allows(value);
+            // RFC 4340 sections 6.3.2 and 6.6.8: only the location changes it, by a value of the right length.
+            let fits = values.len() == feature.width() && feature.allows(value);
+            let valid = location == Location::Remote && fits;
             if !valid {
                 if mandatory {
                     return refuse();
@@ -307,7 +308,7 @@ impl Features {
             entry.changing = false;
             entry.refused = true;
         } else if feature.is_non_negotiable() {
-            if wire::number(values) != entry.target {
+            if values.len() != feature.width() || wire::number(values) != entry.target {
                 return wrong(ResetCode::OptionError);
             }
             entry.value = entry.target;

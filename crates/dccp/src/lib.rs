@@ -35,7 +35,8 @@ pub use queue::{SendOptions, WhenFull};
 pub use received::{MAX_REORDERING, MAX_REPORTED};
 pub use seq::Seq;
 pub use settings::{
-    CallError, Ccid, ConnectError, Limits, ListenError, SendError, SettingError, Settings, UDP_PORT,
+    CallError, Ccid, ConnectError, INVALID_SERVICE, Limits, ListenError, SendError, SettingError,
+    Settings, UDP_PORT,
 };
 pub use wire::{Reset, ResetCode};
 

@@ -7,8 +7,11 @@ use ringway_sansio::Duration;
 pub const MIN_MTU: u16 = 256;
 /// Maximum number of messages in a queue.
 pub const MAX_QUEUE: usize = 1 << 16;
-/// The UDP port of DCCP-UDP (RFC 6773 section 3.8).
+/// The default UDP port of a server of DCCP-UDP (RFC 6773 section 3.8).
 pub const UDP_PORT: u16 = 6511;
+
+/// The service code that no service has (RFC 4340 section 8.1.2).
+pub const INVALID_SERVICE: u32 = u32::MAX;
 
 /// A congestion control, by its identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -58,13 +61,14 @@ pub struct Settings {
     pub ecn: bool,
     /// Whether NDP Counts are sent and requested.
     pub ndp_count: bool,
-    /// Checksum Coverage of sent data, 0 to 15 (RFC 4340 section 9.2).
+    /// Checksum Coverage of sent data, 0 to 15 (RFC 4340 section 9.2). In UDP it is stated, and all is covered nevertheless
+    /// (RFC 6773 section 3.3.1).
     pub coverage: u8,
     /// Minimum Checksum Coverage that is accepted, 0 to 15; 0 accepts full coverage only.
     pub min_coverage: u8,
     /// Whether data carry a CRC-32c, and the peer is asked to check it.
     pub data_checksum: bool,
-    /// Whether a CCID 3 receiver is asked for Loss Event Rates.
+    /// Whether a CCID 3 receiver is asked for Loss Event Rates. The local receiver sends them in any case.
     pub loss_event_rate: bool,
     /// Maximum number of messages that wait to be sent.
     pub send_queue: usize,
@@ -77,7 +81,7 @@ pub struct Settings {
     pub user_timeout: Duration,
     /// Maximum duration of a close, in which queued messages are still sent.
     pub close_timeout: Duration,
-    /// The peer's UDP port, where packets are carried in UDP (RFC 6773).
+    /// The peer's UDP port, where packets are carried in UDP (RFC 6773). The host has one UDP port of its own.
     pub udp_port: Option<u16>,
 }
 
@@ -125,13 +129,6 @@ impl Settings {
                 return Err(SettingError::Range { what, low, high, got });
             }
         }
-        // RFC 6773 section 3.3.1.
-        if self.udp_port.is_some() && (self.coverage, self.min_coverage) != (0, 0) {
-            return Err(SettingError::PartialInUdp);
-        }
-        if self.udp_port.is_some() && self.short_seqnos {
-            return Err(SettingError::ShortInUdp);
-        }
         Ok(())
     }
 }
@@ -139,10 +136,10 @@ impl Settings {
 /// Limits of a host's DCCP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of connections in any state.
+    /// Maximum number of connections in any state. One source opens at most a fifth.
     pub connections: usize,
-    /// Maximum number of handshakes that a listener keeps. Further Requests are answered with an Init
-    /// Cookie, and nothing is kept.
+    /// Maximum number of handshakes that a listener keeps, for one source at most a fifth. Further Requests are answered with
+    /// an Init Cookie, and nothing is kept.
     pub half_open: usize,
     /// Maximum number of listeners.
     pub listeners: usize,
@@ -157,9 +154,9 @@ pub struct Limits {
     pub cookie_life: Duration,
     /// Time after which the key of Init Cookies is replaced. The previous key remains valid.
     pub cookie_key_life: Duration,
-    /// Maximum number of answers to packets without a connection, per second.
+    /// Maximum number of answers to packets without a connection, per second. One source has at most a fifth.
     pub strays_per_second: u32,
-    /// Maximum number of Requests answered with an Init Cookie, per second.
+    /// Maximum number of Requests answered with an Init Cookie, per second. One source has at most a fifth.
     pub cookies_per_second: u32,
 }
 
@@ -196,12 +193,6 @@ pub enum SettingError {
         /// The value given.
         got: u64,
     },
-    /// UDP's checksum covers all of a packet (RFC 6773 section 3.3.1).
-    #[error("expected full checksum coverage with a UDP port, got partial coverage")]
-    PartialInUdp,
-    /// Packets in UDP have long sequence numbers (RFC 6773 section 3.2).
-    #[error("expected long sequence numbers with a UDP port, got short ones")]
-    ShortInUdp,
 }
 
 /// The reason why a listener was refused.
@@ -225,6 +216,9 @@ pub enum ListenError {
         /// Actual number.
         got: usize,
     },
+    /// A service code is [`INVALID_SERVICE`].
+    #[error("expected service codes below 4294967295, got that")]
+    InvalidService,
     /// The limit of listeners is reached.
     #[error("the limit of {limit} listeners is reached")]
     Full {
@@ -246,6 +240,9 @@ pub enum ConnectError {
     /// A connection, or one in TIMEWAIT, has the addresses and ports.
     #[error("the addresses and ports are already in use")]
     InUse,
+    /// The service code is [`INVALID_SERVICE`].
+    #[error("expected a service code below 4294967295, got that")]
+    InvalidService,
     /// No ephemeral port is free for this pair of addresses.
     #[error("no ephemeral port is free")]
     NoPort,
@@ -307,9 +304,5 @@ mod tests {
             wrong.check().map_err(|e| e.to_string()),
             Err("expected an MTU of 256 to 65535, got 60".to_owned())
         );
-        let partial = Settings { udp_port: Some(UDP_PORT), coverage: 1, ..Settings::default() };
-        assert_eq!(partial.check(), Err(SettingError::PartialInUdp));
-        let short = Settings { udp_port: Some(1), short_seqnos: true, ..Settings::default() };
-        assert_eq!(short.check(), Err(SettingError::ShortInUdp));
     }
 }

@@ -4,7 +4,9 @@
 mod budget;
 mod cubic;
 mod key;
+mod shares;
 
 pub use budget::Budget;
 pub use cubic::Cubic;
 pub use key::{Key, Keyed, number};
+pub use shares::{Holdings, Shares};

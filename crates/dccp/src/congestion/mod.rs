@@ -69,15 +69,14 @@ pub struct Feedback<'a> {
 }
 
 impl Feedback<'_> {
-    /// Returns the sequence numbers of packets that the receive buffer had no room for (RFC 4340 section
-    /// 11.7.2).
-    fn buffer_drops(&self) -> impl Iterator<Item = Seq> + '_ {
+    /// Returns the packets whose data were dropped, in descending order, and why (RFC 4340 section 11.7).
+    fn drops(&self) -> impl Iterator<Item = (Seq, DropCode)> + '_ {
         let mut next = self.ack;
         vector::dropped(self.dropped).flat_map(move |(code, count)| {
             let first = next;
             next = next.minus(count);
-            let matching = if code == Some(DropCode::ReceiveBuffer) { count } else { 0 };
-            (0..matching).map(move |back| first.minus(back))
+            code.into_iter()
+                .flat_map(move |code| (0..count).map(move |back| (first.minus(back), code)))
         })
     }
 }
@@ -180,9 +179,6 @@ pub trait Receiver: fmt::Debug + Send {
 
     /// Sets the number of data packets for each acknowledgement.
     fn set_ack_ratio(&mut self, ratio: u16);
-
-    /// Sets whether Loss Event Rates are sent.
-    fn set_loss_event_rate(&mut self, on: bool);
 }
 
 /// Returns a time in units of 10 us, as options state it.
@@ -196,7 +192,7 @@ mod tests {
 
     /// RFC 4340 section 11.7: blocks count down from the Acknowledgement Number.
     #[test]
-    fn buffer_drops_are_found() {
+    fn drops_are_found() {
         let feedback = Feedback {
             now: Time::ZERO,
             ack: Seq::new(100),
@@ -210,7 +206,8 @@ mod tests {
             loss_intervals: None,
             receive_rate: None,
         };
-        let found: Vec<u64> = feedback.buffer_drops().map(Seq::raw).collect();
-        assert_eq!(found, [97, 96, 94]);
+        let found: Vec<_> = feedback.drops().map(|(seq, code)| (seq.raw(), code)).collect();
+        let (buffer, corrupt) = (DropCode::ReceiveBuffer, DropCode::Corrupt);
+        assert_eq!(found, [(97, buffer), (96, buffer), (95, corrupt), (94, buffer)]);
     }
 }

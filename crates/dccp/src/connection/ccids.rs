@@ -46,20 +46,28 @@ impl Connection {
     pub(super) fn apply_features(&mut self) {
         let ratio = self.features.get(Feature::AckRatio, Location::Remote);
         self.receiver.set_ack_ratio(u16::try_from(ratio).unwrap_or(u16::MAX));
-        let rates = self.features.get(Feature::SendLossEventRate, Location::Local) == 1;
-        self.receiver.set_loss_event_rate(rates);
+    }
+
+    /// Begins the Changes by which receivers of CCID 2 send Ack Vectors. The sender asks for them (RFC 4341 section 4). The
+    /// receiver offers them as well: Linux does not ask where CCID 2 was not its first choice, and needs them nevertheless.
+    pub(super) fn require_vectors(&mut self) {
+        for (sender, receiver) in
+            [(Location::Local, Location::Remote), (Location::Remote, Location::Local)]
+        {
+            if self.ccid(sender) == Ccid::TcpLike
+                && !self.features.is_changing(Feature::Ccid, sender)
+                && self.features.get(Feature::SendAckVector, receiver) == 0
+                && !self.features.is_changing(Feature::SendAckVector, receiver)
+            {
+                self.features.change(Feature::SendAckVector, receiver);
+            }
+        }
     }
 
     /// Begins the changes that the congestion controls need now.
     pub(super) fn adjust_features(&mut self) {
-        let (local, remote) = (Location::Local, Location::Remote);
-        // RFC 4341 section 4: also where CCID 2 was not the first choice.
-        if self.ccids.0 == Ccid::TcpLike
-            && self.features.get(Feature::SendAckVector, remote) == 0
-            && !self.features.is_changing(Feature::SendAckVector, remote)
-        {
-            self.features.change(Feature::SendAckVector, remote);
-        }
+        self.require_vectors();
+        let local = Location::Local;
         // RFC 4340 section 7.5.2: several times the packets of a round trip, acknowledgements too.
         let flight = self.seq.gss.distance(self.seq.gar).clamp(0, MAX_CWND.into());
         let window = self.sender.window().max(flight.unsigned_abs());

@@ -36,7 +36,10 @@ impl Connection {
         let until = now + connection.settings.handshake_timeout;
         connection.set_timer(Timer::GiveUp, Some(until));
         match connection.handle_options(request, seq, None) {
-            Ok(stated) => connection.echo = stated.timestamp.map(|time| (time, now)),
+            Ok(stated) => {
+                connection.echo = stated.timestamp.map(|time| (time, now));
+                connection.require_vectors();
+            }
             Err(reset) => connection.violate(reset),
         }
         connection
@@ -214,6 +217,9 @@ impl Connection {
             self.handle_acknowledgement(now, ack, &stated);
         }
         let data = matches!(kind, Kind::Data | Kind::DataAck);
+        // RFC 4340 section 9.3.
+        let crc = stated.data_checksum.filter(|_| data);
+        let corrupt = crc.is_some_and(|crc| crc != crc32c::crc32c(packet.data));
         if !matches!(self.phase, Phase::Respond) {
             self.receiver.arrived(&Arrived {
                 now,
@@ -221,13 +227,14 @@ impl Connection {
                 ccval: packet.header.ccval,
                 data,
                 size: u32::try_from(packet.data.len()).unwrap_or(u32::MAX),
-                marked,
+                // RFC 4340 section 11.7.2: what is corrupt counts as marked.
+                marked: marked || corrupt,
                 gap,
                 ndp: stated.ndp,
             });
         }
         if data {
-            self.deliver(packet, seq, &stated);
+            self.deliver(packet, seq, corrupt);
         } else {
             self.drop_handshake_data(packet, seq);
         }
@@ -359,15 +366,14 @@ impl Connection {
     }
 
     /// Step 16: passes data on, or notes why not.
-    fn deliver(&mut self, packet: &Packet<'_>, seq: Seq, stated: &Stated<'_>) {
+    fn deliver(&mut self, packet: &Packet<'_>, seq: Seq, corrupt: bool) {
         let min = self.features.get(Feature::MinChecksumCoverage, Location::Local);
         let coverage = u64::from(packet.header.coverage);
         let drop = if coverage != 0 && (min == 0 || coverage < min) {
             // RFC 4340 section 9.2.1.
             self.totals.coverage += 1;
             DropCode::ProtocolConstraints
-        } else if stated.data_checksum.is_some_and(|crc| crc != crc32c::crc32c(packet.data)) {
-            // RFC 4340 section 9.3.
+        } else if corrupt {
             self.totals.corrupt += 1;
             DropCode::Corrupt
         } else if self.inbox.len() >= self.settings.receive_queue {

@@ -399,8 +399,7 @@ impl Connection {
     /// Closes the connection once the queued messages are sent (RFC 4340 section 8.3).
     pub(crate) fn close(&mut self, now: Time) {
         match self.phase {
-            // RFC 4340 section 8.1.1: nothing is known of the peer yet.
-            Phase::Request => self.end(Close::Finished, None, false),
+            Phase::Request => self.end(Close::Finished, self.abortion(), false),
             Phase::Respond => self.end(Close::Finished, Some(Reset::new(ResetCode::Closed)), false),
             Phase::PartOpen { .. } | Phase::Open if !self.closing => {
                 self.closing = true;
@@ -413,9 +412,14 @@ impl Connection {
 
     /// Aborts the connection.
     pub(crate) fn abort(&mut self) {
-        let known = !matches!(self.phase, Phase::Request | Phase::Closed);
-        let reset = known.then_some(Reset::new(ResetCode::Aborted));
-        self.end(Close::Finished, reset, false);
+        self.end(Close::Finished, self.abortion(), false);
+    }
+
+    /// Returns the Reset by which a connection is given up. In REQUEST its Acknowledgement Number is zero (RFC 4340 section
+    /// 8.1.1); before the first Request there is none.
+    fn abortion(&self) -> Option<Reset> {
+        let sent = self.phase != Phase::Request || self.attempts > 0;
+        sent.then_some(Reset::new(ResetCode::Aborted))
     }
 
     /// Sends Close or CloseReq once a closing connection has nothing left to send.

@@ -110,7 +110,8 @@ fn note<'a>(stated: &mut Stated<'a>, option: DccpOption<'a>) {
                 stated.vector_count += 1;
             }
         }
-        DccpOption::DataDropped(blocks) => stated.dropped = blocks,
+        // One that follows continues where the first ends; what it says is left out.
+        DccpOption::DataDropped(blocks) if stated.dropped.is_empty() => stated.dropped = blocks,
         DccpOption::Timestamp(time) => stated.timestamp = Some(time),
         DccpOption::TimestampEcho(_, elapsed) | DccpOption::ElapsedTime(elapsed) => {
             stated.elapsed = Duration::from_micros(u64::from(elapsed) * 10);

@@ -232,6 +232,9 @@ impl Connection {
         if acknowledges || matches!(kind, Kind::Request(_) | Kind::Response(_)) {
             self.features.emit(now, seq, handshake, part_open, &mut options);
         }
+        if acknowledges || matches!(kind, Kind::Response(_)) {
+            self.report_drops(&mut options);
+        }
         if acknowledges {
             self.acknowledge(now, seq, &mut options);
         }
@@ -254,21 +257,25 @@ impl Connection {
         options
     }
 
-    /// Appends what an acknowledgement reports.
-    fn acknowledge(&mut self, now: Time, seq: Seq, options: &mut Vec<u8>) {
+    /// Appends Data Dropped (RFC 4340 section 11.7), on a Response too (section 8.1.3).
+    fn report_drops(&self, options: &mut Vec<u8>) {
         let mut report = Vec::new();
         if let Some(received) = &self.received {
             received.drops(&mut report);
-            if !report.is_empty() {
-                DccpOption::DataDropped(&report).emit(options);
-            }
         }
+        if !report.is_empty() {
+            DccpOption::DataDropped(&report).emit(options);
+        }
+    }
+
+    /// Appends what an acknowledgement reports besides.
+    fn acknowledge(&mut self, now: Time, seq: Seq, options: &mut Vec<u8>) {
         let elapsed = now.since(self.newest_at);
         self.receiver.acknowledge(now, elapsed, options);
         if !self.sends_vectors() {
             return;
         }
-        report.clear();
+        let mut report = Vec::new();
         if let Some(received) = &self.received {
             received.vector(&mut report);
         }

@@ -109,8 +109,9 @@ impl Connection {
             (Timer::Resend, Phase::CloseReq | Phase::Closing) => self.due.close = true,
             // A server repeats its Response only for a Request (RFC 4340 section 8.1.3).
             (Timer::Resend, _) => {}
-            // No peer has answered, so no Reset is sent.
-            (Timer::GiveUp, Phase::Request) => self.end(Close::HandshakeTimeout, None, false),
+            (Timer::GiveUp, Phase::Request) => {
+                self.end(Close::HandshakeTimeout, self.abortion(), false);
+            }
             (Timer::GiveUp, Phase::Respond | Phase::PartOpen { .. }) => {
                 let reset = Reset::new(ResetCode::Aborted);
                 let why = if self.closing { Close::Timeout } else { Close::HandshakeTimeout };

@@ -5,7 +5,8 @@ use ringway_sansio::Addressing;
 use ringway_transport::number;
 use std::net::SocketAddr;
 
-/// A pair of addresses with the ports of DCCP, and the peer's port of UDP (RFC 6773 section 3.8).
+/// A pair of addresses with the ports of DCCP, and the peer's port of UDP (RFC 6773 section 3.8). The host's own is always
+/// the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Key {
     local: u128,

@@ -14,7 +14,8 @@ use crate::connection::{Close, Connection, Ends, Snapshot, State};
 use crate::queue::SendOptions;
 use crate::seq::Seq;
 use crate::settings::{
-    CallError, ConnectError, Limits, ListenError, SendError, SettingError, Settings,
+    CallError, ConnectError, INVALID_SERVICE, Limits, ListenError, SendError, SettingError,
+    Settings,
 };
 use crate::wire::Quoted;
 use bytes::Bytes;
@@ -23,8 +24,7 @@ use core::fmt;
 use hashbrown::HashMap;
 use key::Key;
 use ringway_sansio::{Addressing, Deadlines, Icmp, Random, Time};
-use ringway_transport::Budget;
-use ringway_transport::{Keyed, number};
+use ringway_transport::{Holdings, Keyed, Shares, number};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -84,13 +84,13 @@ pub struct Counters {
     pub checksum: u64,
     /// Packets without a connection.
     pub stray: u64,
-    /// Packets without a connection that were not answered because of the rate limit.
+    /// Packets without a connection that were not answered because the rate limit or their source's share was used up.
     pub strays_limited: u64,
     /// Requests received by listeners.
     pub requests: u64,
     /// Requests answered with an Init Cookie.
     pub cookies: u64,
-    /// Requests not answered with an Init Cookie because of the rate limit.
+    /// Requests not answered with an Init Cookie because the rate limit or their source's share was used up.
     pub cookies_limited: u64,
     /// Requests whose options are too long for an Init Cookie.
     pub cookies_too_long: u64,
@@ -98,7 +98,7 @@ pub struct Counters {
     pub cookies_refused: u64,
     /// Requests for a service that the listener does not have.
     pub wrong_service: u64,
-    /// Connections refused because the limit was reached.
+    /// Connections refused because the limit or their source's share was reached.
     pub connections_full: u64,
     /// Resets sent.
     pub resets: u64,
@@ -120,8 +120,10 @@ struct Slot {
     /// Whether it is in the queue of connections with events.
     notified: bool,
     listener: Option<ListenerId>,
-    /// Whether its listener counts it as half-open.
+    /// Whether it holds room of its listener's half-open connections.
     half_open: bool,
+    /// Whether it holds room of the accepted connections.
+    accepted: bool,
 }
 
 struct Listener {
@@ -130,7 +132,7 @@ struct Listener {
     address: Option<SocketAddr>,
     services: Vec<u32>,
     settings: Arc<Settings>,
-    half_open: usize,
+    half_open: Holdings,
 }
 
 /// A packet without a connection.
@@ -157,8 +159,10 @@ pub struct Dccp {
     ready: VecDeque<u32>,
     notices: VecDeque<u32>,
     replies: VecDeque<Reply>,
-    strays: Budget,
-    cookie_budget: Budget,
+    /// Connections that peers have opened.
+    accepted: Holdings,
+    strays: Shares,
+    cookie_shares: Shares,
     next_port: u16,
     counters: Counters,
 }
@@ -207,8 +211,9 @@ impl Dccp {
             ready: VecDeque::new(),
             notices: VecDeque::new(),
             replies: VecDeque::new(),
-            strays: Budget::new(limits.strays_per_second),
-            cookie_budget: Budget::new(limits.cookies_per_second),
+            accepted: Holdings::new(limits.connections),
+            strays: Shares::new(limits.strays_per_second),
+            cookie_shares: Shares::new(limits.cookies_per_second),
             next_port,
             counters: Counters::default(),
         })
@@ -241,13 +246,17 @@ impl Dccp {
         if !(1..=limit).contains(&services.len()) {
             return Err(ListenError::Services { limit, got: services.len() });
         }
+        if services.contains(&INVALID_SERVICE) {
+            return Err(ListenError::InvalidService);
+        }
         let key = (number(ip), address.port());
         if self.listening.contains_key(&key) {
             return Err(ListenError::InUse);
         }
         let services = services.to_vec();
-        let listener =
-            Listener { generation: 0, address: Some(address), services, settings, half_open: 0 };
+        let half_open = Holdings::new(self.limits.half_open);
+        let address = Some(address);
+        let listener = Listener { generation: 0, address, services, settings, half_open };
         let slot = match self.listeners.iter().position(|l| l.address.is_none()) {
             Some(slot) => {
                 let generation = self.listeners[slot].generation.wrapping_add(1);
@@ -293,6 +302,9 @@ impl Dccp {
         if remote.port() == 0 || !one_family || !is_unicast(local.ip()) || !is_unicast(remote.ip())
         {
             return Err(ConnectError::Address);
+        }
+        if service == INVALID_SERVICE {
+            return Err(ConnectError::InvalidService);
         }
         let limit = self.limits.connections;
         if self.len() >= limit {
@@ -484,10 +496,10 @@ impl Dccp {
 
     fn insert(&mut self, connection: Connection, listener: Option<ListenerId>) -> u32 {
         let ends = *connection.ends();
-        let half_open = connection.state() == State::Respond;
-        if half_open && let Some(listener) = listener {
-            self.listeners[listener.slot as usize].half_open += 1;
-        }
+        let source = ends.remote.ip();
+        let half_open = connection.state() == State::Respond
+            && listener.is_some_and(|id| self.listeners[id.slot as usize].half_open.take(source));
+        let accepted = listener.is_some() && self.accepted.take(source);
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot {
                 generation: 0,
@@ -497,13 +509,14 @@ impl Dccp {
                 notified: false,
                 listener: None,
                 half_open: false,
+                accepted: false,
             });
             self.slots.len() as u32 - 1
         });
         let entry = &mut self.slots[slot as usize];
         entry.connection = Some(Box::new(connection));
         entry.listener = listener;
-        entry.half_open = half_open && listener.is_some();
+        (entry.half_open, entry.accepted) = (half_open, accepted);
         entry.listed = true;
         self.table.insert(Key::new(ends.local, ends.remote, ends.udp_port), slot);
         slot
@@ -524,11 +537,12 @@ impl Dccp {
     fn leave_half_open(&mut self, slot: u32) {
         let entry = &mut self.slots[slot as usize];
         if core::mem::take(&mut entry.half_open)
+            && let Some(connection) = &entry.connection
             && let Some(id) = entry.listener
             && let Some(listener) = self.listeners.get_mut(id.slot as usize)
             && listener.generation == id.generation
         {
-            listener.half_open = listener.half_open.saturating_sub(1);
+            listener.half_open.release(connection.ends().remote.ip());
         }
     }
 
@@ -537,8 +551,9 @@ impl Dccp {
         self.unlist(slot);
         self.leave_half_open(slot);
         let entry = &mut self.slots[slot as usize];
-        if entry.connection.take().is_none() {
-            return;
+        let Some(connection) = entry.connection.take() else { return };
+        if core::mem::take(&mut entry.accepted) {
+            self.accepted.release(connection.ends().remote.ip());
         }
         entry.generation = entry.generation.wrapping_add(1);
         entry.listener = None;

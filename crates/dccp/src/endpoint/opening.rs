@@ -5,7 +5,6 @@ use super::key::Key;
 use super::{Dccp, ListenerId, Reply};
 use crate::connection::{Connection, Ends, State};
 use crate::seq::Seq;
-use crate::settings::Settings;
 use crate::wire::{Carrier, DccpOption, Header, Kind, Packet, Reset, ResetCode};
 use ringway_sansio::{Addressing, Time};
 use ringway_transport::number;
@@ -64,7 +63,7 @@ impl Dccp {
             // RFC 4340 section 8.1.3.
             self.counters.wrong_service += 1;
             Some(ResetCode::BadServiceCode)
-        } else if self.len() >= self.limits.connections {
+        } else if !self.has_room(addressing.source) {
             self.counters.connections_full += 1;
             Some(ResetCode::TooBusy)
         } else {
@@ -74,7 +73,7 @@ impl Dccp {
             self.stray(now, addressing, packet, Reset::new(code));
             return;
         }
-        if entry.half_open >= self.limits.half_open {
+        if !entry.half_open.has_room(addressing.source) {
             self.answer_with_cookie(now, key, listener, addressing, packet, service);
             return;
         }
@@ -86,6 +85,11 @@ impl Dccp {
         if self.connection_mut(slot).is_some_and(|c| c.state() == State::Closed) {
             self.release(slot);
         }
+    }
+
+    /// Returns whether one more connection of a peer can be accepted.
+    fn has_room(&self, source: IpAddr) -> bool {
+        self.len() < self.limits.connections && self.accepted.has_room(source)
     }
 
     fn listener_id(&self, slot: u32) -> ListenerId {
@@ -107,16 +111,7 @@ impl Dccp {
             remote: SocketAddr::new(addressing.source, header.source),
             udp_port: addressing.udp_port,
         };
-        let shared = &self.listeners[listener as usize].settings;
-        // RFC 6773 sections 3.2 and 3.3.1.
-        let settings = if ends.udp_port != 0
-            && (shared.short_seqnos || (shared.coverage, shared.min_coverage) != (0, 0))
-        {
-            let settings = **shared;
-            Arc::new(Settings { short_seqnos: false, coverage: 0, min_coverage: 0, ..settings })
-        } else {
-            Arc::clone(shared)
-        };
+        let settings = Arc::clone(&self.listeners[listener as usize].settings);
         Connection::accept(now, ends, settings, iss, packet)
     }
 
@@ -130,7 +125,7 @@ impl Dccp {
         packet: &Packet<'_>,
         service: u32,
     ) {
-        if !self.cookie_budget.take(now) {
+        if !self.cookie_shares.take(now, addressing.source) {
             self.counters.cookies_limited += 1;
             return;
         }
@@ -179,7 +174,7 @@ impl Dccp {
             self.stray(now, addressing, packet, Reset::new(ResetCode::BadInitCookie));
             return;
         };
-        if self.len() >= self.limits.connections {
+        if !self.has_room(addressing.source) {
             self.counters.connections_full += 1;
             self.stray(now, addressing, packet, Reset::new(ResetCode::TooBusy));
             return;

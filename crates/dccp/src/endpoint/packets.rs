@@ -130,10 +130,14 @@ impl Dccp {
         if matches!(packet.header.kind, Kind::Reset(_)) {
             return;
         }
-        if !self.strays.take(now) {
+        if !self.strays.take(now, addressing.source) {
             self.counters.strays_limited += 1;
             return;
         }
+        // Of short numbers the upper 24 bits are zero.
+        let whole = |seq: Seq| {
+            if packet.header.long { seq } else { Seq::new(seq.short().into()) }
+        };
         let header = Header {
             source: packet.header.destination,
             destination: packet.header.source,
@@ -141,7 +145,7 @@ impl Dccp {
             coverage: 0,
             kind: Kind::Reset(reset),
             long: true,
-            seq: packet.ack().map_or(Seq::default(), Seq::next),
+            seq: packet.ack().map_or(Seq::default(), |ack| whole(ack.next())),
             ack: packet.header.seq,
         };
         let way = back(addressing);

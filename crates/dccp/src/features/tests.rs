@@ -85,6 +85,23 @@ fn an_unknown_feature_is_confirmed_empty() {
     assert_eq!(features.confirms, [35, 3, 77, 35, 3, 5, 33, 3, 5]);
 }
 
+/// RFC 4340 section 6.6.8: features have length limitations; a Confirm of another length resets.
+#[test]
+fn a_value_of_another_length_is_invalid() {
+    let mut features = Features::new(true, &Settings { sequence_window: 200, ..tfrc() });
+    features.handle_change(3, Location::Remote, &[200], false).unwrap();
+    features.handle_change(5, Location::Remote, &[0, 0, 3], false).unwrap();
+    assert_eq!(features.confirms, [35, 3, 3, 35, 3, 5]);
+    features.emit(Time::from_secs(1), Seq::new(1), false, false, &mut Vec::new());
+    let confirm = |features: &mut Features, values: &[u8]| {
+        features.handle_confirm(3, Location::Local, values, Some(Seq::new(1)))
+    };
+    let reset = confirm(&mut features, &[0, 200]).unwrap_err();
+    assert_eq!(reset.code, ResetCode::OptionError);
+    assert_eq!(confirm(&mut features, &[0, 0, 0, 0, 0, 200]), Ok(()));
+    assert_eq!(features.local_window(), 200);
+}
+
 /// RFC 4340 sections 6.3.2, 7.5.2 and 11.3.
 #[test]
 fn the_location_sets_a_non_negotiable_feature() {

@@ -93,7 +93,7 @@ mod tests {
         let packet = Packet::parse_unchecked(&out).unwrap();
         assert_eq!(
             packet.to_string(),
-            "1 > 2: DataAck 10 ack 20 ccval 3 AckVector(+2-1) ChangeL(5: 0 4) len 3"
+            "1 > 2: DataAck 10 ack 20 ccval 3 cscov 1 AckVector(+2-1) ChangeL(5: 0 4) len 3"
         );
     }
 }

@@ -111,7 +111,8 @@ impl Kind {
 pub enum Carrier {
     /// IP, with these source and destination addresses in the pseudo-header.
     Ip(IpAddr, IpAddr),
-    /// UDP, whose checksum stands for that of DCCP (RFC 6773 section 3.3). The world checks it.
+    /// UDP, whose checksum stands for that of DCCP and covers all of the packet (RFC 6773 section 3.3). The world checks
+    /// it, and drops packets without one.
     Udp,
 }
 
@@ -145,7 +146,7 @@ impl Header {
         out.extend_from_slice(&self.source.to_be_bytes());
         out.extend_from_slice(&self.destination.to_be_bytes());
         out.push((header / 4).min(255) as u8);
-        let coverage = if carrier == Carrier::Udp { 0 } else { self.coverage & 15 };
+        let coverage = self.coverage & 15;
         out.push(self.ccval << 4 | coverage);
         out.extend_from_slice(&[0, 0]);
         let kind = self.kind.number() << 1;
@@ -227,29 +228,18 @@ impl<'a> Packet<'a> {
     pub fn parse(carrier: Carrier, bytes: &'a [u8]) -> Result<Packet<'a>, WireError> {
         let packet = Packet::parse_unchecked(bytes)?;
         let coverage = packet.header.coverage;
-        match carrier {
-            Carrier::Ip(source, destination) => {
-                let header = bytes.len() - packet.data.len();
-                let covered =
-                    checksum::covered(bytes.len(), header, coverage).ok_or(WireError::Length {
-                        what: "the checksum coverage",
-                        limit: packet.data.len(),
-                        got: usize::from(coverage.saturating_sub(1)) * 4,
-                    })?;
-                if !checksum::holds(source, destination, bytes, covered) {
-                    return Err(WireError::Checksum { got: number_at(bytes, 6, 2) as u16 });
-                }
-            }
-            Carrier::Udp => {
-                // RFC 6773 sections 3.2 and 3.3: neither short numbers nor partial checksums.
-                if coverage != 0 {
-                    let what = "a checksum coverage of 0 in UDP";
-                    return Err(WireError::Value { what, got: coverage.into() });
-                }
-                if !packet.header.long {
-                    return Err(WireError::Value { what: "X of 1 in UDP", got: 0 });
-                }
-            }
+        let header = bytes.len() - packet.data.len();
+        let covered =
+            checksum::covered(bytes.len(), header, coverage).ok_or(WireError::Length {
+                what: "the checksum coverage",
+                limit: packet.data.len(),
+                got: usize::from(coverage.saturating_sub(1)) * 4,
+            })?;
+        // RFC 6773 section 3.3: in UDP the field is ignored.
+        if let Carrier::Ip(source, destination) = carrier
+            && !checksum::holds(source, destination, bytes, covered)
+        {
+            return Err(WireError::Checksum { got: number_at(bytes, 6, 2) as u16 });
         }
         Ok(packet)
     }
@@ -411,13 +401,24 @@ mod tests {
         assert!(Packet::parse(ip(), &good[..11]).is_err());
         let mut far = good.clone();
         far[5] = 15;
-        assert!(matches!(Packet::parse(ip(), &far), Err(WireError::Length { .. })));
-        assert!(Packet::parse(Carrier::Udp, &far).is_err(), "RFC 6773 section 3.3.1");
-        let mut short = Vec::new();
-        let data = Header { kind: Kind::Data, long: false, ..request() };
-        data.emit(Carrier::Udp, &[], b"", &mut short);
-        assert!(Packet::parse(Carrier::Udp, &short).is_err(), "RFC 6773 section 3.2");
-        assert!(Packet::parse_unchecked(&short).is_ok());
+        for carrier in [ip(), Carrier::Udp] {
+            assert!(matches!(Packet::parse(carrier, &far), Err(WireError::Length { .. })));
+        }
+    }
+
+    /// RFC 6773 sections 3.2, 3.3 and 3.3.1: the header has its meaning also in UDP, but for the checksum.
+    #[test]
+    fn in_udp_only_the_checksum_is_ignored() {
+        let header = Header { kind: Kind::Data, long: false, coverage: 1, ..request() };
+        let header = Header { seq: Seq::new(request().seq.short().into()), ..header };
+        let mut out = Vec::new();
+        header.emit(Carrier::Udp, &[], b"data", &mut out);
+        assert_eq!(out[6..8], [0, 0]);
+        for checksum in [[0, 0], [0x12, 0x34]] {
+            out[6..8].copy_from_slice(&checksum);
+            assert_eq!(Packet::parse(Carrier::Udp, &out).map(|packet| packet.header), Ok(header));
+        }
+        assert!(Packet::parse(ip(), &out).is_err());
     }
 
     proptest! {
@@ -428,11 +429,10 @@ mod tests {
             options in proptest::collection::vec(any::<u8>(), 0..900),
             data in proptest::collection::vec(any::<u8>(), 60..200),
         ) {
-            let long = long || udp || !kind.may_be_short();
+            let long = long || !kind.may_be_short();
             let cut = |n: u64| if long { Seq::new(n) } else { Seq::new(n & 0xff_ffff) };
             let header = Header {
-                source: ports.0, destination: ports.1, ccval, kind, long, seq: cut(seq),
-                coverage: if udp { 0 } else { coverage },
+                source: ports.0, destination: ports.1, ccval, kind, long, seq: cut(seq), coverage,
                 ack: if kind.has_ack() { cut(ack) } else { Seq::default() },
             };
             let carrier = if udp { Carrier::Udp } else { ip() };

@@ -1,4 +1,4 @@
-//! Reset codes and their data (RFC 4340 section 5.6).
+//! Reset codes and their data (RFC 4340 section 5.6, RFC 6773 section 7.2).
 
 /// The reason of a Reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -28,6 +28,9 @@ pub enum ResetCode {
     BadInitCookie,
     /// 11: the peer's congestion control was found to cheat.
     AggressionPenalty,
+    /// 12: the peer's UDP ports belong to another connection. Data 1 is the type of the packet, Data 2 and 3 its UDP source
+    /// port.
+    EncapsulatedPortReuse,
     /// A code that has no meaning here.
     Other(u8),
 }
@@ -48,6 +51,7 @@ impl ResetCode {
             ResetCode::TooBusy => 9,
             ResetCode::BadInitCookie => 10,
             ResetCode::AggressionPenalty => 11,
+            ResetCode::EncapsulatedPortReuse => 12,
             ResetCode::Other(code) => code,
         }
     }
@@ -67,6 +71,7 @@ impl ResetCode {
             9 => ResetCode::TooBusy,
             10 => ResetCode::BadInitCookie,
             11 => ResetCode::AggressionPenalty,
+            12 => ResetCode::EncapsulatedPortReuse,
             code => ResetCode::Other(code),
         }
     }
@@ -98,12 +103,12 @@ impl Reset {
 mod tests {
     use super::*;
 
-    /// RFC 4340 section 5.6: codes 0 to 11.
+    /// RFC 4340 section 5.6: codes 0 to 11; RFC 6773 section 7.2: code 12.
     #[test]
     fn codes_go_both_ways() {
         for code in 0..=u8::MAX {
             assert_eq!(ResetCode::from_u8(code).to_u8(), code);
-            assert_eq!(matches!(ResetCode::from_u8(code), ResetCode::Other(_)), code > 11);
+            assert_eq!(matches!(ResetCode::from_u8(code), ResetCode::Other(_)), code > 12);
         }
     }
 }

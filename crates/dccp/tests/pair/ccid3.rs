@@ -109,20 +109,22 @@ fn marks_replace_losses() {
     assert_eq!(pair.links[0].dropped, 0);
 }
 
-/// RFC 4342 section 8.5: a sender that asks for Loss Event Rates gets them beside the intervals.
+/// RFC 4342 sections 8.4 and 8.5: Loss Event Rates are sent beside the intervals, for senders that read nothing else, whether
+/// they ask for them or not.
 #[test]
-fn loss_event_rates_are_sent_on_request() {
-    let asks = Settings { loss_event_rate: true, ..tfrc() };
-    let mut pair = Pair::new(asks, tfrc(), ms(25));
-    pair.links[0].lose = 20;
-    let ends = pair.open();
-    let mut flows = [Flow::new(0, ends, 1000)];
-    drive(&mut pair, &mut flows, secs(20));
-    let p = pair.snapshot(0, ends.0).sender.loss_event_rate;
-    let line = pair.log.iter().rev().find(|line| line.contains("LossEventRate(")).unwrap();
-    let inverse = line.split("LossEventRate(").nth(1).unwrap().split(')').next().unwrap();
-    let reported = 1.0 / inverse.parse::<f64>().unwrap();
-    assert!((reported / p).ln().abs() < 0.7, "{reported} {p}");
+fn loss_event_rates_are_sent_beside_the_intervals() {
+    for loss_event_rate in [true, false] {
+        let mut pair = Pair::new(Settings { loss_event_rate, ..tfrc() }, tfrc(), ms(25));
+        pair.links[0].lose = 20;
+        let ends = pair.open();
+        let mut flows = [Flow::new(0, ends, 1000)];
+        drive(&mut pair, &mut flows, secs(20));
+        let p = pair.snapshot(0, ends.0).sender.loss_event_rate;
+        let line = pair.log.iter().rev().find(|line| line.contains("LossEventRate(")).unwrap();
+        let inverse = line.split("LossEventRate(").nth(1).unwrap().split(')').next().unwrap();
+        let reported = 1.0 / inverse.parse::<f64>().unwrap();
+        assert!((reported / p).ln().abs() < 0.7, "{reported} {p}");
+    }
 }
 
 /// RFC 5348 section 4.4: during an outage the nofeedback timer halves the rate again and again, and after

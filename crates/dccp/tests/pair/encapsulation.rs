@@ -8,20 +8,13 @@ fn udp() -> Settings {
     Settings { udp_port: Some(UDP_PORT), ..Settings::default() }
 }
 
-/// RFC 6773 sections 3.2, 3.3 and 3.8: long numbers, no checksum of its own, and the answer goes to the
-/// port that the Request came from.
+/// RFC 6773 sections 3.2, 3.3 and 3.8: the same headers, no checksum of DCCP, and the answer goes to the port
+/// that the Request came from.
 #[test]
 fn a_connection_in_udp_carries_data() {
     for ccid in [Ccid::TcpLike, Ccid::Tfrc] {
-        // The listener would take short numbers and partial checksums above IP.
-        let wide = Settings {
-            short_seqnos: true,
-            coverage: 1,
-            min_coverage: 1,
-            ccid,
-            ..Settings::default()
-        };
-        let mut pair = Pair::new(Settings { ccid, ..udp() }, wide, ms(10));
+        let settings = Settings { ccid, ..Settings::default() };
+        let mut pair = Pair::new(Settings { ccid, ..udp() }, settings, ms(10));
         pair.capture = Some(Vec::new());
         pair.links[0].lose = 10;
         let (a, b) = pair.open();
@@ -30,13 +23,29 @@ fn a_connection_in_udp_carries_data() {
         assert!(flows.iter().all(|flow| flow.got.len() > 300), "{ccid:?}");
         for (_, flying) in pair.capture.as_ref().unwrap() {
             assert_eq!(flying.addressing.udp_port, UDP_PORT);
-            let header = flying.packet().header;
-            assert!(header.long && header.coverage == 0);
             assert_eq!(flying.bytes[6..8], [0, 0]);
         }
         let plain = pair.snapshot(1, b).max_message;
         assert_eq!(plain, 1500 - 20 - 8 - 24 - 32);
     }
+}
+
+/// RFC 6773 sections 3.2 and 3.3.1: short numbers and partial coverage are negotiated and stated as above IP, and
+/// the UDP checksum covers all nevertheless.
+#[test]
+fn short_numbers_and_partial_coverage_are_negotiated_in_udp() {
+    let wide = Settings { short_seqnos: true, coverage: 1, min_coverage: 1, ..Settings::default() };
+    let mut pair = Pair::new(Settings { udp_port: Some(UDP_PORT), ..wide }, wide, ms(10));
+    let (a, b) = pair.open();
+    pair.run(secs(1));
+    pair.capture = Some(Vec::new());
+    let mut flows = [Flow::new(0, (a, b), 900), Flow::new(1, (b, a), 900)];
+    drive(&mut pair, &mut flows, secs(2));
+    assert!(flows.iter().all(|flow| flow.got.len() > 300));
+    let sent = pair.capture.as_ref().unwrap();
+    let data = sent.iter().map(|(_, flying)| flying.packet()).filter(|p| !p.data.is_empty());
+    assert!(data.clone().all(|packet| !packet.header.long && packet.header.coverage == 1));
+    assert!(data.count() > 600);
 }
 
 /// RFC 6773 section 3.8: clients behind one translator differ by their UDP ports.

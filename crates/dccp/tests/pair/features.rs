@@ -1,7 +1,9 @@
 //! What both ends agree on (RFC 4340 section 6).
 
 use crate::support::*;
-use ringway_dccp::{Ccid, Close, ResetCode, Settings};
+use ringway_dccp::wire::DccpOption;
+use ringway_dccp::{Ccid, Close, PROTOCOL, ResetCode, Settings};
+use ringway_sansio::{Addressing, Endpoint};
 
 /// RFC 4340 section 6.3.1: the server's preference decides, also with lost packets.
 #[test]
@@ -27,6 +29,23 @@ fn the_congestion_control_is_negotiated() {
             assert!(flows.iter().all(|flow| flow.got.len() > 100), "{client:?} {server:?} {kind}");
         }
     }
+}
+
+/// RFC 4341 section 4: a receiver of CCID 2 offers Ack Vectors to a client that did not ask, as Linux where it preferred
+/// CCID 3.
+#[test]
+fn ack_vectors_are_offered_with_ccid_2() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    pair.b.listen(server(), &[SERVICE], None).unwrap();
+    let mut options = Vec::new();
+    DccpOption::ChangeL(1, &[3, 2]).emit(&mut options);
+    DccpOption::ChangeR(1, &[3, 2]).emit(&mut options);
+    let bytes = request(&options, &[]);
+    pair.b.handle_packet(pair.now, Addressing::new(A, B, PROTOCOL), &bytes);
+    pair.flush();
+    let response = &pair.log[0];
+    assert!(response.contains("ConfirmR(1: 2 2 3)"), "{response}");
+    assert!(response.contains("ChangeL(6: 1 0) ChangeR(6: 1 0)"), "{response}");
 }
 
 /// RFC 4340 section 6.6.9: without agreement on a mandatory feature there is no connection.

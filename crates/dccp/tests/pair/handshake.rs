@@ -2,7 +2,10 @@
 
 use crate::support::*;
 use ringway_dccp::wire::{Carrier, Header, Kind};
-use ringway_dccp::{Close, Event, Limits, PROTOCOL, ResetCode, SendOptions, Seq, Settings, State};
+use ringway_dccp::{
+    Close, ConnectError, Event, INVALID_SERVICE, Limits, ListenError, PROTOCOL, ResetCode,
+    SendOptions, Seq, Settings, State,
+};
 use ringway_sansio::{Addressing, Endpoint, Icmp};
 use std::net::SocketAddr;
 
@@ -107,7 +110,39 @@ fn a_handshake_ends_without_an_answer() {
     assert_eq!(pair.closed(0), Some(Close::HandshakeTimeout));
     // At 0, 1, 3, 7, 15, 31, 63 and 127 seconds.
     assert_eq!(pair.count("Request"), 8);
+    assert!(pair.log.last().unwrap().ends_with(" ack 0 Aborted"), "{:?}", pair.log.last());
     assert_eq!((pair.a.len(), pair.next()), (0, None));
+}
+
+/// RFC 4340 section 8.1.1: a client that gives up its Request cleans up at the server, which asks by a Sync whether that is
+/// true.
+#[test]
+fn a_request_that_is_given_up_leaves_nothing() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    pair.b.listen(server(), &[SERVICE], None).unwrap();
+    pair.links[1].filter = drop_kind("Response", 0..9);
+    let a = pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+    pair.run(ms(100));
+    assert_eq!((pair.a.len(), pair.b.len()), (1, 1));
+    pair.a.close(pair.now, a).unwrap();
+    pair.run(ms(100));
+    assert_eq!((pair.a.len(), pair.b.len()), (0, 0), "{:#?}", pair.log);
+    assert_eq!((pair.count("Reset"), pair.count("Sync")), (2, 1));
+    // Before the first Request there is nothing to clean up.
+    let a = pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+    pair.a.abort(pair.now, a).unwrap();
+    pair.run(ms(100));
+    assert_eq!(pair.count("Reset"), 2);
+}
+
+/// RFC 4340 section 8.1.2: a code that no service has is used by nobody.
+#[test]
+fn the_invalid_service_code_is_refused() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    let refused = pair.b.listen(server(), &[1, INVALID_SERVICE], None);
+    assert_eq!(refused, Err(ListenError::InvalidService));
+    let refused = pair.a.connect(pair.now, client(), server(), INVALID_SERVICE, None);
+    assert_eq!(refused, Err(ConnectError::InvalidService));
 }
 
 /// RFC 4340 section 8.1.4: beyond the limit of half-open connections nothing is kept, and the handshake
@@ -219,6 +254,21 @@ fn an_unexpected_packet_is_answered_with_packet_error() {
     );
     let state = pair.snapshot(0, a);
     assert_eq!((state.state, state.totals.unexpected), (State::Request, 1));
+}
+
+/// RFC 4340 sections 8.1.3 and 11.7: data on a Request are not delivered, which the Response says.
+#[test]
+fn data_on_a_request_are_reported_as_dropped() {
+    for half_open in [0, 8] {
+        let limits = Limits { half_open, ..Limits::default() };
+        let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 1);
+        pair.b.listen(server(), &[SERVICE], None).unwrap();
+        let bytes = request(&[], b"early");
+        pair.b.handle_packet(pair.now, Addressing::new(A, B, PROTOCOL), &bytes);
+        pair.flush();
+        let response = &pair.log[0];
+        assert!(response.contains("Response") && response.contains("DataDropped([128])"));
+    }
 }
 
 /// RFC 4340 section 8.1.3: a server that can keep no more connections is too busy.

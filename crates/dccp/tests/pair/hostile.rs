@@ -106,6 +106,35 @@ fn malformed_options_reset() {
     assert_eq!(pair.closed(1), None);
 }
 
+/// Passes a packet without a connection to `b`.
+fn pass(pair: &mut Pair, source: IpAddr, port: u16, kind: Kind) {
+    let header = Header {
+        source: port,
+        destination: PORT,
+        ccval: 0,
+        coverage: 0,
+        kind,
+        long: true,
+        seq: Seq::new(77),
+        ack: Seq::new(88),
+    };
+    let mut bytes = Vec::new();
+    header.emit(Carrier::Ip(source, B), &[], &[], &mut bytes);
+    pair.b.handle_packet(pair.now, Addressing::new(source, B, ringway_dccp::PROTOCOL), &bytes);
+}
+
+/// Does the same, and returns the number of answers.
+fn answers(pair: &mut Pair, source: IpAddr, port: u16, kind: Kind) -> usize {
+    pass(pair, source, port, kind);
+    let mut out = Vec::new();
+    std::iter::from_fn(|| pair.b.poll_transmit(pair.now, &mut out)).count()
+}
+
+/// Returns the `n`th source of a flood.
+fn flooder(n: u32) -> IpAddr {
+    IpAddr::from((0x0b00_0000 + n).to_be_bytes())
+}
+
 /// RFC 4340 section 8.1.4: a flood of Requests keeps a bounded number of connections, and a client gets
 /// through.
 #[test]
@@ -114,25 +143,8 @@ fn a_flood_of_requests_keeps_nothing() {
     let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 3);
     pair.keep_log = false;
     pair.b.listen(server(), &[SERVICE], None).unwrap();
-    for n in 0..20_000u32 {
-        let source = IpAddr::from((0x0b00_0000 + n).to_be_bytes());
-        let header = Header {
-            source: 9,
-            destination: PORT,
-            ccval: 0,
-            coverage: 0,
-            kind: Kind::Request(SERVICE),
-            long: true,
-            seq: Seq::new(n.into()),
-            ack: Seq::default(),
-        };
-        let mut bytes = Vec::new();
-        header.emit(Carrier::Ip(source, B), &[], &[], &mut bytes);
-        pair.b.handle_packet(pair.now, Addressing::new(source, B, ringway_dccp::PROTOCOL), &bytes);
-        let mut out = Vec::new();
-        while pair.b.poll_transmit(pair.now, &mut out).is_some() {
-            out.clear();
-        }
+    for n in 0..20_000 {
+        answers(&mut pair, flooder(n), 9, Kind::Request(SERVICE));
     }
     let counters = pair.b.counters();
     assert_eq!((pair.b.len(), counters.cookies, counters.cookies_limited), (16, 5000, 14_984));
@@ -142,6 +154,95 @@ fn a_flood_of_requests_keeps_nothing() {
     assert!(pair.opened(0).contains(&a) && pair.opened(1).len() == 1);
     pair.run(secs(400));
     assert_eq!(pair.b.len(), 1, "half-open connections end");
+}
+
+/// RFC 4340 sections 8.1.3 and 8.1.4: while one source, or a few, flood with Requests and with packets of no
+/// connection, the first packet of everybody else is answered.
+#[test]
+fn a_flood_of_one_source_delays_nobody_else() {
+    for sources in [1, 5] {
+        let limits = Limits { half_open: 0, ..Limits::default() };
+        let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 3);
+        pair.keep_log = false;
+        pair.b.listen(server(), &[SERVICE], None).unwrap();
+        let mut answered = [0; 2];
+        for n in 0..60_000 {
+            let (source, port) = (flooder(n % sources), (n / sources) as u16);
+            answered[0] += answers(&mut pair, source, port, Kind::Request(SERVICE));
+            answered[1] += answers(&mut pair, source, port, Kind::Sync);
+        }
+        let limits = [limits.cookies_per_second, limits.strays_per_second];
+        for (answered, limit) in answered.into_iter().zip(limits) {
+            assert!(answered * 5 <= limit as usize * 3, "{sources}: {answered} of {limit}");
+        }
+        for n in 0..100 {
+            let source = IpAddr::from([12, 0, 0, n]);
+            assert_eq!(answers(&mut pair, source, 9, Kind::Request(SERVICE)), 1, "{sources} {n}");
+            assert_eq!(answers(&mut pair, source, 9, Kind::Sync), 1, "{sources} {n}");
+        }
+        let a = pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+        pair.run(ms(100));
+        assert!(pair.opened(0).contains(&a) && pair.opened(1).len() == 1);
+        assert_eq!(pair.snapshot(0, a).totals.packets_sent, 2, "its first Request, and an Ack");
+    }
+}
+
+/// One source cannot hold all half-open handshakes, whose peers need not know Init Cookies, nor all connections.
+#[test]
+fn one_source_holds_a_share_of_the_connections() {
+    let limits = Limits { half_open: 100, connections: 500, ..Limits::default() };
+    let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 3);
+    pair.keep_log = false;
+    pair.b.listen(server(), &[SERVICE], None).unwrap();
+    for port in 1..1000 {
+        answers(&mut pair, flooder(0), port, Kind::Request(SERVICE));
+    }
+    assert_eq!((pair.b.len(), pair.b.counters().cookies), (20, 979));
+    answers(&mut pair, flooder(1), 1, Kind::Request(SERVICE));
+    assert_eq!((pair.b.len(), pair.b.counters().cookies), (21, 979));
+    pair.links.iter_mut().for_each(|link| link.rate = None);
+    let connect = |pair: &mut Pair| pair.a.connect(pair.now, client(), server(), SERVICE, None);
+    let clients: Vec<ConnId> = (0..300).map(|_| connect(&mut pair).unwrap()).collect();
+    pair.run(ms(100));
+    // Those of the others are among the 500.
+    assert_eq!(pair.opened(1).len(), 96);
+    assert_eq!(pair.b.counters().connections_full, 204);
+    assert_eq!(answers(&mut pair, flooder(2), 1, Kind::Request(SERVICE)), 1);
+    assert_eq!(pair.b.len(), 21 + 96 + 1);
+    for id in clients {
+        let _ = pair.a.abort(pair.now, id);
+    }
+    pair.run(secs(400));
+    assert!(pair.b.is_empty());
+    for port in 1..10 {
+        answers(&mut pair, flooder(0), port, Kind::Request(SERVICE));
+    }
+    assert_eq!(pair.b.len(), 9);
+}
+
+/// A flood of many sources is answered up to the limits, and keeps nothing.
+#[test]
+fn a_flood_of_many_sources_is_answered_up_to_the_limits() {
+    let limits = Limits { half_open: 0, ..Limits::default() };
+    let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 3);
+    pair.b.listen(server(), &[SERVICE], None).unwrap();
+    for second in 1..=2 {
+        for n in 0..30_000 {
+            answers(&mut pair, flooder(n), 9, Kind::Request(SERVICE));
+            answers(&mut pair, flooder(n), 9, Kind::Sync);
+        }
+        let counters = pair.b.counters();
+        assert_eq!(
+            (counters.cookies, counters.cookies_limited),
+            (10_000 * second, 20_000 * second)
+        );
+        assert_eq!((counters.resets, counters.strays_limited), (1000 * second, 29_000 * second));
+        assert!(pair.b.is_empty());
+        pair.now += secs(1);
+    }
+    pair.a.connect(pair.now, client(), server(), SERVICE, None).unwrap();
+    pair.run(ms(100));
+    assert_eq!(pair.opened(1).len(), 1);
 }
 
 /// RFC 4340 section 8.1.4: a cookie of other addresses, or none, opens nothing.
@@ -183,31 +284,40 @@ fn a_stolen_cookie_is_refused() {
 fn strays_are_answered_within_a_limit() {
     let limits = Limits { strays_per_second: 10, ..Limits::default() };
     let mut pair = Pair::with(limits, Settings::default(), Settings::default(), ms(10), 4);
-    let stray = |pair: &mut Pair, kind: Kind| {
-        let header = Header {
-            source: 1,
-            destination: 2,
-            ccval: 0,
-            coverage: 0,
-            kind,
-            long: true,
-            seq: Seq::new(77),
-            ack: Seq::new(88),
-        };
-        let mut bytes = Vec::new();
-        header.emit(Carrier::Ip(A, B), &[], &[], &mut bytes);
-        pair.b.handle_packet(pair.now, Addressing::new(A, B, ringway_dccp::PROTOCOL), &bytes);
-    };
-    for _ in 0..100 {
-        stray(&mut pair, Kind::Reset(Reset::new(ResetCode::Closed)));
-        stray(&mut pair, Kind::Sync);
+    for n in 0..100 {
+        pass(&mut pair, flooder(n), 1, Kind::Reset(Reset::new(ResetCode::Closed)));
+        pass(&mut pair, flooder(n), 1, Kind::Sync);
     }
     let counters = pair.b.counters();
     assert_eq!((counters.stray, counters.strays_limited, counters.resets), (200, 90, 10));
     let mut out = Vec::new();
     pair.b.poll_transmit(pair.now, &mut out).unwrap();
+    let carrier = Carrier::Ip(B, flooder(0));
+    let answer = ringway_dccp::wire::Packet::parse(carrier, &out).unwrap();
+    assert_eq!(answer.to_string(), "5001 > 1: Reset 89 ack 77 NoConnection");
+}
+
+/// RFC 4340 section 8.3.1: the Reset for a packet with short numbers has zeros above their 24 bits.
+#[test]
+fn a_stray_with_short_numbers_is_answered_by_short_ones() {
+    let mut pair = Pair::new(Settings::default(), Settings::default(), ms(10));
+    let header = Header {
+        source: 1,
+        destination: 2,
+        ccval: 0,
+        coverage: 0,
+        kind: Kind::Ack,
+        long: false,
+        seq: Seq::new(77),
+        ack: Seq::new(0xff_ffff),
+    };
+    let mut bytes = Vec::new();
+    header.emit(Carrier::Ip(A, B), &[], &[], &mut bytes);
+    pair.b.handle_packet(pair.now, Addressing::new(A, B, ringway_dccp::PROTOCOL), &bytes);
+    let mut out = Vec::new();
+    pair.b.poll_transmit(pair.now, &mut out).unwrap();
     let answer = ringway_dccp::wire::Packet::parse(Carrier::Ip(B, A), &out).unwrap();
-    assert_eq!(answer.to_string(), "2 > 1: Reset 89 ack 77 NoConnection");
+    assert_eq!(answer.to_string(), "2 > 1: Reset 0 ack 77 NoConnection");
 }
 
 /// Acknowledgements of packets that were never sent, or lies about marks and drops, keep the counts

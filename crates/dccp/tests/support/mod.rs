@@ -2,8 +2,8 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 use bytes::Bytes;
-use ringway_dccp::wire::{Carrier, Kind, Packet};
-use ringway_dccp::{Close, ConnId, Dccp, Event, Limits, SendOptions, Settings, Snapshot};
+use ringway_dccp::wire::{Carrier, Header, Kind, Packet};
+use ringway_dccp::{Close, ConnId, Dccp, Event, Limits, SendOptions, Seq, Settings, Snapshot};
 use ringway_sansio::{Addressing, Duration, Ecn, Endpoint, Random, SplitMix, Time};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -418,6 +418,23 @@ pub fn drop_kind(
         seen += 1;
         !which.contains(&(seen - 1))
     })
+}
+
+/// Returns a Request of `a` to `b` that another implementation might have sent.
+pub fn request(options: &[u8], data: &[u8]) -> Vec<u8> {
+    let header = Header {
+        source: 9,
+        destination: PORT,
+        ccval: 0,
+        coverage: 0,
+        kind: Kind::Request(SERVICE),
+        long: true,
+        seq: Seq::new(5),
+        ack: Seq::default(),
+    };
+    let mut bytes = Vec::new();
+    header.emit(Carrier::Ip(A, B), options, data, &mut bytes);
+    bytes
 }
 
 /// Returns whether a packet is of this type.

@@ -69,8 +69,6 @@ impl Receiver for TcpLikeReceiver {
     fn set_ack_ratio(&mut self, ratio: u16) {
         self.ack_ratio = ratio.max(1);
     }
-
-    fn set_loss_event_rate(&mut self, _on: bool) {}
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@ use super::receiver::MAX_ACK_DELAY;
 use crate::congestion::{Feedback, NDUPACK, Permit, Sender, SenderSnapshot, Sent};
 use crate::rtt::Rtt;
 use crate::seq::Seq;
+use crate::wire::vector::DropCode;
 use crate::wire::{Arrival, Runs};
+use core::iter::Peekable;
 use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 
@@ -20,6 +22,17 @@ enum Fate {
     Pending,
     Acked,
     Lost,
+}
+
+/// What an acknowledgement newly reports.
+#[derive(Clone, Copy, Debug, Default)]
+struct Report {
+    /// Number of packets without a mark.
+    acked: u32,
+    /// The newest packet with a mark.
+    marked: Option<Seq>,
+    /// Number of packets that the peer's receive buffer had no room for.
+    buffer_drops: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +59,9 @@ pub struct TcpLikeSender {
     recovery: Option<Seq>,
     newest: Seq,
     rtt: Rtt,
+    /// The newest packet at the last sample of the round-trip time. There is one sample for each window of data (RFC 4341
+    /// section 5).
+    sampled: Seq,
     rto_at: Option<Time>,
     last_sent: Time,
     /// Until then the window does not grow (RFC 4340 section 11.6).
@@ -110,6 +126,7 @@ impl TcpLikeSender {
             recovery: None,
             newest: iss,
             rtt: estimator,
+            sampled: iss,
             rto_at: None,
             last_sent: Time::ZERO,
             held_until: Time::ZERO,
@@ -140,10 +157,10 @@ impl TcpLikeSender {
         self.last_sent = now;
     }
 
-    /// Marks what an acknowledgement reports. Returns the number of newly acknowledged packets without a
-    /// mark, and the newest packet that was newly found marked.
-    fn mark(&mut self, feedback: &Feedback<'_>) -> (u32, Option<Seq>) {
-        let (mut acked, mut marked, mut sample) = (0, None, None);
+    /// Marks what an acknowledgement reports.
+    fn mark(&mut self, feedback: &Feedback<'_>) -> Report {
+        let (mut report, mut sample) = (Report::default(), None);
+        let mut drops = feedback.drops().peekable();
         let mut index = self.flight.len();
         let mut high = feedback.ack;
         let single = [(Arrival::Received, 1)];
@@ -161,21 +178,24 @@ impl TcpLikeSender {
                 }
                 record.fate = Fate::Acked;
                 self.pipe -= 1;
-                if record.seq == feedback.ack {
+                if record.seq == feedback.ack && record.seq.after(self.sampled) {
                     sample = Some(feedback.now.since(record.at));
                 }
-                if arrival == Arrival::Marked {
-                    marked = marked.or(Some(record.seq));
+                let code = code_of(&mut drops, record.seq);
+                report.buffer_drops += u32::from(code == Some(DropCode::ReceiveBuffer));
+                if arrival == Arrival::Marked || code.is_some_and(is_mark) {
+                    report.marked = report.marked.or(Some(record.seq));
                 } else {
-                    acked += 1;
+                    report.acked += 1;
                 }
             }
             high = low.minus(1);
         }
         if let Some(rtt) = sample {
             self.rtt.sample(rtt.saturating_sub(feedback.elapsed));
+            self.sampled = self.newest;
         }
-        (acked, marked)
+        report
     }
 
     /// Finds lost packets: those with [`NDUPACK`] acknowledged after them. Returns the newest.
@@ -235,15 +255,28 @@ impl TcpLikeSender {
         self.cwnd = self.cwnd.min(MAX_CWND);
     }
 
-    /// Reduces the window by a packet for each that the peer's buffer had no room for (RFC 4340 section
-    /// 11.7.2).
-    fn drop_for_buffers(&mut self, feedback: &Feedback<'_>, before: &[Seq]) {
-        let drops = feedback.buffer_drops().filter(|seq| before.contains(seq)).count();
-        self.cwnd = self.cwnd.saturating_sub(drops as u32).max(1);
-        if drops > 0 {
+    /// Reduces the window by a packet for each that the peer's buffer had no room for, and leaves slow start where the peer
+    /// cannot keep up (RFC 4340 section 11.7.2, RFC 4341 section 5.2).
+    fn relieve(&mut self, drops: u32, slow_receiver: bool) {
+        self.cwnd = self.cwnd.saturating_sub(drops).max(1);
+        if drops > 0 || slow_receiver {
             self.ssthresh = self.ssthresh.min(self.cwnd.max(2));
         }
     }
+}
+
+/// Returns why a packet was not delivered. Packets are asked for in descending order.
+fn code_of(
+    drops: &mut Peekable<impl Iterator<Item = (Seq, DropCode)>>,
+    seq: Seq,
+) -> Option<DropCode> {
+    while drops.next_if(|(dropped, _)| dropped.after(seq)).is_some() {}
+    drops.next_if(|(dropped, _)| *dropped == seq).map(|(_, code)| code)
+}
+
+/// Returns whether a packet with this code counts as marked (RFC 4340 section 11.7.2).
+fn is_mark(code: DropCode) -> bool {
+    matches!(code, DropCode::Corrupt | DropCode::DeliveredCorrupt | DropCode::Other(_))
 }
 
 impl Sender for TcpLikeSender {
@@ -272,14 +305,7 @@ impl Sender for TcpLikeSender {
     fn feedback(&mut self, feedback: &Feedback<'_>) {
         let used = self.pipe >= self.cwnd;
         let pipe = self.pipe;
-        // Only what is newly acknowledged reduces the window for full buffers.
-        let pending: Vec<Seq> = if feedback.dropped.is_empty() {
-            Vec::new()
-        } else {
-            let pending = self.flight.iter().filter(|record| record.fate == Fate::Pending);
-            pending.map(|record| record.seq).collect()
-        };
-        let (acked, marked) = self.mark(feedback);
+        let Report { acked, marked, buffer_drops } = self.mark(feedback);
         let lost = self.find_lost();
         self.trim();
         if feedback.slow_receiver {
@@ -289,7 +315,7 @@ impl Sender for TcpLikeSender {
         for seq in [lost, marked].into_iter().flatten() {
             self.congestion(seq);
         }
-        self.drop_for_buffers(feedback, &pending);
+        self.relieve(buffer_drops, feedback.slow_receiver);
         let hold = feedback.now < self.held_until;
         // RFC 4341 section 5.1: a window that is not used does not grow.
         if lost.is_none() && marked.is_none() && used && !hold && acked > 0 {
@@ -330,7 +356,7 @@ impl Sender for TcpLikeSender {
     }
 
     fn ccval(&mut self, _now: Time) -> u8 {
-        // RFC 4341 section 8: zero.
+        // RFC 4340 section 5.1: zero, as CCID 2 does not use it.
         0
     }
 

@@ -5,7 +5,7 @@ use super::equation;
 use super::history::{Held, History};
 use crate::congestion::{Arrived, Receiver, centimillis};
 use crate::seq::Seq;
-use crate::wire::{DccpOption, interval};
+use crate::wire::{DccpOption, LossInterval, interval};
 use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 
@@ -33,9 +33,10 @@ pub struct TfrcReceiver {
     due: bool,
     /// Average length of data in bytes.
     size: f64,
-    loss_event_rate: bool,
-    /// Length of the first interval, from the rate at the first loss (RFC 5348 section 6.3.1).
-    first: Option<f64>,
+    /// The last estimate of the round-trip time.
+    rtt: Option<Duration>,
+    /// Data length of the first interval, from the rate at the first loss (RFC 5348 section 6.3.1).
+    first: Option<u32>,
 }
 
 impl TfrcReceiver {
@@ -64,16 +65,19 @@ impl TfrcReceiver {
             if self.marks.len() > MAX_MARKS {
                 self.marks.pop_front();
             }
+            self.rtt = self.estimate().or(self.rtt);
         }
         next
     }
 
-    /// Estimates the round-trip time from the window counters (RFC 4342 section 8.1).
-    fn rtt(&self) -> Option<Duration> {
+    /// Estimates the round-trip time from window counters that differ by four, three or two (RFC 4342 section 8.1). A larger
+    /// difference may stand for any time.
+    fn estimate(&self) -> Option<Duration> {
         let &(newest, at) = self.marks.back()?;
-        let &(before, from) = self.marks.iter().rev().find(|mark| newest - mark.0 >= ROUND_TRIP)?;
-        let quarters = u32::try_from(newest - before).unwrap_or(u32::MAX);
-        Some(at.since(from) * ROUND_TRIP as u32 / quarters)
+        (2..=ROUND_TRIP).rev().find_map(|quarters| {
+            let mark = self.marks.iter().rev().find(|mark| newest - mark.0 == quarters)?;
+            Some(at.since(mark.1) * ROUND_TRIP as u32 / quarters as u32)
+        })
     }
 
     /// Measures the receive rate over the time since the last feedback, or over a round trip where that is
@@ -82,7 +86,7 @@ impl TfrcReceiver {
         let Some(since) = self.since.replace(now) else { return };
         let period = now.since(since);
         let (mut bytes, mut time) = (self.bytes, period);
-        if self.rtt().is_some_and(|rtt| period < rtt) {
+        if self.rtt.is_some_and(|rtt| period < rtt) {
             bytes += self.earlier.0;
             time += self.earlier.1;
         }
@@ -93,24 +97,28 @@ impl TfrcReceiver {
         self.bytes = 0;
     }
 
-    /// Returns the loss event rate (RFC 5348 section 5.4).
-    fn loss_rate(&mut self) -> f64 {
-        let intervals: Vec<_> = self.history.intervals().collect();
-        let mut lengths: Vec<f64> = intervals
-            .iter()
-            .map(|i| f64::from(if i.data > 0 { i.data } else { i.loss + i.lossless }))
-            .collect();
-        if intervals.len() > 1
-            && let Some((oldest, length)) = intervals.last().zip(lengths.last_mut())
-            && oldest.loss == 0
-        {
-            let rtt = self.rtt().map_or(1.0, |rtt| rtt.as_secs_f64().max(1e-6));
-            let (size, rate) = (self.size.max(1.0), self.rate);
-            *length = *self.first.get_or_insert_with(|| {
-                1.0 / equation::loss_event_rate(size, rtt, rate.max(size / rtt))
-            });
+    /// Returns the loss intervals, the newest first. The first one has no data length until the first loss event (RFC 4342
+    /// section 6.1.1).
+    fn intervals(&mut self) -> Vec<LossInterval> {
+        let mut intervals: Vec<_> = self.history.intervals().collect();
+        let lossless = intervals.len() == 1;
+        for interval in &mut intervals {
+            interval.data = match interval.loss {
+                0 if lossless => 0,
+                0 => self.first_length(),
+                _ => interval.data.max(1),
+            };
         }
-        equation::average_interval(&lengths).map_or(0.0, |mean| 1.0 / mean.max(1.0))
+        intervals
+    }
+
+    fn first_length(&mut self) -> u32 {
+        let rtt = self.rtt.map_or(1.0, |rtt| rtt.as_secs_f64().max(1e-6));
+        let (size, rate) = (self.size.max(1.0), self.rate);
+        *self.first.get_or_insert_with(|| {
+            let rate = equation::loss_event_rate(size, rtt, rate.max(size / rtt));
+            (1.0 / rate).max(1.0) as u32
+        })
     }
 }
 
@@ -161,22 +169,19 @@ impl Receiver for TfrcReceiver {
         self.measure(now);
         self.reported = self.newest.map_or(0, |(_, _, counter)| counter);
         DccpOption::ReceiveRate(self.rate.min(f64::from(u32::MAX)) as u32).emit(options);
+        let intervals = self.intervals();
         let mut value = Vec::new();
-        interval::emit(self.history.skip(), self.history.intervals(), &mut value);
+        interval::emit(self.history.skip(), intervals.iter().copied(), &mut value);
         DccpOption::LossIntervals(&value).emit(options);
-        if self.loss_event_rate {
-            // RFC 4342 section 8.5: all ones for no loss.
-            let rate = self.loss_rate();
-            let inverse = if rate > 0.0 { (1.0 / rate).min(4e9) as u32 } else { u32::MAX };
-            DccpOption::LossEventRate(inverse).emit(options);
-        }
+        // RFC 4342 section 8.5: rounded up, and all ones for no loss. It may be sent without having been asked for (section
+        // 8.4); Linux reads no Loss Intervals.
+        let lengths: Vec<f64> = intervals.iter().map(|i| f64::from(i.data)).collect();
+        let mean = equation::average_interval(&lengths);
+        let inverse = mean.map_or(u32::MAX, |mean| mean.ceil() as u32);
+        DccpOption::LossEventRate(inverse).emit(options);
     }
 
     fn set_ack_ratio(&mut self, _ratio: u16) {}
-
-    fn set_loss_event_rate(&mut self, on: bool) {
-        self.loss_event_rate = on;
-    }
 }
 
 #[cfg(test)]
@@ -221,17 +226,32 @@ mod tests {
         }
         assert_eq!(times, [0, 100, 200, 300, 400]);
         assert_eq!(rate_of(&out), Some(200_000));
-        assert_eq!(receiver.rtt(), Some(Duration::from_millis(100)));
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(100)));
         out.clear();
         receiver.acknowledge(Time::from_millis(500), Duration::ZERO, &mut out);
         assert_eq!(rate_of(&out), None, "not due");
     }
 
-    /// RFC 4342 sections 6 and 8.5: a loss event is reported at once, also as its rate.
+    /// Returns the data lengths of the reported intervals, and the Loss Event Rate.
+    fn losses_of(options: &[u8]) -> (Vec<u32>, Option<u32>) {
+        let (mut lengths, mut rate) = (Vec::new(), None);
+        for option in Options::new(options).map_while(Result::ok) {
+            match option {
+                DccpOption::LossIntervals(value) => {
+                    lengths = interval::parse(value).unwrap().1.map(|i| i.data).collect();
+                }
+                DccpOption::LossEventRate(inverse) => rate = Some(inverse),
+                _ => {}
+            }
+        }
+        (lengths, rate)
+    }
+
+    /// RFC 4342 sections 6, 6.1.1 and 8.5: a loss event is reported at once, also as its rate; until then the first interval
+    /// has no data length.
     #[test]
     fn a_loss_event_is_reported_at_once() {
         let mut receiver = TfrcReceiver::new();
-        receiver.set_loss_event_rate(true);
         let mut out = Vec::new();
         let mut due = Vec::new();
         for n in (0..58).filter(|n| *n != 47) {
@@ -240,14 +260,29 @@ mod tests {
                 due.push(n);
                 out.clear();
                 receiver.acknowledge(Time::from_millis(n * 5), Duration::ZERO, &mut out);
+                if n < 47 {
+                    assert_eq!(losses_of(&out), (vec![0], Some(u32::MAX)));
+                }
             }
         }
         assert_eq!(due, [0, 20, 40, 50]);
-        let options: Vec<_> = Options::new(&out).map_while(Result::ok).collect();
-        let rate = options.iter().find_map(|option| match option {
-            DccpOption::LossEventRate(inverse) => Some(*inverse),
-            _ => None,
-        });
-        assert!(rate.is_some_and(|inverse| (2..10_000).contains(&inverse)), "{rate:?}");
+        let (lengths, rate) = losses_of(&out);
+        assert_eq!(lengths[0], 4);
+        assert!((10..10_000).contains(&lengths[1]), "{lengths:?}");
+        assert_eq!(rate, Some(lengths[1]));
+    }
+
+    /// RFC 4342 section 8.1: counters of packets that are far apart say nothing of the round-trip time.
+    #[test]
+    fn a_jump_of_the_counter_is_no_round_trip() {
+        let mut receiver = TfrcReceiver::new();
+        for n in 0..5 {
+            receiver.arrived(&packet(n * 25, n, n as u8));
+        }
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(100)));
+        for n in 5..9 {
+            receiver.arrived(&packet(n * 5000, n, (4 + (n - 4) * 5) as u8));
+        }
+        assert_eq!(receiver.rtt, Some(Duration::from_millis(100)));
     }
 }

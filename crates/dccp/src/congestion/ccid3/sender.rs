@@ -4,6 +4,7 @@ use super::equation;
 use crate::congestion::{Feedback, Permit, Sender, SenderSnapshot, Sent};
 use crate::seq::Seq;
 use crate::wire::interval;
+use crate::wire::vector::DropCode;
 use ringway_sansio::{Duration, Time};
 use std::collections::VecDeque;
 
@@ -13,11 +14,23 @@ pub const MAX_BACKOFF: f64 = 64.0;
 const INITIAL_NO_FEEDBACK: Duration = Duration::from_secs(2);
 /// Granularity of the caller's timers: packets may leave that much early or late (RFC 5348 section 4.6).
 const GRANULARITY: Duration = Duration::from_millis(1);
+/// Window counters of one round trip (RFC 4342 section 8.1).
+const ROUND_TRIP: u8 = 4;
 /// Maximum number of packets whose departure is remembered.
 pub const MAX_SENT: usize = 2048;
 /// Length in bytes of an initial window, unless it is between two and four packets (RFC 5348 section
 /// 4.2).
 const INITIAL_BYTES: f64 = 4380.0;
+
+/// A packet that was sent.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    seq: Seq,
+    at: Time,
+    data: bool,
+    /// Its window counter.
+    counter: u8,
+}
 
 /// The sender of CCID 3.
 #[derive(Clone, Debug)]
@@ -44,7 +57,7 @@ pub struct TfrcSender {
     sent_since: bool,
     /// When the rate last held a message back.
     limited_at: Option<Time>,
-    sent: VecDeque<(Seq, Time, bool)>,
+    sent: VecDeque<Departure>,
     /// Departure of the packet that the last feedback acknowledged.
     acked_at: Option<Time>,
     /// Number of data packets since the last feedback.
@@ -214,27 +227,35 @@ impl TfrcSender {
         equation::average_interval(&lengths).map_or(0.0, |mean| (1.0 / mean).min(1.0))
     }
 
-    /// Finds when the acknowledged packet was sent, and drops the records before it.
-    fn departure(&mut self, ack: Seq) -> Option<Time> {
+    /// Finds the acknowledged packet, and drops the records up to it.
+    fn departure(&mut self, ack: Seq) -> Option<Departure> {
         let mut found = None;
-        while let Some(&(seq, at, data)) = self.sent.front() {
-            if seq.after(ack) {
-                break;
-            }
-            if seq == ack {
-                found = Some(at);
-            }
+        while let Some(&departure) = self.sent.front()
+            && !departure.seq.after(ack)
+        {
             self.sent.pop_front();
-            self.pending = self.pending.saturating_sub(u32::from(data));
+            self.pending = self.pending.saturating_sub(u32::from(departure.data));
+            found = Some(departure).filter(|departure| departure.seq == ack);
         }
         found
+    }
+
+    /// Has later packets belong to the round trip after that of an acknowledged one (RFC 4342 section 8.1).
+    fn advance_counter(&mut self, now: Time, acknowledged: u8) {
+        let ahead = acknowledged.wrapping_add(ROUND_TRIP).wrapping_sub(self.counter) & 15;
+        if (1..=ROUND_TRIP).contains(&ahead) {
+            self.counter = (self.counter + ahead) & 15;
+            self.counter_at = Some(now);
+        }
     }
 
     /// Reduces the rate by a packet a round trip for each packet that the peer's buffer had no room for
     /// (RFC 4340 section 11.7.2).
     fn drop_for_buffers(&mut self, feedback: &Feedback<'_>) {
         let known = self.drops_to;
-        let fresh = feedback.buffer_drops().filter(|seq| known.is_none_or(|to| seq.after(to)));
+        let fresh = feedback.drops().filter(|(seq, code)| {
+            *code == DropCode::ReceiveBuffer && known.is_none_or(|to| seq.after(to))
+        });
         let drops = fresh.take(MAX_SENT).count();
         if drops > 0 {
             self.drops_to = Some(feedback.ack);
@@ -260,11 +281,12 @@ impl Sender for TfrcSender {
 
     fn sent(&mut self, sent: Sent) {
         if self.sent.len() >= MAX_SENT
-            && let Some((_, _, data)) = self.sent.pop_front()
+            && let Some(departure) = self.sent.pop_front()
         {
-            self.pending = self.pending.saturating_sub(u32::from(data));
+            self.pending = self.pending.saturating_sub(u32::from(departure.data));
         }
-        self.sent.push_back((sent.seq, sent.now, sent.data));
+        let Sent { now: at, seq, data, .. } = sent;
+        self.sent.push_back(Departure { seq, at, data, counter: self.counter });
         if !sent.data {
             return;
         }
@@ -288,7 +310,8 @@ impl Sender for TfrcSender {
         self.drop_for_buffers(feedback);
         let Some(receive_rate) = feedback.receive_rate else { return };
         let departure = self.departure(feedback.ack);
-        if let Some(at) = departure {
+        if let Some(Departure { at, counter, .. }) = departure {
+            self.advance_counter(now, counter);
             // RFC 5348 section 4.3, steps 1 and 2.
             let sample = now.since(at).saturating_sub(feedback.elapsed);
             self.rtt = Some(match self.rtt {
@@ -308,7 +331,7 @@ impl Sender for TfrcSender {
         self.congestion_events += u64::from(worse);
         self.loss_event_rate = loss_event_rate;
         let from = self.acked_at;
-        self.acked_at = departure.or(from);
+        self.acked_at = departure.map(|departure| departure.at).or(from);
         // RFC 5348 section 8.2.1: nothing was held back in the interval that this feedback covers.
         let data_limited = match (self.limited_at, from) {
             (None, _) => true,

@@ -111,16 +111,41 @@ fn idleness_reduces_the_window() {
     assert!(s.ssthresh >= 48);
 }
 
-/// RFC 4340 sections 11.6 and 11.7.2.
+/// RFC 4340 sections 11.6 and 11.7.2, RFC 4341 section 5.2.
 #[test]
 fn a_receiver_that_cannot_keep_up_slows_the_sender() {
     let mut s = sender();
     send(&mut s, 0, 1..5);
     s.feedback(&Feedback { slow_receiver: true, ..feedback(100, 2, &[&[1]]) });
-    assert_eq!(s.snapshot().cwnd, 4);
+    assert_eq!((s.snapshot().cwnd, s.ssthresh), (4, 4), "slow start ends");
     // Of the packets 4 and 3, newly acknowledged, the buffer had no room for 3; 2 was known before.
     s.feedback(&Feedback { dropped: &[0, 0xa1], ..feedback(300, 4, &[&[3]]) });
     assert_eq!(s.snapshot().cwnd, 3);
+}
+
+/// RFC 4340 section 11.7.2: corrupt data and unknown drop codes count as marks, other codes do not.
+#[test]
+fn corrupt_data_count_as_marks() {
+    for (code, cwnd) in [(0, 5), (1, 5), (2, 3), (3, 2), (4, 2), (6, 2), (7, 2)] {
+        let mut s = sender();
+        send(&mut s, 0, 1..5);
+        let dropped = [0, 0x80 | code << 4];
+        s.feedback(&Feedback { dropped: &dropped, ..feedback(100, 2, &[&[1]]) });
+        assert_eq!(s.snapshot().cwnd, cwnd, "code {code}");
+    }
+}
+
+/// RFC 4341 section 5: one sample of the round-trip time for each window of data.
+#[test]
+fn the_round_trip_time_is_sampled_once_for_a_window() {
+    let mut s = sender();
+    send(&mut s, 0, 1..5);
+    s.feedback(&feedback(100, 1, &[&[0]]));
+    s.feedback(&feedback(300, 4, &[&[2]]));
+    assert_eq!(s.snapshot().rtt, Some(Duration::from_millis(100)));
+    send(&mut s, 300, 5..6);
+    s.feedback(&feedback(580, 5, &[&[0]]));
+    assert_eq!(s.snapshot().rtt, Some(Duration::from_micros(122_500)));
 }
 
 /// RFC 4341 section 6.1.2.

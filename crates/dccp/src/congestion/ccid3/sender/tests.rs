@@ -46,6 +46,29 @@ fn send(sender: &mut TfrcSender, from: u64, to: u64, mut seq: u64) -> u64 {
     seq
 }
 
+/// RFC 4342 section 8.1: the window counter counts quarters of round trips, at most five for a pause, and what is sent after
+/// an acknowledgement belongs to another round trip than what it acknowledges.
+#[test]
+fn the_window_counter_follows_time_and_acknowledgements() {
+    let mut sender = TfrcSender::new(1000, Some(RTT));
+    let mut next = 0;
+    let mut counter = |sender: &mut TfrcSender, ms| {
+        let counter = sender.ccval(at(ms));
+        next += 1;
+        sender.sent(Sent { now: at(ms), seq: Seq::new(next), data: true, size: 1000 });
+        counter
+    };
+    let counters = [0, 24, 26, 51, 80].map(|ms| counter(&mut sender, ms));
+    assert_eq!(counters, [0, 0, 1, 2, 3]);
+    let none = value(&[(5, 0)]);
+    // The acknowledged packet had counter 2.
+    sender.feedback(&feedback(90, 4, 60_000, &none));
+    assert_eq!(counter(&mut sender, 91), 6);
+    sender.feedback(&feedback(92, 4, 60_000, &none));
+    assert_eq!(counter(&mut sender, 93), 6);
+    assert_eq!(counter(&mut sender, 5000), 11);
+}
+
 /// RFC 5348 sections 4.2 and 4.3: an initial window for each round trip, doubled for each round trip
 /// without loss, at most twice the receive rate.
 #[test]

@@ -1,0 +1,180 @@
+//! Limits of which sources have shares, so that none takes what others need: of a rate, and of room.
+
+use crate::number;
+use ringway_sansio::{Duration, Time};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// The period in which tokens are counted.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The part of what is left that one source may have taken.
+const PART: u32 = 4;
+/// Bits of an IPv6 address that do not distinguish sources: a host has as many addresses in its network as it wants.
+const HOST_BITS: u32 = 64;
+
+/// So many tokens in each second for all sources. A source is refused when it has taken a quarter of what is left: alone
+/// it gets a fifth of all, and the fewer tokens are left, the smaller is a share. The table has no more entries than there
+/// are tokens.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    per_second: u32,
+    left: u32,
+    since: Time,
+    /// Tokens taken in this second, by source.
+    taken: BTreeMap<u128, u32>,
+}
+
+impl Shares {
+    /// Returns so many tokens a second; 0 for none.
+    pub fn new(per_second: u32) -> Shares {
+        Shares { per_second, left: per_second, since: Time::ZERO, taken: BTreeMap::new() }
+    }
+
+    /// Takes a token for a source. Returns whether there was one for it.
+    pub fn take(&mut self, now: Time, source: IpAddr) -> bool {
+        if now.since(self.since) >= PERIOD {
+            self.since = now;
+            self.left = self.per_second;
+            self.taken.clear();
+        }
+        let source = network(source);
+        let taken = self.taken.get(&source).copied().unwrap_or(0);
+        let fits = taken < self.left.div_ceil(PART);
+        if fits {
+            self.left -= 1;
+            self.taken.insert(source, taken + 1);
+        }
+        fits
+    }
+}
+
+/// Room for so many things, which sources hold. A source gets no more when it holds a quarter of what is free: alone it
+/// holds a fifth at most.
+#[derive(Clone, Debug)]
+pub struct Holdings {
+    free: usize,
+    held: BTreeMap<u128, usize>,
+}
+
+impl Holdings {
+    /// Returns room for so many.
+    pub fn new(max: usize) -> Holdings {
+        Holdings { free: max, held: BTreeMap::new() }
+    }
+
+    /// Returns whether there is room for one more of a source.
+    pub fn has_room(&self, source: IpAddr) -> bool {
+        self.held(source) < self.free.div_ceil(PART as usize)
+    }
+
+    /// Takes room for one of a source. Returns whether there was some for it.
+    pub fn take(&mut self, source: IpAddr) -> bool {
+        let fits = self.has_room(source);
+        if fits {
+            self.free -= 1;
+            *self.held.entry(network(source)).or_default() += 1;
+        }
+        fits
+    }
+
+    /// Gives back the room of one of a source.
+    pub fn release(&mut self, source: IpAddr) {
+        let source = network(source);
+        let Some(held) = self.held.get_mut(&source) else { return };
+        *held -= 1;
+        self.free += 1;
+        if *held == 0 {
+            self.held.remove(&source);
+        }
+    }
+
+    fn held(&self, source: IpAddr) -> usize {
+        self.held.get(&network(source)).copied().unwrap_or(0)
+    }
+}
+
+/// Returns what identifies a source.
+fn network(source: IpAddr) -> u128 {
+    match source.to_canonical() {
+        v4 @ IpAddr::V4(_) => number(v4),
+        v6 @ IpAddr::V6(_) => number(v6) >> HOST_BITS << HOST_BITS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn v4(n: u32) -> IpAddr {
+        Ipv4Addr::from_bits(0x0a00_0000 + n).into()
+    }
+
+    fn count(shares: &mut Shares, now: Time, source: IpAddr) -> usize {
+        (0..5000).filter(|_| shares.take(now, source)).count()
+    }
+
+    #[test]
+    fn one_source_takes_a_fifth() {
+        let mut shares = Shares::new(1000);
+        let now = Time::from_secs(50);
+        assert_eq!(count(&mut shares, now, v4(1)), 200);
+        assert_eq!(count(&mut shares, now, v4(1)), 0);
+        assert_eq!(count(&mut shares, now, v4(2)), 160);
+        let later = now + (PERIOD - Duration::from_nanos(1));
+        assert!(!shares.take(later, v4(1)));
+        assert_eq!(count(&mut shares, now + PERIOD, v4(1)), 200);
+    }
+
+    #[test]
+    fn several_sources_leave_something() {
+        let mut shares = Shares::new(1000);
+        let now = Time::from_secs(50);
+        // All at once, as floods are.
+        for flooder in (0..20).cycle().take(100_000) {
+            shares.take(now, v4(flooder));
+        }
+        assert_eq!(count(&mut shares, now, v4(99)), 33);
+    }
+
+    #[test]
+    fn the_table_has_no_more_entries_than_tokens() {
+        let mut shares = Shares::new(100);
+        let now = Time::from_secs(50);
+        let taken = (0..10_000).filter(|source| shares.take(now, v4(*source))).count();
+        assert_eq!((taken, shares.taken.len()), (100, 100));
+        assert!(!shares.take(now, v4(70_000)));
+        assert!(shares.take(now + PERIOD, v4(70_000)));
+        assert_eq!(shares.taken.len(), 1);
+        assert!(!Shares::new(0).take(now, v4(1)));
+    }
+
+    /// An IPv4 address is one source in either of its forms, a network of IPv6 is one.
+    #[test]
+    fn addresses_of_one_host_are_one_source() {
+        let mut shares = Shares::new(1000);
+        let now = Time::from_secs(50);
+        assert_eq!(count(&mut shares, now, v4(1)), 200);
+        let mapped = Ipv4Addr::from_bits(0x0a00_0001).to_ipv6_mapped();
+        assert!(!shares.take(now, mapped.into()));
+        let host = |n| IpAddr::from(Ipv6Addr::from_bits(0xfd01_u128 << 112 | n));
+        assert_eq!((0..5000).filter(|n| shares.take(now, host(*n))).count(), 160);
+        assert!(shares.take(now, host(1 << HOST_BITS)));
+    }
+
+    #[test]
+    fn what_is_released_can_be_held_again() {
+        let mut holdings = Holdings::new(100);
+        let take = |holdings: &mut Holdings, source| {
+            (0..1000).filter(|_| holdings.take(v4(source))).count()
+        };
+        assert_eq!((take(&mut holdings, 1), take(&mut holdings, 2)), (20, 16));
+        assert!(!holdings.has_room(v4(1)) && holdings.has_room(v4(3)));
+        (0..20).for_each(|_| holdings.release(v4(1)));
+        holdings.release(v4(1));
+        assert_eq!((holdings.free, holdings.held.len()), (84, 1));
+        assert_eq!((3..1000).filter(|source| holdings.take(v4(*source))).count(), 84);
+        assert!(!holdings.has_room(v4(5000)));
+        assert!(!Holdings::new(0).take(v4(1)));
+    }
+}
