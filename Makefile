@@ -9,8 +9,8 @@ run:
 	@scripts/install-test-tools --build
 	@cargo run --profile serve --locked -p ringway --no-default-features --features server -- serve $(ARGS)
 
-# The whole program, laboratory included, optimised over all its crates and stripped, with its symbols, man pages and
-# completions beside it: target/package.
+# The whole program, laboratory included, optimised over all its crates and stripped, with its symbols, the library of
+# `ringway with`, man pages and completions beside it: target/package.
 release:
 	@scripts/install-test-tools --build
 	@scripts/release

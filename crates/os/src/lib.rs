@@ -16,6 +16,7 @@ pub mod netlink;
 mod network;
 mod options;
 mod packet;
+mod plain_option;
 mod poll;
 mod privileges;
 mod process;
@@ -35,7 +36,8 @@ pub use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer
 pub use network::NetworkMonitor;
 pub use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub use packet::{FRAME_BATCH, Frame, FrameBatch, PacketSocket, interface_index};
-pub use poll::wait_readable;
+pub use plain_option::{MAX_OPTION, TCP_INFO, plain_option, set_plain_option};
+pub use poll::{has_hung_up, wait_readable};
 pub use privileges::{Capability, drop_capabilities};
 pub use process::{limit_memory_retention, max_files, trim_memory};
 pub use random::ChaCha;

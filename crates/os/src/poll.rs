@@ -38,11 +38,20 @@ pub fn wait_readable<const N: usize>(
     Ok(set.map(|descriptor| descriptor.revents != 0))
 }
 
+/// Returns whether the other end of a connection is closed in both directions (poll(2), POLLHUP). Does not wait.
+pub fn has_hung_up(fd: BorrowedFd<'_>) -> bool {
+    let mut set = libc::pollfd { fd: fd.as_raw_fd(), events: 0, revents: 0 };
+    // SAFETY: `set` is one live structure, whose descriptor is borrowed and so open.
+    let ready = unsafe { libc::poll(&raw mut set, 1, 0) };
+    ready > 0 && set.revents & (libc::POLLHUP | libc::POLLERR) != 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::UdpSocket;
+    use std::net::{Shutdown, UdpSocket};
     use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
     use std::time::Instant;
 
     #[test]
@@ -54,5 +63,14 @@ mod tests {
         assert!(start.elapsed() >= Duration::from_micros(1_500));
         sockets[0].send_to(b"x", sockets[1].local_addr().unwrap()).unwrap();
         assert_eq!(wait(None), [false, true]);
+    }
+
+    #[test]
+    fn an_end_that_is_closed_in_both_directions_has_hung_up() {
+        let (here, there) = UnixStream::pair().unwrap();
+        there.shutdown(Shutdown::Write).unwrap();
+        assert!(!has_hung_up(here.as_fd()));
+        drop(there);
+        assert!(has_hung_up(here.as_fd()));
     }
 }

@@ -1,14 +1,22 @@
-//! The command line: parses arguments, calls [`ringway_server`], [`ringway_router`], [`ringway_emulate`] or the
-//! laboratory, prints the result.
+//! The command line: parses arguments, calls [`ringway_server`], [`ringway_router`], [`ringway_emulate`],
+//! [`ringway_with`] or the laboratory, prints the result.
 //!
 //! [`command`] describes it; man pages and completions are derived from that. Exit status 0 means
 //! success, 1 failure, 2 wrong usage. Results are printed to standard output, everything else to
 //! standard error; `--json` output is stable.
 //!
-//! The features `server`, `mesh`, `emulate` and `lab` choose the commands. All are on by default.
+//! The features `server`, `mesh`, `emulate`, `with` and `lab` choose the commands. All are on by default.
 
-#[cfg(not(any(feature = "server", feature = "mesh", feature = "emulate", feature = "lab")))]
-compile_error!("expected at least one of the features `server`, `mesh`, `emulate` and `lab`");
+#[cfg(not(any(
+    feature = "server",
+    feature = "mesh",
+    feature = "emulate",
+    feature = "with",
+    feature = "lab"
+)))]
+compile_error!(
+    "expected at least one of the features `server`, `mesh`, `emulate`, `with` and `lab`"
+);
 
 #[cfg(feature = "emulate")]
 mod emulate;
@@ -23,11 +31,18 @@ mod live;
 mod mesh;
 #[cfg(feature = "server")]
 mod numbers;
+// `ringway with` alone prints what the program prints.
+#[cfg_attr(
+    not(any(feature = "server", feature = "mesh", feature = "emulate", feature = "lab")),
+    allow(dead_code)
+)]
 mod out;
 #[cfg(feature = "server")]
 mod perf;
 #[cfg(feature = "server")]
 mod server;
+#[cfg(feature = "with")]
+mod with;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -52,6 +67,9 @@ enum Command {
     /// Emulates a link between two interfaces in real time: delay, loss, rate, queues
     #[cfg(feature = "emulate")]
     Emulate(Box<emulate::Emulate>),
+    /// Runs an unmodified program over another transport: its TCP sockets move to the services that are named
+    #[cfg(feature = "with")]
+    With(with::With),
     /// Runs networks in virtual time: scenarios, campaigns, the papers' tables
     #[cfg_attr(feature = "lab", command(subcommand))]
     Lab(lab::Lab),
@@ -75,6 +93,8 @@ pub fn run() -> ExitCode {
         Command::Mesh(command) => status(mesh::mesh(command)),
         #[cfg(feature = "emulate")]
         Command::Emulate(command) => emulate::emulate(*command),
+        #[cfg(feature = "with")]
+        Command::With(command) => with::with(command),
         Command::Lab(command) => lab::lab(command),
         #[cfg(feature = "server")]
         Command::Perf(command) => perf::perf(command),

@@ -46,7 +46,7 @@ pub(crate) fn errors(lines: &[String]) {
 }
 
 /// Prints a note to standard error.
-#[cfg(any(feature = "server", feature = "mesh", feature = "emulate"))]
+#[cfg(any(feature = "server", feature = "mesh", feature = "emulate", feature = "with"))]
 pub(crate) fn note(line: &str) {
     // This error cannot be reported anywhere else.
     let _ = writeln!(io::stderr().lock(), "ringway: {line}");

@@ -1,0 +1,141 @@
+//! Sending where a Unix socket would refuse what a socket of TCP takes: an address, which TCP ignores once it is
+//! connected (tcp(7)), MSG_FASTOPEN, and urgent data.
+//!
+//! The kernel is asked first, because sockets of UDP pass here at each datagram.
+
+use crate::calls::open::connect;
+use crate::descriptor;
+use crate::errno::Errno;
+use crate::real;
+use libc::{c_int, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+/// Returns whether urgent data is to be sent on a socket of the broker's, which carries none. Unix sockets have urgent
+/// data of another kind.
+fn is_urgent(fd: c_int, flags: c_int) -> bool {
+    let urgent = flags & libc::MSG_OOB != 0 && descriptor::recognise(fd).is_some();
+    if urgent {
+        Errno(libc::EOPNOTSUPP).set();
+    }
+    urgent
+}
+
+/// Returns whether the kernel has refused an address only because the socket is a Unix socket. The error stays.
+fn is_refused(fd: c_int, sent: ssize_t) -> bool {
+    sent < 0
+        && matches!(Errno::last().0, libc::EISCONN | libc::EOPNOTSUPP | libc::EINVAL)
+        && descriptor::recognise(fd).is_some()
+}
+
+/// `send(2)`.
+///
+/// # Safety
+/// As send(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn send(
+    fd: c_int,
+    data: *const c_void,
+    length: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if is_urgent(fd, flags) {
+        return -1;
+    }
+    // SAFETY: the caller's.
+    let sent = unsafe { real::send(fd, data, length, flags) };
+    if sent < 0 && Errno::last() == Errno(libc::ENOTCONN) {
+        // What TCP reports of a socket that was never connected.
+        if descriptor::recognise(fd).is_some() {
+            Errno(libc::EPIPE).set();
+        }
+    }
+    sent
+}
+
+/// `sendto(2)`.
+///
+/// # Safety
+/// As sendto(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    data: *const c_void,
+    length: size_t,
+    flags: c_int,
+    to: *const sockaddr,
+    to_length: socklen_t,
+) -> ssize_t {
+    if is_urgent(fd, flags) {
+        return -1;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        let sent = real::sendto(fd, data, length, flags, to, to_length);
+        if to.is_null() || !is_refused(fd, sent) || !opened(fd, flags, to, to_length) {
+            return sent;
+        }
+        real::send(fd, data, length, flags & !libc::MSG_FASTOPEN)
+    }
+}
+
+/// Connects first if that is asked for (tcp(7), MSG_FASTOPEN). Returns whether data can be sent.
+///
+/// # Safety
+/// As connect(2).
+unsafe fn opened(fd: c_int, flags: c_int, to: *const sockaddr, length: socklen_t) -> bool {
+    // SAFETY: the caller's.
+    flags & libc::MSG_FASTOPEN == 0
+        || unsafe { connect(fd, to, length) } == 0
+        || Errno::last().0 == libc::EISCONN
+}
+
+/// `sendmsg(2)`.
+///
+/// # Safety
+/// As sendmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    if is_urgent(fd, flags) {
+        return -1;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        let sent = real::sendmsg(fd, message, flags);
+        if message.is_null() || (*message).msg_name.is_null() || !is_refused(fd, sent) {
+            return sent;
+        }
+        let (to, length) = ((*message).msg_name.cast_const().cast(), (*message).msg_namelen);
+        if !opened(fd, flags, to, length) {
+            return sent;
+        }
+        let mut without = *message;
+        (without.msg_name, without.msg_namelen) = (std::ptr::null_mut(), 0);
+        real::sendmsg(fd, &raw const without, flags & !libc::MSG_FASTOPEN)
+    }
+}
+
+/// `sendmmsg(2)`. Where an address is refused, it sends one message at a time.
+///
+/// # Safety
+/// As sendmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sendmmsg(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: u32,
+    flags: c_int,
+) -> c_int {
+    if is_urgent(fd, flags) {
+        return -1;
+    }
+    // SAFETY: the caller's.
+    unsafe {
+        let sent = real::sendmmsg(fd, messages, count, flags);
+        if messages.is_null() || count == 0 || !is_refused(fd, sent as ssize_t) {
+            return sent;
+        }
+        let one = sendmsg(fd, &raw const (*messages).msg_hdr, flags);
+        let Ok(length) = u32::try_from(one) else { return -1 };
+        (*messages).msg_len = length;
+        1
+    }
+}

@@ -1,0 +1,71 @@
+//! The network side of the broker: connections with the services that the user has named, whatever protocol carries
+//! them. Nothing outside this module names a protocol.
+
+mod connecting;
+mod listening;
+mod locals;
+mod opened;
+mod sctp;
+mod tcp;
+mod transport;
+
+pub(crate) use connecting::Opening;
+pub(crate) use listening::{Acceptor, Beside};
+pub(crate) use opened::{Information, Received};
+pub(crate) use transport::{Connection, Observer, Transport};
+
+use crate::locking::lock;
+use crate::remembered;
+use crate::services::{self, Services};
+use ringway_os::Clock;
+use ringway_services::{Availability, Memory, Protocol};
+use sctp::Stacks;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+/// Connections of one broker, and what is remembered of their peers.
+pub(crate) struct Network {
+    services: Services,
+    clock: Clock,
+    /// What this host has for any peer.
+    host: Availability,
+    memory: Mutex<Memory>,
+    /// Where the memory is kept.
+    file: Option<PathBuf>,
+    stacks: Stacks,
+}
+
+/// Why there is no connection.
+pub(crate) struct ConnectError {
+    /// As a socket of TCP would report it.
+    pub(crate) errno: i32,
+    pub(crate) reason: String,
+}
+
+impl Network {
+    /// Creates the network side. It opens no socket.
+    pub(crate) fn new(services: Services) -> Network {
+        let clock = Clock::new();
+        let (mut memory, file) = (Memory::new(), remembered::file());
+        if let Some(file) = &file {
+            remembered::load(file, clock.now(), &mut memory);
+        }
+        let mut host = services::host();
+        if !ringway_sctp_tokio::is_permitted() {
+            let reason = "it takes CAP_NET_RAW and a kernel whose own SCTP is not loaded";
+            host = host.without(Protocol::Sctp, reason);
+        }
+        let memory = Mutex::new(memory);
+        Network { services, clock, host, memory, file, stacks: Stacks::default() }
+    }
+
+    /// Sends what is due and writes the memory.
+    pub(crate) async fn close(&self) -> io::Result<()> {
+        self.stacks.flush().await;
+        match &self.file {
+            Some(file) => remembered::save(file, self.clock.now(), &mut lock(&self.memory)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The services that a user names on the command line.
+
+use ringway_sansio::Time;
+use ringway_services::properties::PropertyError;
+use ringway_services::{
+    Availability, Memory, Preconnection, Preference, Protocol, RemoteEndpoint, SecurityParameters,
+    Service, TransportProperties, Unfit,
+};
+
+/// The prefix of this project's own properties, which may be left out.
+const PREFIX: &str = "ringway.";
+
+/// Protocols that the broker carries.
+const CARRIED: [Protocol; 3] = [Protocol::Tcp, Protocol::Sctp, Protocol::SctpUdp];
+
+/// Why services cannot be had.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// A word is neither a service nor a property with its value.
+    #[error("{word}: {error}")]
+    Word {
+        /// The word.
+        word: String,
+        /// What was expected.
+        error: PropertyError,
+    },
+    /// No protocol that is carried here has them.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+/// What connections should have.
+#[derive(Clone, Debug)]
+pub struct Services(Preconnection);
+
+impl Services {
+    /// Reads services: `NAME` is preferred, `require:NAME`, `avoid:NAME` and `prohibit:NAME` say how much it is wanted,
+    /// `NAME=VALUE` sets any property.
+    ///
+    /// # Errors
+    /// A word cannot be read, or no protocol has what is required.
+    pub fn read(words: &[String]) -> Result<Services, ServiceError> {
+        let mut properties = TransportProperties::new();
+        for word in words {
+            set(&mut properties, word)
+                .map_err(|error| ServiceError::Word { word: word.clone(), error })?;
+        }
+        // What a program wants protected it protects itself: it has a byte stream and speaks, say, TLS on it.
+        let security = SecurityParameters::disabled();
+        let services = Services(Preconnection::new(properties, security).without_framing());
+        let any = RemoteEndpoint::address(([192, 0, 2, 1], 1).into());
+        let preconnection = services.to(any);
+        preconnection
+            .candidates(Time::ZERO, &host(), &Memory::new())
+            .map_err(|unfit: Unfit| ServiceError::Unfit(unfit.to_string()))?;
+        Ok(services)
+    }
+
+    /// Returns the preconnection to a peer.
+    pub(crate) fn to(&self, peer: RemoteEndpoint) -> Preconnection {
+        self.0.clone().to(peer)
+    }
+
+    /// Returns the preconnection of listeners.
+    pub(crate) fn listening(&self) -> &Preconnection {
+        &self.0
+    }
+}
+
+/// Returns a host that has no protocol but those that the broker carries.
+pub(crate) fn host() -> Availability {
+    let others = Protocol::ALL.iter().filter(|protocol| !CARRIED.contains(protocol));
+    let without = |host: Availability, protocol: &Protocol| {
+        host.without(*protocol, "it is not carried for unmodified programs")
+    };
+    others.fold(Availability::all(), without)
+}
+
+fn set(properties: &mut TransportProperties, word: &str) -> Result<(), PropertyError> {
+    let (name, value) = match word.split_once('=') {
+        Some((name, value)) => (name, value),
+        None => match word.split_once(':') {
+            Some((preference, name)) if preference.parse::<Preference>().is_ok() => {
+                (name, preference)
+            }
+            _ => (word, Preference::Prefer.name()),
+        },
+    };
+    let own = format!("{PREFIX}{name}");
+    if own.parse::<Service>().is_ok() {
+        return properties.set(&own, value);
+    }
+    properties.set(name, value).map_err(|error| {
+        // The name that is nearest with or without the prefix.
+        match (&error, properties.set(&own, value)) {
+            (
+                PropertyError::Unknown { name, nearest },
+                Err(PropertyError::Unknown { name: own, nearest: other }),
+            ) if distance(&own, other) < distance(name, nearest) => {
+                PropertyError::Unknown { name: name.clone(), nearest: other }
+            }
+            _ => error,
+        }
+    })
+}
+
+fn distance(one: &str, other: &str) -> usize {
+    strsim::damerau_levenshtein(one, &other.to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(words: &[&str]) -> Result<Vec<Protocol>, String> {
+        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+        let services = Services::read(&words).map_err(|error| error.to_string())?;
+        let peer = services.to(RemoteEndpoint::address(([192, 0, 2, 1], 80).into()));
+        let ranked = peer.candidates(Time::ZERO, &host(), &Memory::new());
+        let ranked = ranked.map_err(|unfit| unfit.to_string())?;
+        Ok(ranked.candidates.iter().map(|candidate| candidate.protocol).collect())
+    }
+
+    #[test]
+    fn services_choose_protocols_in_order() {
+        use Protocol::{Sctp, SctpUdp, Tcp};
+        assert_eq!(read(&[]).unwrap(), [Tcp, Sctp, SctpUdp]);
+        assert_eq!(read(&["multihoming"]).unwrap(), [Sctp, SctpUdp, Tcp]);
+        assert_eq!(read(&["require:multihoming"]).unwrap(), [Sctp, SctpUdp]);
+        assert_eq!(read(&["ringway.multihoming=require"]).unwrap(), [Sctp, SctpUdp]);
+        assert_eq!(read(&["prohibit:multihoming"]).unwrap(), [Tcp, Sctp, SctpUdp], "on one path");
+        assert_eq!(read(&["prohibit:preserveMsgBoundaries"]).unwrap(), [Tcp]);
+        assert_eq!(read(&["multipath=active"]).unwrap(), [Sctp, SctpUdp, Tcp]);
+    }
+
+    #[test]
+    fn a_mistake_says_what_was_expected() {
+        let error = read(&["multihomin"]).unwrap_err();
+        assert!(error.contains("the nearest is ringway.multihoming"), "{error}");
+        let error = read(&["keepAlive=yes"]).unwrap_err();
+        assert!(error.starts_with("keepAlive=yes: keepAlive: expected require"), "{error}");
+        let error = read(&["require:ringway.security"]).unwrap_err();
+        assert!(error.starts_with("no protocol fits"), "{error}");
+    }
+}
