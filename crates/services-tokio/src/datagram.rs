@@ -12,6 +12,7 @@ use ringway_services::Protocol;
 use ringway_services::properties::Coverage;
 use ringway_services::sending::Sending;
 use socket2::Socket;
+use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io::{self, Read};
@@ -28,8 +29,10 @@ use tokio::sync::Notify;
 /// Octets of the largest datagram.
 pub(crate) const MAX_DATAGRAM: usize = 65_535;
 
-/// What a datagram is received into.
-type Buffer = Box<[u8; MAX_DATAGRAM]>;
+thread_local! {
+    /// What datagrams are received into, before each gets memory of its own size.
+    static BUFFER: RefCell<Box<[u8; MAX_DATAGRAM]>> = RefCell::new(Box::new([0; MAX_DATAGRAM]));
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,7 +89,6 @@ pub(crate) struct Connected {
     /// Registered when there was no room for the first time: sockets have room nearly always, and report each change.
     writer: OnceLock<UdpSocket>,
     writers: Arc<Fan>,
-    buffer: Mutex<Buffer>,
     /// What the network has reported to a call that sent.
     reported: Mutex<Option<io::Error>>,
     ended: AtomicBool,
@@ -108,7 +110,6 @@ impl Connected {
             local,
             writer: OnceLock::new(),
             writers: Arc::default(),
-            buffer: Mutex::new(Box::new([0; MAX_DATAGRAM])),
             reported: Mutex::default(),
             ended: AtomicBool::new(false),
         })
@@ -185,16 +186,16 @@ impl Carrier for Connected {
     }
 
     fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Error>> {
-        let mut buffer = lock(&self.buffer);
         loop {
             if let Some(error) = lock(&self.reported).take() {
                 return Poll::Ready(Err(Error::system("receive", error)));
             }
-            match self.io.get_ref().read(&mut buffer[..]) {
-                Ok(length) => {
-                    let bytes = Bytes::copy_from_slice(&buffer[..length]);
-                    return Poll::Ready(Ok(Some(Part::whole(bytes))));
-                }
+            let received: io::Result<Bytes> = BUFFER.with_borrow_mut(|buffer| {
+                let length = self.io.get_ref().read(&mut buffer[..])?;
+                Ok(Bytes::copy_from_slice(&buffer[..length]))
+            });
+            match received {
+                Ok(bytes) => return Poll::Ready(Ok(Some(Part::whole(bytes)))),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     let ready = self.readiness.poll(cx);
                     ready!(ready).map_err(|error| Error::system("receive", error))?;

@@ -190,6 +190,16 @@ impl Group {
         }
     }
 
+    /// Returns whether the transport connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        match &self.kind {
+            Kind::Framed(framed) => framed.has_ended(),
+            Kind::Sctp(streams) => streams.has_ended(),
+            Kind::Quic(streams) => streams.has_ended(),
+            Kind::Single(_) => true,
+        }
+    }
+
     /// Delivers the only connection of a transport connection that the peer has opened.
     pub(crate) fn deliver_single(self: &Arc<Self>) {
         let carrier = match &self.kind {

@@ -1,10 +1,12 @@
 //! What the host lacks of the protocols, found out by opening a socket of each.
 
+use ringway_os::netlink::Netlink;
 use ringway_os::{IPPROTO_MPTCP, IPPROTO_UDPLITE};
 use ringway_sctp_tokio::StackSockets;
 use ringway_services::{Candidate, Protocol, Service};
 use socket2::{Domain, Socket, Type};
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 /// Services that protocols could provide and that are not carried out.
@@ -57,4 +59,14 @@ pub(crate) fn lacking() -> HashMap<Protocol, String> {
         ),
     ];
     checks.into_iter().filter_map(|(protocol, error)| Some((protocol, error?))).collect()
+}
+
+/// Returns the usable addresses of an interface.
+pub(crate) fn addresses_of(interface: &str) -> Vec<IpAddr> {
+    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
+    let (Ok(link), Ok(addresses)) = (netlink.link(interface), netlink.addresses()) else {
+        return Vec::new();
+    };
+    let own = addresses.into_iter().filter(|one| one.interface == link.index && one.is_usable());
+    own.map(|address| address.ip).collect()
 }

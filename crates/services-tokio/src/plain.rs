@@ -277,3 +277,10 @@ impl Carrier for Plain {
         }
     }
 }
+
+/// One that nobody has taken over, as when the program no longer waits for it, is closed.
+impl Drop for Plain {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

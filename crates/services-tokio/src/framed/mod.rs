@@ -297,3 +297,10 @@ impl Carrier for FramedStream {
         self.framed.lock().outbox.set_priority(self.connection, priority);
     }
 }
+
+/// One that nobody has taken over, as when the program no longer waits for it, is closed.
+impl Drop for FramedStream {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -96,7 +96,10 @@ impl Plan {
             let addresses = match candidate.local_address {
                 Some(ip) if policy.local.addresses.is_empty() => vec![ip],
                 _ if !policy.local.addresses.is_empty() => policy.local.addresses.clone(),
-                _ => vec![[0u8; 16].into(), [0u8; 4].into()],
+                _ => match &interface {
+                    Some(name) if candidate.protocol.is_sctp() => host::addresses_of(name),
+                    _ => vec![[0u8; 16].into(), [0u8; 4].into()],
+                },
             };
             let beside = parts.iter_mut().find(|part| {
                 part.interface == interface

@@ -12,6 +12,7 @@ use ringway_services::sending::Sending;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -27,11 +28,13 @@ struct DatagramState {
     closed: Option<Result<(), Error>>,
 }
 
+/// A QUIC connection and its datagrams.
 struct DatagramShared {
     connection: quinn::Connection,
     state: Mutex<DatagramState>,
     /// Wakes the task when a datagram waits.
     waits: Notify,
+    runtime: Handle,
 }
 
 /// The datagrams of a QUIC connection.
@@ -40,8 +43,8 @@ pub(super) struct Datagrams(Arc<DatagramShared>);
 impl Datagrams {
     /// Starts the task. It ends with the connection.
     pub(super) fn new(connection: quinn::Connection) -> Datagrams {
-        let (state, waits) = (Mutex::default(), Notify::new());
-        let shared = Arc::new(DatagramShared { connection, state, waits });
+        let (state, waits, runtime) = (Mutex::default(), Notify::new(), Handle::current());
+        let shared = Arc::new(DatagramShared { connection, state, waits, runtime });
         let task = shared.clone();
         tokio::spawn(async move {
             let error = tokio::select! {
@@ -156,8 +159,7 @@ impl Carrier for Datagrams {
     fn close(&self) {
         // Datagrams that QUIC has not sent yet would be lost: they are given the time of a round trip.
         let shared = self.0.clone();
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        self.0.runtime.spawn(async move {
             let unsent = || {
                 shared.connection.datagram_send_buffer_space() < super::endpoint::DATAGRAM_BUFFER
                     || lock(&shared.state).waiting.is_some()
@@ -183,5 +185,14 @@ impl Carrier for Datagrams {
             send_msg_max_len: max.or(Some(0)),
             recv_msg_max_len: Some(u32::from(u16::MAX)),
         })
+    }
+}
+
+/// One that nobody has taken over, as when another attempt has won, is closed.
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        if self.0.connection.close_reason().is_none() {
+            self.close();
+        }
     }
 }

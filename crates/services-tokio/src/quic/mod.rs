@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -62,6 +63,8 @@ pub(crate) struct QuicStreams {
     /// Streams whose task runs.
     running: AtomicUsize,
     stopped: Notify,
+    /// What closes the connection, also when it is dropped outside of it.
+    runtime: Handle,
 }
 
 /// Counts a task of a stream as long as it runs.
@@ -93,6 +96,7 @@ impl QuicStreams {
             inboxes: Mutex::default(),
             running: AtomicUsize::new(0),
             stopped: Notify::new(),
+            runtime: Handle::current(),
         })
     }
 
@@ -119,6 +123,11 @@ impl QuicStreams {
         let stream = framed.open(connection, priority)?;
         self.drive(&framed, parts.io, Box::new(|_| {}));
         Ok(Box::new(self.carrier(Inner::Framed(stream), parts.number, parts.priority)))
+    }
+
+    /// Returns whether the connection has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.connection.close_reason().is_some()
     }
 
     fn is_framed(&self) -> bool {
@@ -163,8 +172,7 @@ impl QuicStreams {
     /// Ends the connection when all streams have been written and ended.
     pub(crate) fn close(self: &Arc<Self>) {
         let streams = self.clone();
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        self.runtime.spawn(async move {
             let ended = async {
                 loop {
                     let stopped = streams.stopped.notified();
@@ -368,6 +376,7 @@ impl Carrier for Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        self.close();
         lock(&self.streams.inboxes).remove(&self.number);
     }
 }

@@ -196,6 +196,11 @@ impl SctpStreams {
         let _ = self.association.set_stream_value(stream, value);
     }
 
+    /// Returns whether the association has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().ended.is_some()
+    }
+
     /// Notes that the pool knows that the connection of a stream was closed.
     pub(crate) fn forget(&self, stream: u16) {
         let mut state = self.lock();
@@ -226,6 +231,13 @@ pub(crate) struct SctpStream {
     connection: ConnectionId,
 }
 
+impl SctpStream {
+    /// Returns the stream, as long as it is that of this connection.
+    fn slot<'a>(&self, state: &'a mut State) -> Option<&'a mut Slot> {
+        state.slots.get_mut(&self.stream).filter(|slot| slot.connection == self.connection)
+    }
+}
+
 impl Carrier for SctpStream {
     fn poll_send(
         &self,
@@ -235,7 +247,7 @@ impl Carrier for SctpStream {
     ) -> Poll<Result<(), Error>> {
         let now = self.streams.clock.now();
         let mut state = self.streams.lock();
-        if let Some(code) = state.slots.get(&self.stream).and_then(|slot| slot.aborted) {
+        if let Some(code) = self.slot(&mut state).and_then(|slot| slot.aborted) {
             return Poll::Ready(Err(Error::Aborted { code }));
         }
         if let Some(error) = &state.ended {
@@ -249,8 +261,9 @@ impl Carrier for SctpStream {
     fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Error>> {
         let mut guard = self.streams.lock();
         let state = &mut *guard;
-        let Some(slot) = state.slots.get_mut(&self.stream) else {
-            return Poll::Ready(Err(state.ended.clone().unwrap_or(Error::Closed)));
+        let ended = state.ended.clone();
+        let Some(slot) = self.slot(state) else {
+            return Poll::Ready(Err(ended.unwrap_or(Error::Closed)));
         };
         if let Some(code) = slot.aborted {
             return Poll::Ready(Err(Error::Aborted { code }));
@@ -266,8 +279,8 @@ impl Carrier for SctpStream {
         if slot.incoming == End::Done {
             return Poll::Ready(Ok(None));
         }
-        if let Some(error) = &state.ended {
-            return Poll::Ready(Err(error.clone()));
+        if let Some(error) = ended {
+            return Poll::Ready(Err(error));
         }
         slot.readers.add(cx);
         Poll::Pending
@@ -287,7 +300,7 @@ impl Carrier for SctpStream {
     }
 
     fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Event> {
-        match self.streams.lock().slots.get_mut(&self.stream) {
+        match self.slot(&mut self.streams.lock()) {
             Some(slot) => slot.events.poll(cx),
             None => Poll::Pending,
         }
@@ -295,7 +308,7 @@ impl Carrier for SctpStream {
 
     fn close(&self) {
         let mut state = self.streams.lock();
-        if let Some(slot) = state.slots.get_mut(&self.stream) {
+        if let Some(slot) = self.slot(&mut state) {
             (slot.closed, slot.ended) = (true, true);
             slot.inbox.clear();
             slot.octets = 0;
@@ -308,7 +321,7 @@ impl Carrier for SctpStream {
         let mut state = self.streams.lock();
         state.outbox.remove(self.connection);
         let stream = self.stream;
-        if state.slots.get(&stream).is_some_and(|slot| slot.outgoing == End::Open) {
+        if self.slot(&mut state).is_some_and(|slot| slot.outgoing == End::Open) {
             state.aborts.push_back((stream, code));
         }
         drop(state);
@@ -331,5 +344,12 @@ impl Carrier for SctpStream {
             mtu: u32::try_from(path.mtu).ok(),
         });
         paths.collect()
+    }
+}
+
+/// One that nobody has taken over, as when the program no longer waits for it, is closed.
+impl Drop for SctpStream {
+    fn drop(&mut self) {
+        self.close();
     }
 }

@@ -2,6 +2,7 @@
 
 use super::stacks::failed;
 use crate::error::Error;
+use crate::host::addresses_of;
 use crate::limits::Limits;
 use crate::options;
 use crate::transport::{Established, Peer, Resources, Transport};
@@ -94,7 +95,12 @@ pub(crate) async fn connect(
     candidate: Candidate,
 ) -> Result<Established, Error> {
     let remote = peer.address;
-    let source = candidate.local_address.map_or_else(|| options::source_for(remote), Ok);
+    // SCTP is bound to addresses, not to an interface.
+    let family = |ip: &IpAddr| ip.is_ipv4() == remote.is_ipv4();
+    let on_interface = |name: &String| addresses_of(name).into_iter().find(family);
+    let source =
+        candidate.local_address.or_else(|| candidate.interface.as_ref().and_then(on_interface));
+    let source = source.map_or_else(|| options::source_for(remote), Ok);
     let source = source.map_err(|error| Error::system("connect", error))?;
     let is_multihomed = candidate.provides.has(Service::Multihoming);
     let locals = if is_multihomed && candidate.local_address.is_none() {

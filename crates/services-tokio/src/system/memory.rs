@@ -16,6 +16,8 @@ static OF_PROCESS: OnceLock<Arc<Mutex<Memory>>> = OnceLock::new();
 pub(super) struct Remembered {
     memory: Arc<Mutex<Memory>>,
     file: Option<PathBuf>,
+    /// Held while the file is written.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Remembered {
@@ -23,7 +25,7 @@ impl Remembered {
     pub(super) fn new(file: Option<PathBuf>, own: bool, now: Time) -> Result<Remembered, Error> {
         let memory =
             if own { Arc::default() } else { OF_PROCESS.get_or_init(Arc::default).clone() };
-        let remembered = Remembered { memory, file };
+        let remembered = Remembered { memory, file, writing: Arc::default() };
         if let Some(file) = &remembered.file {
             match std::fs::File::open(file) {
                 Ok(open) => {
@@ -47,8 +49,10 @@ impl Remembered {
     /// costs only what it is for.
     pub(super) fn save(&self) {
         let Some(file) = self.file.clone() else { return };
-        let text = self.with(|memory| memory.to_text());
+        let (memory, writing) = (self.memory.clone(), self.writing.clone());
         tokio::task::spawn_blocking(move || {
+            let _one_at_a_time = writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let text = memory.lock().unwrap_or_else(PoisonError::into_inner).to_text();
             let mut new = file.clone().into_os_string();
             new.push(".new");
             // A reader finds the file before or after, never a part of it.

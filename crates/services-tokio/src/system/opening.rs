@@ -71,7 +71,8 @@ impl System {
                     return Ok(Connection::new(id, group, carrier, self.clone()));
                 }
                 // It ended, and the pool does not know yet.
-                Err(_) => self.ended(group.id),
+                Err(_) if group.has_ended() => self.ended(group.id),
+                Err(error) => return Err(error),
             }
         }
         Err(Error::lost("associations to the peer end as soon as they are used"))
