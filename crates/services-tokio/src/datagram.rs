@@ -312,8 +312,10 @@ impl Shared {
                 inbox.events.push(Event::Dropped { messages: 1 });
             }
         }
-        let (shared, remote, local) = (self.clone(), packet.remote, packet.local);
-        is_new.then(|| Flow { shared, remote, local, inbox, ended: Mutex::new(false) })
+        is_new.then(|| {
+            let (shared, remote, local) = (self.clone(), packet.remote, packet.local);
+            Flow { shared, remote, local, inbox, ended: Mutex::new(false) }
+        })
     }
 }
 

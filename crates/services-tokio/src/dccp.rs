@@ -1,5 +1,6 @@
 //! DCCP over UDP (RFC 6773): `ringway_dccp` on a socket, for one connection or for those of a listener.
 
+use crate::alarm::Alarm;
 use crate::carrier::{Carrier, Event, Part};
 use crate::error::Error;
 use crate::limits::Limits;
@@ -25,7 +26,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// The service code of connections of this project (RFC 4340 section 8.1.2): what they carry is told by the port.
 pub(crate) const SERVICE_CODE: u32 = u32::from_be_bytes(*b"RWTS");
@@ -200,10 +201,9 @@ impl Drop for Listening {
 
 fn start(endpoint: Arc<Endpoint>, accepted: Option<mpsc::Sender<Accepted>>) {
     let errors = tokio::spawn(read_errors(Arc::downgrade(&endpoint), endpoint.socket.clone()));
-    let sleep = Box::pin(sleep_until(Instant::now()));
     let batch = ReceiveBatch::new();
     tokio::spawn(async move {
-        Driver { endpoint, accepted, batch, sleep, sleeps_until: None, out: Vec::new() }.await;
+        Driver { endpoint, accepted, batch, alarm: Alarm::new(), out: Vec::new() }.await;
         errors.abort();
     });
 }
@@ -242,8 +242,7 @@ struct Driver {
     endpoint: Arc<Endpoint>,
     accepted: Option<mpsc::Sender<Accepted>>,
     batch: ReceiveBatch,
-    sleep: Pin<Box<Sleep>>,
-    sleeps_until: Option<Instant>,
+    alarm: Alarm,
     out: Vec<u8>,
 }
 
@@ -324,19 +323,6 @@ impl Driver {
             let _ = endpoint.socket.send(&self.out, to, Some(way.source), way.ecn.bits());
         }
     }
-
-    fn wake_at(&mut self, at: Option<Instant>, cx: &mut Context<'_>) {
-        if at != self.sleeps_until {
-            self.sleeps_until = at;
-            if let Some(at) = at {
-                self.sleep.as_mut().reset(at);
-            }
-        }
-        if at.is_some() && self.sleep.as_mut().poll(cx).is_ready() {
-            self.sleeps_until = None;
-            cx.waker().wake_by_ref();
-        }
-    }
 }
 
 impl Future for Driver {
@@ -364,7 +350,7 @@ impl Future for Driver {
             return Poll::Ready(());
         }
         let next = next.map(|at| Instant::from_std(driver.endpoint.clock.instant(at)));
-        driver.wake_at(next, cx);
+        driver.alarm.set(next, cx);
         if more {
             cx.waker().wake_by_ref();
         }

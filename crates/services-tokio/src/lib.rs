@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod alarm;
 pub mod blocking;
 mod carrier;
 pub mod connection;

@@ -47,18 +47,21 @@ impl PacketSocket {
         Self::new(options::open(address, Type::DGRAM, protocol, interface)?, address, watch_both)
     }
 
-    /// Binds a socket of UDP that reports ICMP messages, and not when it has room to send. To be called within a runtime.
+    /// Binds a socket of UDP that reports ICMP messages and ECN bits, and not when it has room to send. To be called within a runtime.
     pub(crate) fn bind_reporting(
         address: SocketAddr,
         interface: Option<&str>,
     ) -> io::Result<PacketSocket> {
         use libc::{IPPROTO_IP, IPPROTO_IPV6};
         let socket = options::open(address, Type::DGRAM, libc::IPPROTO_UDP, interface)?;
-        let (level, option) = match address.is_ipv6() {
-            true => (IPPROTO_IPV6, libc::IPV6_RECVERR),
-            false => (IPPROTO_IP, libc::IP_RECVERR),
-        };
-        set_option(socket.as_fd(), level, option, 1)?;
+        let fd = socket.as_fd();
+        if address.is_ipv6() {
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVERR, 1)?;
+        } else {
+            set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            set_option(fd, IPPROTO_IP, libc::IP_RECVERR, 1)?;
+        }
         Self::new(socket, address, watch_reading)
     }
 
@@ -72,10 +75,8 @@ impl PacketSocket {
         let wildcard = address.ip().is_unspecified().into();
         if address.is_ipv6() {
             set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, wildcard)?;
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         } else {
             set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, wildcard)?;
-            set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         }
         ringway_os::enlarge_buffers(&socket, BUFFER)?;
         socket.bind(&address.into())?;

@@ -1,6 +1,7 @@
 //! The task that moves octets between a framed byte stream and its transport.
 
 use super::{Framed, State};
+use crate::alarm::Alarm;
 use crate::carrier::Event;
 use crate::error::Error;
 use crate::io::ByteStream;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// Octets that are taken from the framing at once. Few enough that a message of higher priority does not wait for long.
 const WRITE_ROOM: usize = 64 * 1024;
@@ -51,9 +52,7 @@ pub(crate) struct Driver {
     out: Vec<u8>,
     written: usize,
     buffer: Box<[u8]>,
-    sleep: Pin<Box<Sleep>>,
-    /// When the sleep ends; `None` if it is not awaited.
-    sleeps_until: Option<Instant>,
+    alarm: Alarm,
     /// When a byte stream that is being closed is ended, whether or not the peer has read what was sent.
     closes: Option<Instant>,
 }
@@ -69,8 +68,7 @@ impl Driver {
             out: Vec::with_capacity(WRITE_ROOM),
             written: 0,
             buffer: vec![0; READ_ROOM].into_boxed_slice(),
-            sleep: Box::pin(sleep_until(Instant::now())),
-            sleeps_until: None,
+            alarm: Alarm::new(),
             closes: None,
         }
     }
@@ -173,20 +171,6 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Has the task woken at a time.
-    fn wake_at(&mut self, at: Option<Instant>, cx: &mut Context<'_>) {
-        if at != self.sleeps_until {
-            self.sleeps_until = at;
-            if let Some(at) = at {
-                self.sleep.as_mut().reset(at);
-            }
-        }
-        if at.is_some() && self.sleep.as_mut().poll(cx).is_ready() {
-            self.sleeps_until = None;
-            cx.waker().wake_by_ref();
-        }
-    }
-
     /// Returns whether all is written of a byte stream that is to end.
     fn is_done(&self) -> bool {
         let state = self.framed.lock();
@@ -215,7 +199,7 @@ impl Driver {
             Poll::Pending if self.is_done() => {
                 self.framed.lock().end(Error::Closed);
                 self.phase = Phase::Ending;
-                self.wake_at(Some(Instant::now() + LINGER), cx);
+                self.alarm.set(Some(Instant::now() + LINGER), cx);
                 return self.poll_ending(cx);
             }
             Poll::Pending => {}
@@ -232,12 +216,12 @@ impl Driver {
             self.io.abort();
             return Poll::Ready(());
         }
-        self.wake_at(expires.into_iter().chain(closes).min(), cx);
+        self.alarm.set(expires.into_iter().chain(closes).min(), cx);
         Poll::Pending
     }
 
     fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.sleep.as_mut().poll(cx).is_ready() {
+        if self.alarm.poll(cx).is_ready() {
             return Poll::Ready(());
         }
         if matches!(self.phase, Phase::Ending) {

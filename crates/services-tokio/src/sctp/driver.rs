@@ -1,6 +1,7 @@
 //! The task that moves messages between an association and its connections.
 
 use super::{End, SctpStreams, Slot, State};
+use crate::alarm::Alarm;
 use crate::carrier::{self, Part};
 use crate::error::Error;
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 /// Messages that are received at once.
 const BATCH: usize = 64;
@@ -49,8 +50,7 @@ pub(crate) struct Driver {
     handing: Option<Handing>,
     abort: Option<(SendOptions, Bytes)>,
     received: VecDeque<Message>,
-    sleep: Pin<Box<Sleep>>,
-    sleeps_until: Option<Instant>,
+    alarm: Alarm,
     shutting_down: bool,
 }
 
@@ -76,8 +76,7 @@ impl Driver {
             handing: None,
             abort: None,
             received: VecDeque::new(),
-            sleep: Box::pin(sleep_until(Instant::now())),
-            sleeps_until: None,
+            alarm: Alarm::new(),
             shutting_down: false,
         }
     }
@@ -284,19 +283,6 @@ impl Driver {
         }
     }
 
-    fn wake_at(&mut self, at: Option<Instant>, cx: &mut Context<'_>) {
-        if at != self.sleeps_until {
-            self.sleeps_until = at;
-            if let Some(at) = at {
-                self.sleep.as_mut().reset(at);
-            }
-        }
-        if at.is_some() && self.sleep.as_mut().poll(cx).is_ready() {
-            self.sleeps_until = None;
-            cx.waker().wake_by_ref();
-        }
-    }
-
     fn poll_exchange(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         if let Poll::Ready(error) = self.poll_send(cx) {
             return Poll::Ready(error);
@@ -369,7 +355,7 @@ impl Future for Driver {
         }
         let expires = driver.streams.lock().outbox.poll_timeout();
         let expires = expires.map(|at| Instant::from_std(driver.streams.clock.instant(at)));
-        driver.wake_at(expires.map(|at| at + Duration::from_millis(1)), cx);
+        driver.alarm.set(expires.map(|at| at + Duration::from_millis(1)), cx);
         Poll::Pending
     }
 }
