@@ -299,6 +299,42 @@ fn a_thread_without_a_runtime_has_the_same_calls() {
     assert_eq!(echo.join().unwrap(), protocol);
 }
 
+/// Tasks on several threads use connections of one group, each from both of its ends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn several_threads_share_a_group() {
+    for protocol in Protocol::ALL.iter().copied().filter(|one| has(*one)) {
+        let Pair { client, listener, .. } = Pair::new(protocol).await;
+        let echo = tokio::spawn(async move {
+            loop {
+                let accepted = listener.accept().await.unwrap();
+                tokio::spawn(async move {
+                    while let Ok(Some(message)) = accepted.receive().await {
+                        if accepted.send(message.bytes).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let mut tasks = Vec::new();
+        for n in 0..6u8 {
+            let one = soon(client.clone()).await.unwrap();
+            tasks.push(tokio::spawn(async move {
+                for round in 0..100u8 {
+                    one.send(vec![n ^ round; 700]).await.unwrap();
+                    let message = soon(one.receive()).await.unwrap().unwrap();
+                    assert!(message.len() == 700 && message[0] == n ^ round);
+                }
+                one.close().await.unwrap();
+            }));
+        }
+        for task in tasks {
+            soon(task).await.unwrap();
+        }
+        echo.abort();
+    }
+}
+
 /// What could be provided and is not carried out is no service, and excludes who requires it.
 #[tokio::test]
 async fn what_is_not_carried_out_is_not_promised() {
