@@ -40,7 +40,8 @@ test:
 
 # Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
 # virtual world and ns-3; then a TCP flow through mesh routers, and calls across them; then packets through an emulated
-# link. Only one of them: make bench ONLY=serve, ONLY=sctp, ONLY=world, ONLY=mesh or ONLY=emulate
+# link; then the API of transport services and plain sockets. Only one of them: make bench ONLY=serve, ONLY=sctp,
+# ONLY=world, ONLY=mesh, ONLY=emulate or ONLY=services
 bench:
 	@scripts/install-test-tools --bench
 	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
@@ -49,6 +50,7 @@ bench:
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/mesh
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/onesip
 	@[ "$(or $(ONLY),emulate)" != emulate ] || interop/bench/emulate
+	@[ "$(or $(ONLY),services)" != services ] || interop/bench/services
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,

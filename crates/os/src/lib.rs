@@ -26,6 +26,7 @@ mod receive;
 mod route;
 pub mod sctp;
 mod send;
+mod transport;
 pub mod tun;
 pub mod udp;
 mod watch;
@@ -45,5 +46,9 @@ pub use realtime::{enter_new_network, use_exact_timers, use_real_time_priority};
 pub use receive::{RECEIVE_BATCH, ReceiveBatch, Reception, ReceptionMut};
 pub use route::{LocalAddresses, source_for};
 pub use send::{After, Datagram, SEND_BATCH, SendBatch};
+pub use transport::{
+    IPPROTO_MPTCP, IPPROTO_UDPLITE, UDPLITE_HEADER, is_mptcp_fallback, set_receive_coverage,
+    set_send_coverage,
+};
 pub use tun::Tun;
 pub use watch::{Watched, watch_both, watch_reading, watch_tun, watch_tun_queue};

@@ -37,6 +37,32 @@ impl fmt::Display for Family {
     }
 }
 
+/// The UDP ports of protocols that UDP carries, where they are not the port of the service.
+///
+/// A UDP port belongs to one protocol. An endpoint that listens with several of them at one port names others here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct UdpPorts {
+    /// That of SCTP (RFC 6951), inside which SCTP has the port of the service.
+    pub sctp: Option<u16>,
+    /// That of DCCP (RFC 6773), inside which DCCP has the port of the service.
+    pub dccp: Option<u16>,
+    /// That of QUIC.
+    pub quic: Option<u16>,
+}
+
+impl UdpPorts {
+    /// Returns the UDP port of a protocol for a service at `port`; `None` if UDP does not carry it.
+    pub fn of(self, protocol: Protocol, port: u16) -> Option<u16> {
+        match protocol {
+            Protocol::Udp => Some(port),
+            Protocol::SctpUdp => Some(self.sctp.unwrap_or(port)),
+            Protocol::DccpUdp => Some(self.dccp.unwrap_or(port)),
+            Protocol::Quic | Protocol::QuicDatagram => Some(self.quic.unwrap_or(port)),
+            _ => None,
+        }
+    }
+}
+
 /// A peer: a host name or addresses, and a port.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RemoteEndpoint {
@@ -48,6 +74,8 @@ pub struct RemoteEndpoint {
     pub port: u16,
     /// Protocols that the peer speaks at this port; empty if that is unknown (RFC 9622 section 6.1.3).
     pub protocols: Vec<Protocol>,
+    /// UDP ports that are not that port.
+    pub udp_ports: UdpPorts,
 }
 
 impl RemoteEndpoint {
@@ -75,6 +103,13 @@ impl RemoteEndpoint {
         self
     }
 
+    /// Returns the endpoint with these UDP ports.
+    #[must_use]
+    pub fn with_udp_ports(mut self, udp_ports: UdpPorts) -> Self {
+        self.udp_ports = udp_ports;
+        self
+    }
+
     /// Returns whether the peer may speak a protocol at this port.
     pub fn speaks(&self, protocol: Protocol) -> bool {
         self.protocols.is_empty() || self.protocols.contains(&protocol)
@@ -99,6 +134,8 @@ pub struct LocalEndpoint {
     pub addresses: Vec<IpAddr>,
     /// The port; `None` for a free one.
     pub port: Option<u16>,
+    /// UDP ports of a listener that are not that port.
+    pub udp_ports: UdpPorts,
 }
 
 impl LocalEndpoint {
@@ -110,7 +147,14 @@ impl LocalEndpoint {
     /// Returns the endpoint of one address.
     pub fn address(address: SocketAddr) -> Self {
         let port = (address.port() != 0).then_some(address.port());
-        LocalEndpoint { interface: None, addresses: vec![address.ip()], port }
+        LocalEndpoint { addresses: vec![address.ip()], port, ..LocalEndpoint::default() }
+    }
+
+    /// Returns the endpoint with these UDP ports.
+    #[must_use]
+    pub fn with_udp_ports(mut self, udp_ports: UdpPorts) -> Self {
+        self.udp_ports = udp_ports;
+        self
     }
 
     /// Returns the endpoint of an interface.
@@ -193,6 +237,14 @@ mod tests {
         let worked = |ip: &str| interlace(&addresses, Some(ip.parse().unwrap()));
         assert_eq!(worked("1.1.1.1"), ips("1.1.1.1 ::1 ::2"));
         assert_eq!(worked("9.9.9.9"), ips("::1 1.1.1.1 ::2"));
+    }
+
+    #[test]
+    fn a_udp_port_is_that_of_the_service_unless_it_is_named() {
+        let ports = UdpPorts { sctp: Some(9899), ..UdpPorts::default() };
+        let of = |protocol| ports.of(protocol, 80);
+        assert_eq!([of(Protocol::SctpUdp), of(Protocol::DccpUdp)], [Some(9899), Some(80)]);
+        assert_eq!([of(Protocol::Quic), of(Protocol::Tcp)], [Some(80), None]);
     }
 
     #[test]

@@ -63,6 +63,13 @@ impl Candidate {
         candidate
     }
 
+    /// Returns the candidate without a service that its connection turned out to lack.
+    #[must_use]
+    pub fn without(mut self, service: Service) -> Candidate {
+        self.provides.set(service, false);
+        self
+    }
+
     /// Moves it to the position of an equal candidate.
     pub(crate) fn move_to(&mut self, other: &Candidate) {
         self.order = other.order;

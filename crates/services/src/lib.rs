@@ -26,7 +26,7 @@ pub mod security;
 pub mod sending;
 
 pub use availability::{Availability, Interface, LocalAddress};
-pub use endpoint::{Family, LocalEndpoint, Remote, RemoteEndpoint};
+pub use endpoint::{Family, LocalEndpoint, Remote, RemoteEndpoint, UdpPorts};
 pub use explain::{Explanation, Unfit};
 pub use gather::{Candidate, Ranked};
 pub use memory::Memory;

@@ -54,6 +54,22 @@ impl Entry {
     }
 }
 
+/// Reads a line of [`Memory::to_text`].
+fn read_line(line: &str) -> Option<(Key, Entry)> {
+    let mut fields = line.split('\t');
+    let at = Time::from_nanos(fields.next()?.parse().ok()?);
+    let protocol = fields.next()?.parse().ok()?;
+    let (peer, network) = (fields.next()?.to_string(), fields.next()?.to_string());
+    let outcome = match fields.next() {
+        None => Outcome::Failed,
+        Some(rtt) => Outcome::Worked {
+            rtt: Duration::from_nanos(rtt.parse().ok()?),
+            address: fields.next()?.parse().ok()?,
+        },
+    };
+    fields.next().is_none().then_some((Key { network, peer, protocol }, Entry { at, outcome }))
+}
+
 /// A bounded table of outcomes.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
@@ -102,6 +118,43 @@ impl Memory {
     /// Removes everything about a network, which has changed.
     pub fn clear_network(&mut self, network: &str) {
         self.entries.retain(|key, _| key.network != network);
+    }
+
+    /// Returns all entries as text, a line each, for a file.
+    ///
+    /// A line has the time of the outcome in nanoseconds, the protocol, the peer and the network, separated by tabs, and
+    /// of a success the time of a round trip in nanoseconds and the address.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (Key { network, peer, protocol }, Entry { at, outcome }) in &self.entries {
+            let has_separator = |text: &str| text.contains(['\t', '\n', '\r']);
+            if has_separator(network) || has_separator(peer) {
+                continue;
+            }
+            text.push_str(&format!("{}\t{protocol}\t{peer}\t{network}", at.as_nanos()));
+            if let Outcome::Worked { rtt, address } = outcome {
+                text.push_str(&format!("\t{}\t{address}", rtt.as_nanos()));
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Adds the entries of a text that have not expired and are not of the future. Of an outcome that is known already the
+    /// later one counts. Returns the number of lines that are no entries; they are ignored.
+    pub fn add_text(&mut self, now: Time, text: &str) -> usize {
+        let mut ignored = 0;
+        for line in text.lines() {
+            let Some((key, entry)) = read_line(line) else {
+                ignored += 1;
+                continue;
+            };
+            let is_later = self.entries.get(&key).is_none_or(|known| known.at < entry.at);
+            if is_later && entry.at <= now && now < entry.expires() {
+                self.record(entry.at, key, entry.outcome);
+            }
+        }
+        ignored
     }
 
     /// Returns the number of entries.
@@ -158,6 +211,24 @@ mod tests {
         let mut restored = Memory::new();
         memory.outcomes().for_each(|(key, at, outcome)| restored.record(at, key.clone(), outcome));
         assert!(memory.outcomes().eq(restored.outcomes()));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let mut memory = Memory::new();
+        let now = Time::from_secs(1_000);
+        memory.record(now, key("a:1"), worked());
+        memory.record(now, key("b:1"), Outcome::Failed);
+        let mut read = Memory::new();
+        assert_eq!(read.add_text(now, &memory.to_text()), 0);
+        assert_eq!(read.recall(now, &key("a:1")), Some(worked()));
+        assert_eq!(read.recall(now, &key("b:1")), Some(Outcome::Failed));
+        // What is not an entry, has expired or is of the future is not taken.
+        let mut empty = Memory::new();
+        assert_eq!(empty.add_text(now, "x\n1\ttcp\tp\tn\tz\n\n"), 3);
+        assert_eq!(empty.add_text(Time::ZERO, &memory.to_text()), 0);
+        assert_eq!(empty.add_text(now + WORKED_FOR, &memory.to_text()), 0);
+        assert!(empty.is_empty());
     }
 
     #[test]

@@ -91,6 +91,9 @@ pub enum PoolError {
     /// The association is not open.
     #[error("the association is not open")]
     NotOpen,
+    /// The association has no streams, or all of them are in use.
+    #[error("the association has no stream left")]
+    NoStream,
 }
 
 #[derive(Clone, Debug)]
@@ -161,9 +164,14 @@ impl Association {
     /// Returns the lowest stream that is free (RFC 9623 section 10.6).
     fn free_stream(&self) -> Option<u32> {
         let streams = self.opened.filter(|_| self.takes())?.streams;
+        self.unused(0, streams)
+    }
+
+    /// Returns the lowest stream below `streams` that is free, of those with the parity of `first`.
+    fn unused(&self, first: u32, streams: u32) -> Option<u32> {
         let used =
             |stream: &u32| self.streams.contains_key(stream) || self.closing.contains(stream);
-        (0..streams).step_by(2).find(|stream| !used(stream))
+        (first..streams).step_by(2).find(|stream| !used(stream))
     }
 
     fn is_idle(&self) -> bool {
@@ -244,6 +252,25 @@ impl Pool {
         }
         self.connections.insert(connection, id);
         Ok(Assignment::Open(id))
+    }
+
+    /// Returns where a connection goes that is added to the group of one that is open (RFC 9622 section 7.4). The end that
+    /// did not open the association adds streams of odd numbers.
+    ///
+    /// # Errors
+    /// A limit is reached, the number of the connection is in use, the association is not open, or it has no stream left.
+    pub fn join(&mut self, id: AssociationId, connection: ConnectionId) -> Result<u32, PoolError> {
+        self.admit(connection)?;
+        let association = self.associations.get_mut(&id).ok_or(PoolError::NotOpen)?;
+        let opened = association.opened.ok_or(PoolError::NotOpen)?;
+        let first = u32::from(association.key.is_none());
+        let shares = opened.multistreaming && association.key.as_ref().is_none_or(may_share);
+        let stream = association.unused(first, opened.streams).filter(|_| shares);
+        let stream = stream.ok_or(PoolError::NoStream)?;
+        association.streams.insert(stream, connection);
+        association.idle_since = None;
+        self.connections.insert(connection, id);
+        Ok(stream)
     }
 
     fn insert(&mut self, association: Association) -> AssociationId {

@@ -190,6 +190,16 @@ impl Mux {
         self.streams.get(&id).is_some_and(Stream::is_writable)
     }
 
+    /// Returns whether nothing that was sent on a stream waits to be written.
+    pub fn is_flushed(&self, id: StreamId) -> bool {
+        self.streams.get(&id).is_none_or(Stream::is_flushed)
+    }
+
+    /// Returns whether nothing that was sent waits to be written, on any stream.
+    pub fn is_written(&self) -> bool {
+        self.streams.values().all(Stream::is_flushed)
+    }
+
     /// Sends a message, the last one of the stream if `last` is set. The message is kept until the windows let it through;
     /// then [`Event::Writable`] comes.
     ///

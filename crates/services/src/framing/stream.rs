@@ -208,6 +208,11 @@ impl Stream {
         self.outgoing.is_none() && self.send_side == SendSide::Open
     }
 
+    /// Returns whether no message waits to be written.
+    pub(super) fn is_flushed(&self) -> bool {
+        self.outgoing.is_none()
+    }
+
     pub(super) fn is_send_ended(&self) -> bool {
         self.send_side != SendSide::Open
             || self.outgoing.as_ref().is_some_and(|outgoing| outgoing.last)

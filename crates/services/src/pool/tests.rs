@@ -145,3 +145,26 @@ fn the_peer_opens_streams_up_to_a_limit() {
     // What the peer has opened is not used for connections of this end.
     assert!(matches!(pool.connect(9, &peer(80)), Ok(Assignment::Open(_))));
 }
+
+/// RFC 9622 section 7.4: either end may add a connection to a group.
+#[test]
+fn both_ends_add_connections_to_a_group() {
+    let now = Time::from_secs(1);
+    let opened = Opened { streams: 4, multistreaming: true, announces_streams: false };
+    let mut pool = Pool::new(Limits::default());
+    let accepted = pool.accept(now, &Preconnection::default(), opened).unwrap();
+    pool.peer_opened(accepted, 0, 1).unwrap();
+    assert_eq!(pool.join(accepted, 2), Ok(1));
+    assert_eq!(pool.join(accepted, 3), Ok(3));
+    assert_eq!(pool.join(accepted, 4), Err(PoolError::NoStream));
+    assert_eq!(pool.join(accepted, 3), Err(PoolError::InUse(3)));
+    assert_eq!(pool.close(now, 2), Some(Close::Stream(accepted, 1)));
+    assert_eq!(pool.join(accepted, 4), Err(PoolError::NoStream));
+    pool.released(accepted, 1);
+    assert_eq!(pool.join(accepted, 4), Ok(1));
+
+    let Ok(Assignment::Open(id)) = pool.connect(10, &Preconnection::default()) else { panic!() };
+    assert_eq!(pool.join(id, 11), Err(PoolError::NotOpen));
+    pool.opened(now, id, opened);
+    assert_eq!(pool.join(id, 11), Ok(2));
+}

@@ -1,0 +1,72 @@
+//! What the host lacks of the protocols, found out by opening a socket of each.
+
+use ringway_os::netlink::Netlink;
+use ringway_os::{IPPROTO_MPTCP, IPPROTO_UDPLITE};
+use ringway_sctp_tokio::StackSockets;
+use ringway_services::{Candidate, Protocol, Service};
+use socket2::{Domain, Socket, Type};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// Services that protocols could provide and that are not carried out.
+const NOT_CARRIED: [(Service, &[Protocol], &str); 2] = [
+    (
+        Service::ZeroRttMsg,
+        &[Protocol::Tcp, Protocol::Tls, Protocol::Mptcp, Protocol::Quic],
+        "zeroRttMsg is required, and 0-RTT data is not carried over it",
+    ),
+    (
+        Service::SoftErrorNotify,
+        &[Protocol::Tcp, Protocol::Tls],
+        "softErrorNotify is required, and the system keeps the soft errors of TCP to itself",
+    ),
+];
+
+/// Returns a candidate without what is not carried out.
+pub(crate) fn carried(candidate: Candidate) -> Candidate {
+    let lacks = NOT_CARRIED.iter().filter(|(_, of, _)| of.contains(&candidate.protocol));
+    let lacks: Vec<Service> = lacks.map(|(service, ..)| *service).collect();
+    lacks.into_iter().fold(candidate, Candidate::without)
+}
+
+/// Returns the protocols that a requirement excludes because it is not carried out.
+pub(crate) fn not_carried(
+    requires: impl Fn(Service) -> bool,
+) -> impl Iterator<Item = (Protocol, &'static str)> {
+    NOT_CARRIED
+        .iter()
+        .filter(move |(service, ..)| requires(*service))
+        .flat_map(|(_, of, reason)| of.iter().map(|protocol| (*protocol, *reason)))
+}
+
+/// Exists when the kernel's SCTP is loaded. Opening a socket to find out would load it, and end this project's above IP.
+const KERNELS_SCTP: &str = "/proc/net/sctp";
+
+/// Returns why each protocol cannot be used here.
+pub(crate) fn lacking() -> HashMap<Protocol, String> {
+    let socket = |kind, number: i32| {
+        let open = |domain| Socket::new(domain, kind, Some(number.into()));
+        open(Domain::IPV4).or_else(|_| open(Domain::IPV6)).err().map(|error| error.to_string())
+    };
+    let checks = [
+        (Protocol::Mptcp, socket(Type::STREAM, IPPROTO_MPTCP)),
+        (Protocol::UdpLite, socket(Type::DGRAM, IPPROTO_UDPLITE)),
+        (Protocol::Sctp, StackSockets::raw().err().map(|error| error.to_string())),
+        (
+            Protocol::SctpKernel,
+            (!Path::new(KERNELS_SCTP).exists()).then(|| "the kernel's SCTP is not loaded".into()),
+        ),
+    ];
+    checks.into_iter().filter_map(|(protocol, error)| Some((protocol, error?))).collect()
+}
+
+/// Returns the usable addresses of an interface.
+pub(crate) fn addresses_of(interface: &str) -> Vec<IpAddr> {
+    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
+    let (Ok(link), Ok(addresses)) = (netlink.link(interface), netlink.addresses()) else {
+        return Vec::new();
+    };
+    let own = addresses.into_iter().filter(|one| one.interface == link.index && one.is_usable());
+    own.map(|address| address.ip).collect()
+}
