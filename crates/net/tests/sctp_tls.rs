@@ -8,7 +8,7 @@ mod support;
 use ringway_net::{Bind, ClientCertificates, Config, Identity, TlsServer, sctp_settings};
 use ringway_sansio::{CloseReason, Target, Transport};
 use ringway_sctp_tokio::{
-    Association, Config as StackConfig, Connect, Error, Over, SendOptions, Settings, Stack,
+    Association, Config as StackConfig, Connect, EndedError, Over, SendOptions, Settings, Stack,
 };
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
@@ -301,7 +301,7 @@ impl Client {
     }
 
     /// Receives one message of SCTP. Returns its stream, the decrypted bytes, and whether the stream is closed.
-    async fn take(&mut self) -> Result<Option<(u16, Vec<u8>, bool)>, Error> {
+    async fn take(&mut self) -> Result<Option<(u16, Vec<u8>, bool)>, EndedError> {
         let Some(message) = self.association.recv().await? else { return Ok(None) };
         let line = self.lines.get_mut(&message.stream).unwrap();
         line.read_tls(&mut &message.bytes[..]).unwrap();

@@ -33,7 +33,7 @@ pub use clock::Clock;
 pub use icmp::{Cause, IcmpError, next_icmp_error};
 pub use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
 pub use network::NetworkMonitor;
-pub use options::{Memory, enlarge_buffers, memory, path_mtu, set_option, unread};
+pub use options::{Memory, divide_by_word, enlarge_buffers, memory, path_mtu, set_option, unread};
 pub use packet::{FRAME_BATCH, Frame, FrameBatch, PacketSocket, interface_index};
 pub use poll::wait_readable;
 pub use privileges::{Capability, drop_capabilities};

@@ -51,7 +51,7 @@ impl Host {
         Host { endpoint, associations: Locked::default(), random: SplitMix::new(seed + 100) }
     }
 
-    fn connect(&mut self, port: u16) -> Result<AssocId, ringway_sctp::Error> {
+    fn connect(&mut self, port: u16) -> Result<AssocId, ringway_sctp::ConnectError> {
         self.endpoint.connect(NOW, &mut self.associations, &[A], port, &[B], 5060, None)
     }
 

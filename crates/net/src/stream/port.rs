@@ -6,7 +6,7 @@ use crate::listen::Bind;
 use ringway_os::source_for;
 use ringway_sansio::Transport;
 use ringway_sctp_tokio::{
-    Connect, Error, Limits, Listener, Scheduling, Settings, Stack, StackSockets,
+    Connect, Limits, Listener, OpenError, Scheduling, Settings, Stack, StackSockets,
 };
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -138,7 +138,7 @@ impl SctpBinds {
             *other == stack && opened.udp_port().is_some() && bind.addr.port() == port
         };
         if self.listeners.iter().any(taken) {
-            return Err(failed(Error::in_use(port)));
+            return Err(failed(OpenError::in_use(port)));
         }
         let bind = Bind {
             addr: SocketAddr::new(bind.addr.ip(), port),

@@ -11,9 +11,9 @@ pub use requests::MAX_ADDRESS_REQUESTS;
 use super::addresses::is_unicast;
 use super::change::Change;
 use super::{Association, Close, Cx, State};
+use crate::error::AddressError;
 use crate::auth::AUTH_CHUNK;
 use crate::features::Features;
-use crate::settings::Error;
 use crate::wire::asconf::{AddressChange, outcomes};
 use crate::wire::cause::{Cause, code};
 use crate::wire::chunk::{Chunk, T_BIT, kind};
@@ -37,13 +37,17 @@ impl Association {
     /// Requests that the peer add, delete or prefer a local address (RFC 5061). An added address is used as a source
     /// after [`Change::AddressAdded`](crate::Change::AddressAdded); a deleted one, which cannot be the last, no
     /// longer, and packets to it are accepted until [`Change::AddressDeleted`](crate::Change::AddressDeleted).
-    pub fn change_address(&mut self, cx: &Cx<'_>, change: AddressChange) -> Result<(), Error> {
+    pub fn change_address(
+        &mut self,
+        cx: &Cx<'_>,
+        change: AddressChange,
+    ) -> Result<(), AddressError> {
         self.keep_identity();
         if self.state != State::Established {
-            return Err(Error::Closing);
+            return Err(AddressError::NotEstablished);
         }
         if !self.features.has(Features::ASCONF) {
-            return Err(Error::NotSupported { what: "changes of addresses (RFC 5061)" });
+            return Err(AddressError::NotSupported);
         }
         let address = change.address();
         let known = self.ends.locals.contains(&address);
@@ -61,11 +65,11 @@ impl Association {
             AddressChange::Primary(_) => known && !resting,
         };
         if !right {
-            return Err(Error::Address { max: MAX_ADDRESSES });
+            return Err(AddressError::Address { address, max: MAX_ADDRESSES });
         }
         let asconf = self.asconf_mut();
         if asconf.queued.len() >= MAX_ADDRESS_REQUESTS {
-            return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
+            return Err(AddressError::Full { limit: MAX_ADDRESS_REQUESTS });
         }
         asconf.queued.push_back(change);
         match change {

@@ -2,7 +2,6 @@
 
 use super::acks::{MAX_SACKS, PacketData};
 use super::{Association, Close, Cx, MAX_REASON, SentForwardTsn, State};
-use crate::Tsn;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
@@ -12,24 +11,51 @@ use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
-use crate::wire::{Data, Gap, NrSack, Packet, Sack};
+use crate::wire::{Data, Gap, NrSack, Packet, Sack, WireError};
+use crate::{PROTOCOL, Tsn};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
 impl Association {
-    /// Handles a packet between its addresses with the local tag. Returns `false` if the packet is to be handled as one
-    /// out of the blue (RFC 9260 section 8.5.1 E).
+    /// Handles a packet. `payload` begins with the common header. Returns `false`, and does nothing, if the packet is one
+    /// for [`Endpoint::handle_packet`](crate::Endpoint::handle_packet): it is invalid, has another tag or other addresses,
+    /// opens an association or restarts one, or is out of the blue (RFC 9260 section 8.5.1 E).
     pub fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
         addressing: &Addressing,
-        packet: &Packet<'_>,
+        payload: &[u8],
     ) -> bool {
-        let Some(Ok(first)) = packet.chunks().next() else { return true };
-        self.handle_from(cx, addressing, packet, first)
+        let Some(packet) = self.parse_own(addressing, payload) else { return false };
+        let Some(Ok(first)) = packet.chunks().next() else { return false };
+        // A COOKIE ECHO may come behind an AUTH chunk (RFC 4895 section 6.3).
+        let opens = match first.kind {
+            kind::AUTH => packet.chunks().nth(1).and_then(Result::ok).map(|second| second.kind),
+            first => Some(first),
+        };
+        opens != Some(kind::COOKIE_ECHO) && self.handle_from(cx, addressing, &packet, first)
     }
 
-    /// As [`Association::handle_packet`], with the first chunk of the packet.
+    /// Returns the packet if it is valid, has the local tag, and is between addresses of the association.
+    fn parse_own<'a>(&self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
+        let ours = |packet: &Packet<'_>| {
+            packet.tag == self.local_tag
+                && self.state != State::Closed
+                && self.is_between(addressing, packet)
+        };
+        // The checksum is what takes time.
+        let packet = Packet::parse_unchecked(payload).ok().filter(ours)?;
+        match Packet::parse(payload) {
+            Ok(_) if addressing.protocol == PROTOCOL => Some(packet),
+            Err(WireError::Checksum { .. }) if self.settings.over_dtls => {
+                Packet::parse_zero_checksum(payload)
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles a packet between its addresses with the local tag, whose first chunk is `first`. Returns `false`, and does
+    /// nothing, if the packet is to be handled as one out of the blue (RFC 9260 section 8.5.1 E).
     pub(crate) fn handle_from(
         &mut self,
         cx: &mut Cx<'_>,

@@ -35,11 +35,12 @@ pub use reconfig::{MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
 use crate::PROTOCOL;
 use crate::auth::Agreed;
+use crate::error::{NoPath, NoStream, SendError};
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
 use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
-use crate::settings::{Error, Settings};
+use crate::settings::Settings;
 use crate::timers::AssociationTimers;
 use crate::wire::cause::Cause;
 use crate::wire::chunk;
@@ -428,14 +429,14 @@ impl Association {
     }
 
     /// Queues a message (RFC 9260 section 11.1.5). Its bytes are shared until they are acknowledged, not copied.
-    pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), Error> {
+    pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), SendError> {
         use State::*;
         if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
         {
-            return Err(Error::Closing);
+            return Err(SendError::Closing);
         }
         let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
-        self.refused |= matches!(result, Err(Error::NoRoom { .. }));
+        self.refused |= matches!(result, Err(SendError::NoRoom { .. }));
         if result.is_ok() {
             self.allow_bursts();
         }
@@ -443,9 +444,9 @@ impl Association {
     }
 
     /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
-    pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
+    pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), NoStream> {
         if stream >= self.streams.0 {
-            return Err(Error::Stream { streams: self.streams.0, got: stream });
+            return Err(NoStream { streams: self.streams.0, got: stream });
         }
         self.out.set_value(stream, value);
         Ok(())
@@ -478,10 +479,10 @@ impl Association {
     }
 
     /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
-    pub fn set_primary(&mut self, remote: IpAddr) -> Result<(), Error> {
-        let path = self.path_to(remote).ok_or(Error::NoPath)?;
+    pub fn set_primary(&mut self, remote: IpAddr) -> Result<(), NoPath> {
+        let path = self.path_to(remote).ok_or(NoPath { remote })?;
         if !self.paths[path].usable() {
-            return Err(Error::NoPath);
+            return Err(NoPath { remote });
         }
         self.primary = path;
         self.choose_current();
@@ -532,9 +533,8 @@ impl Association {
     }
 
     /// Returns the keys of authenticated chunks.
-    pub(crate) fn keys(&mut self) -> Result<&mut Agreed, Error> {
-        let agreed = self.auth.as_mut().and_then(|auth| auth.agreed.as_mut());
-        agreed.ok_or(Error::NotSupported { what: "authenticated chunks (RFC 4895)" })
+    pub(crate) fn keys(&mut self) -> Option<&mut Agreed> {
+        self.auth.as_mut()?.agreed.as_mut()
     }
 
     /// Returns whether addresses may change.

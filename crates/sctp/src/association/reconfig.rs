@@ -11,10 +11,10 @@ pub(super) use requests::{PendingRequest, Reconfig};
 use super::acks::PacketData;
 use super::change::{Change, MAX_CHANGES};
 use super::{Association, Cx, State};
+use crate::error::{NoStream, StreamError};
 use crate::Tsn;
 use crate::features::Features;
 use crate::numbers::{Mid, Ssn};
-use crate::settings::Error;
 use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
@@ -65,16 +65,16 @@ impl Association {
         self.reconfig.get_or_insert_with(|| Box::new(Reconfig::new(next_request, expected)))
     }
 
-    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), Error> {
+    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), StreamError> {
         if self.state != State::Established {
-            return Err(Error::Closing);
+            return Err(StreamError::NotEstablished);
         }
         if !self.features.has(Features::RECONFIG) {
-            return Err(Error::NotSupported { what: "re-configuration (RFC 6525)" });
+            return Err(StreamError::NotSupported);
         }
         let reconfig = self.reconfig_mut();
         if reconfig.queued.len() >= MAX_REQUESTS {
-            return Err(Error::Full { what: "requests", limit: MAX_REQUESTS });
+            return Err(StreamError::Full { what: "requests", limit: MAX_REQUESTS });
         }
         let closed = match &kind {
             QueuedRequest::Outgoing(streams, _) => Some(streams.clone()),
@@ -89,17 +89,20 @@ impl Association {
     }
 
     /// Queues a request to reset streams.
-    pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
+    pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), StreamError> {
         let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
             Reset::Everything => return self.queue_request(QueuedRequest::Everything),
         };
         if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
-            return Err(Error::Stream { streams: max, got });
+            return Err(NoStream { streams: max, got }.into());
         }
         if streams.len() > MAX_RESET_STREAMS {
-            return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
+            return Err(StreamError::Full {
+                what: "streams in one request",
+                limit: MAX_RESET_STREAMS,
+            });
         }
         self.queue_request(match reset {
             Reset::Incoming(_) => QueuedRequest::Incoming(streams.into()),
@@ -108,10 +111,10 @@ impl Association {
     }
 
     /// Queues requests for more streams in each direction.
-    pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), StreamError> {
         for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
             if have.checked_add(count).is_none() {
-                return Err(Error::Stream { streams: u16::MAX, got: count });
+                return Err(NoStream { streams: u16::MAX, got: count }.into());
             }
         }
         if outgoing > 0 {

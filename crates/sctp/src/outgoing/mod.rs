@@ -18,10 +18,11 @@ pub use message::{Reliability, SendOptions};
 pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
 
+use crate::error::SendError;
 use crate::numbers::{Line, Mid, Ssn, Tsn};
 use crate::path::Path;
 use crate::scheduler::Scheduler;
-use crate::settings::{Error, Settings};
+use crate::settings::Settings;
 use crate::timers::PathTimer;
 use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
 use crate::wire::padded;
@@ -284,16 +285,16 @@ impl Outgoing {
         data: Bytes,
         streams: u16,
         limit: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SendError> {
         let size = data.len();
         if size == 0 || size > limit {
-            return Err(Error::Size { limit, got: size });
+            return Err(SendError::Size { limit, got: size });
         }
         if options.stream >= streams {
-            return Err(Error::Stream { streams, got: options.stream });
+            return Err(SendError::Stream { streams, got: options.stream });
         }
         if self.is_closed(options.stream) {
-            return Err(Error::Resetting);
+            return Err(SendError::Resetting);
         }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
@@ -305,7 +306,7 @@ impl Outgoing {
         if full
             && !priority.is_some_and(|priority| self.evict_lower_priorities(priority, cost, limit))
         {
-            return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
+            return Err(SendError::NoRoom { room: limit.saturating_sub(buffered), got: size });
         }
         let index = usize::from(options.stream);
         if index >= self.queues.len() {
