@@ -230,7 +230,7 @@ impl Association {
             return;
         }
         for raw in chunks.map_while(Result::ok).take_while(|raw| raw.kind == kind::ASCONF) {
-            let path = self.current;
+            let path = self.chosen.current;
             self.handle_address_chunk(cx, path, addressing, &raw);
         }
     }
@@ -282,7 +282,7 @@ impl Association {
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
             Chunk::ForwardTsn(ref forward) | Chunk::IForwardTsn(ref forward)
-                if self.out.forwards =>
+                if self.out.forwards() =>
             {
                 let other = matches!(chunk, Chunk::IForwardTsn(_)) != self.inn.is_interleaved();
                 if other {
@@ -404,7 +404,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = u32::MAX;
+        self.window.peer_heard();
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
@@ -421,7 +421,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = u32::MAX;
+        self.window.peer_heard();
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
@@ -456,7 +456,7 @@ impl Association {
         self.totals.reneged += u64::from(outcome.reneged);
         self.totals.fast_retransmits += u64::from(outcome.marked);
         for path in &mut self.paths {
-            if path.acked > 0 {
+            if path.tally.acked() > 0 {
                 path.add_burst(&self.settings);
             } else {
                 path.allow_burst(&self.settings);
@@ -465,7 +465,7 @@ impl Association {
         if outcome.acked {
             (self.errors, self.tried) = (0, 0);
             self.check_writable();
-            if self.paths.iter().any(|path| path.reported != path.state()) {
+            if self.paths.iter().any(Path::has_changed) {
                 self.path_changed();
             }
         }
@@ -474,8 +474,8 @@ impl Association {
         // RFC 3758 section 3.5, rules C1 to C4.
         if self.out.advance() {
             self.control.forward |= outcome.advanced || outcome.acked;
-        } else if outcome.advanced && !self.probing {
-            for path in self.paths.iter_mut().filter(|path| path.flight == 0) {
+        } else if outcome.advanced && !self.window.is_probing() {
+            for path in self.paths.iter_mut().filter(|path| path.flight.is_empty()) {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }
@@ -483,7 +483,7 @@ impl Association {
             self.forced = true;
             self.totals.recoveries += 1;
         }
-        if self.probes > 0 || self.probing {
+        if self.window.was_probed() {
             self.after_probe(cx, outcome.advanced);
         }
     }
@@ -506,20 +506,19 @@ impl Association {
         if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.timers.is_running(PathTimer::T3Rtx));
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
-                self.wait_for_window(cx, self.current);
+                self.wait_for_window(cx, self.chosen.current);
             }
             return;
         }
         for (index, path) in self.paths.iter_mut().enumerate() {
-            if self.probing && path.flight > 0 && !fills {
+            if self.window.is_probing() && !path.flight.is_empty() && !fills {
                 self.out.mark_all(index, path, false);
             }
-            if path.flight == 0 {
+            if path.flight.is_empty() {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }
-        self.probing = false;
-        self.probes = 0;
+        self.window.opened();
     }
 
     /// RFC 9260 section 9.1.

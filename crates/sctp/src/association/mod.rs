@@ -13,6 +13,7 @@ mod asconf_peer;
 mod beats;
 mod calls;
 mod change;
+mod chosen;
 mod closing;
 mod ecn;
 mod event;
@@ -25,6 +26,7 @@ mod paths;
 mod probing;
 mod reconfig;
 mod timers;
+mod zero_window;
 
 pub(crate) use addresses::{families_match, is_unicast};
 pub use asconf::MAX_ADDRESS_REQUESTS;
@@ -48,6 +50,7 @@ use crate::wire::{AuthParameters, Packet};
 use acks::Acks;
 use asconf::Asconf;
 use bytes::Bytes;
+use chosen::Chosen;
 use ecn::Marks;
 use event::Pending;
 use opening::Opening;
@@ -56,6 +59,7 @@ use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use zero_window::ZeroWindow;
 
 /// Maximum number of heartbeats that wait for an answer. More are not answered.
 const MAX_BEATS: usize = 4;
@@ -290,9 +294,7 @@ pub struct Association {
     state: State,
     pub(crate) ends: Ends,
     paths: Vec<Path>,
-    primary: usize,
-    /// The path that data is sent on.
-    current: usize,
+    chosen: Chosen,
     pub(crate) local_tag: u32,
     /// The peer's tag, 0 until it is known.
     pub(crate) peer_tag: u32,
@@ -313,18 +315,10 @@ pub struct Association {
     control: Control,
     errors: u32,
     timers: AssociationTimers,
-    /// The path of SHUTDOWN or SHUTDOWN ACK.
-    closing_path: usize,
     shutdown_requested: bool,
     /// Whether the next packet of retransmissions is sent regardless of the window.
     forced: bool,
-    /// Whether a zero window may be probed now; whether a probe is outstanding; the paths, a bit each,
-    /// whose timer has not expired since the last SACK; and the number of probes in a row (RFC 9260
-    /// section 6.1 A).
-    probe: bool,
-    probing: bool,
-    heard: u32,
-    probes: u32,
+    window: ZeroWindow,
     /// Whether the limit of chunks in flight holds new data back.
     held_by_limit: bool,
     /// The paths, a bit each, on which data was sent or lost since data was last acknowledged.
@@ -410,7 +404,7 @@ impl Association {
 
     /// Returns the addressing of the final chunk.
     pub(crate) fn final_addressing(&self) -> Addressing {
-        self.way(self.current)
+        self.way(self.chosen.current)
     }
 
     /// Returns whether it has ended and its user has read all messages and events.
@@ -484,7 +478,7 @@ impl Association {
         if !self.paths[path].usable() {
             return Err(NoPath { remote });
         }
-        self.primary = path;
+        self.chosen.primary = path;
         self.choose_current();
         Ok(())
     }
@@ -520,9 +514,7 @@ impl Association {
         self.timers.stop();
         self.acks.clear();
         for path in &mut self.paths {
-            path.timers.stop();
-            path.beat_now = false;
-            path.rack = None;
+            path.close();
         }
         self.pending.closed = Some(why);
     }
@@ -569,7 +561,7 @@ impl Association {
     fn life_on(&mut self, path: usize) {
         if self.tried & (1 << path) == 0
             && self.paths[path].usable()
-            && self.paths[path].flight == 0
+            && self.paths[path].flight.is_empty()
         {
             self.errors = 0;
         }
@@ -609,11 +601,11 @@ impl Association {
             udp_port: path.udp_port,
             mtu: path.mtu(),
             state: path.state(),
-            primary: index == self.primary,
+            primary: index == self.chosen.primary,
             cwnd: path.window.cwnd,
             ssthresh: path.window.ssthresh,
             partial_bytes_acked: path.window.partial_bytes_acked,
-            flight: path.flight,
+            flight: path.flight.bytes(),
             srtt: path.rto.srtt(),
             rto: path.rto.get(),
             errors: path.errors,
@@ -622,12 +614,12 @@ impl Association {
             state: self.state,
             streams: self.streams,
             paths: self.paths.iter().enumerate().filter(|(_, p)| !p.gone).map(path).collect(),
-            peer_rwnd: self.out.peer_rwnd,
+            peer_rwnd: self.out.peer_window.room(),
             outstanding: self.out.outstanding,
             unacknowledged: self.out.messages(),
             unread: self.inn.buffered(),
             errors: self.errors,
-            recovering: self.out.in_recovery() || self.paths.iter().any(|p| p.recovery.is_some()),
+            recovering: self.out.in_recovery() || self.paths.iter().any(Path::in_recovery),
             totals: self.totals,
         }
     }

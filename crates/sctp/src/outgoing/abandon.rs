@@ -134,10 +134,8 @@ impl Outgoing {
             let chunk = *chunk;
             if fate == Fate::Outstanding {
                 let path = &mut paths[usize::from(chunk.path)];
-                subtract(&mut path.flight, chunk.size());
-                if path.timed == Some(at) {
-                    path.timed = None;
-                }
+                path.flight.remove(chunk.size());
+                path.flight.take_timed(at);
                 self.unsend(u32::from(chunk.len));
             }
             self.marked.remove(&at);
