@@ -14,7 +14,7 @@ const MAX_BACKOFF: u32 = 16;
 
 /// The timeout of RFC 6298 section 2 with the back-off of section 5.
 ///
-/// It stands beside SCTP's because the back-off is counted, for F-RTO and the user timeout, and the SYN has rules of its own.
+/// It stands beside SCTP's because the back-off is counted, as recovery depends on it, and the SYN has rules of its own.
 /// What both measure is [`RoundTrip`].
 #[derive(Debug)]
 pub(crate) struct Rtt {
