@@ -378,7 +378,8 @@ fn another_certificate_on_another_stream_is_refused() {
         client
             .association
             .send("no TLS", &SendOptions { stream: 7, ..SendOptions::default() })
-            .await?;
+            .await
+            .unwrap();
         for stream in [4, 0] {
             let message = sip("two", 200 + usize::from(stream));
             client.lines.get_mut(&stream).unwrap().writer().write_all(&message).unwrap();
@@ -412,7 +413,7 @@ fn a_peer_has_no_streams_but_those_that_carry_tls() {
             client.handshake(stream, &right).await;
         }
         let unordered = SendOptions { unordered: true, ..on(3) };
-        client.association.send("unordered", &unordered).await?;
+        client.association.send("unordered", &unordered).await.unwrap();
         // Other streams may carry session tickets.
         while !matches!(client.take().await?.unwrap(), (3, _, true)) {}
         for stream in [15, 0] {
@@ -424,7 +425,7 @@ fn a_peer_has_no_streams_but_those_that_carry_tls() {
         let mut client = Client::with(udp, 3, 2, few).await;
         client.handshake(0, &right).await;
         assert_eq!(client.association.statistics()?.streams, (16, 4));
-        client.association.send("no pair's", &on(4)).await?;
+        client.association.send("no pair's", &on(4)).await.unwrap();
         client.handshake(1, &right).await;
         for stream in [1, 0] {
             let message = sip("whole", 100 + usize::from(stream));

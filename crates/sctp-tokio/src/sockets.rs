@@ -4,6 +4,7 @@
 use super::carrier::{Carrier, DownAddresses, ErrorSource, ErrorWatch, Outgoing, Traffic, tag_of};
 use super::error::{OpenError, SystemError};
 use super::fragments::{FragmentResult, Fragmenter};
+use super::kernel;
 use super::limits::MAX_UDP_ADDRESSES;
 use super::locals::{Locals, check_scope};
 use super::moderation::ModeratedSocket;
@@ -135,6 +136,8 @@ pub struct StackSockets {
     pub(super) ports: Option<Ports>,
     /// The local UDP port, in UDP.
     udp_port: Option<u16>,
+    /// There are none, as SCTP is the kernel's.
+    by_kernel: bool,
 }
 
 /// The sockets of a stack for each of its drivers, and what these share.
@@ -201,7 +204,7 @@ impl StackSockets {
             }
             sockets.push((socket, SocketAddr::new(local, port)));
         }
-        Ok(StackSockets { sockets, ports: None, udp_port: Some(port) })
+        Ok(StackSockets { sockets, ports: None, udp_port: Some(port), by_kernel: false })
     }
 
     /// Returns whether these sockets carry packets of all of `locals` at this UDP port.
@@ -233,7 +236,19 @@ impl StackSockets {
         }
         let copies: io::Result<_> = sockets.iter().map(|(socket, _)| socket.try_clone()).collect();
         let ports = copies.and_then(Ports::new).map_err(failed)?;
-        Ok(StackSockets { sockets, ports: Some(ports), udp_port: None })
+        Ok(StackSockets { sockets, ports: Some(ports), udp_port: None, by_kernel: false })
+    }
+
+    /// Returns what stands for the kernel's SCTP, which needs no sockets before it listens or connects. Fails where the
+    /// kernel has none.
+    pub fn kernel() -> Result<StackSockets, OpenError> {
+        kernel::check()?;
+        Ok(StackSockets { sockets: Vec::new(), ports: None, udp_port: None, by_kernel: true })
+    }
+
+    /// Returns whether SCTP is the kernel's.
+    pub(super) fn is_kernels(&self) -> bool {
+        self.by_kernel
     }
 
     /// Holds an SCTP port for as long as the stack lives; 0 for any. Returns the port.

@@ -53,15 +53,7 @@ impl Stack {
         let opened = match config.over {
             Over::Udp { ref locals, port } => StackSockets::udp(locals, port)?,
             Over::Ip => StackSockets::raw()?,
-            Over::Kernel => {
-                kernel::check()?;
-                return Ok(Stack {
-                    handle: None,
-                    udp_port: None,
-                    over_ip: false,
-                    settings: config.settings,
-                });
-            }
+            Over::Kernel => StackSockets::kernel()?,
             Over::Tun { ref name } => {
                 let failed =
                     |error| SystemError::new(format!("sctp over the device {name}"), error);
@@ -80,6 +72,9 @@ impl Stack {
         limits: Limits,
         settings: Settings,
     ) -> Result<Stack, OpenError> {
+        if opened.is_kernels() {
+            return Ok(Stack { handle: None, udp_port: None, over_ip: false, settings });
+        }
         let failed = |error| SystemError::new("sctp", error);
         let runtime =
             Runtime::try_current().map_err(|e| failed(io::Error::other(e.to_string())))?;

@@ -40,6 +40,7 @@ fn settings(streams: u16) -> Settings {
 fn stack(transport: Transport, locals: &[IpAddr], port: u16) -> Result<Stack, PerfError> {
     let over = match transport {
         Transport::SctpUdp => Over::Udp { locals: locals.to_vec(), port },
+        Transport::SctpKernel => Over::Kernel,
         _ => Over::Ip,
     };
     Stack::new(Config::new(over)).map_err(to_error)
@@ -123,7 +124,10 @@ impl Channel {
 }
 
 /// Reads a complete message into the buffer; returns `false` at the end.
-async fn receive_message(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, EndedError> {
+async fn receive_message(
+    association: &Association,
+    buffer: &mut Vec<u8>,
+) -> Result<bool, EndedError> {
     buffer.clear();
     while let Some(received) = association.recv_into(buffer).await? {
         check(association, buffer.len(), &received)?;

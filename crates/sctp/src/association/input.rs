@@ -6,6 +6,7 @@ use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
+use crate::path::Path;
 use crate::timers::PathTimer;
 use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};

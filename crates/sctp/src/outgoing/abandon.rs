@@ -1,6 +1,6 @@
 //! Abandoned messages (RFC 3758 section 3.5, RFC 7496).
 
-use super::{Fate, NONE, Outgoing, SentChunk, subtract};
+use super::{Fate, NONE, Outgoing, SentChunk};
 use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};

@@ -19,7 +19,6 @@ use closed_streams::ClosedStreams;
 use message::{Fate, Message, NONE, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
 pub(crate) use peer_window::PeerWindow;
-pub use returned::UndeliveredMessage;
 use returned::Returned;
 pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
