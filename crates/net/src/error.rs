@@ -2,7 +2,7 @@
 
 use crate::listen::Bind;
 use ringway_sansio::Transport;
-use ringway_sctp_tokio::Error;
+use ringway_sctp_tokio::{OpenError, SystemError};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub enum BindError {
         /// The requested listener.
         bind: Box<Bind>,
         /// The reason.
-        error: Error,
+        error: OpenError,
     },
     /// The number of workers is out of range.
     Workers {
@@ -54,10 +54,14 @@ impl fmt::Display for BindError {
             }
             BindError::Sctp { bind, error } => match error {
                 // In UDP the error may concern another port than the one of the URI.
-                Error::System { what, error } if bind.encapsulation.is_some() => {
+                OpenError::System(SystemError { what, error, .. })
+                    if bind.encapsulation.is_some() =>
+                {
                     write!(f, "{bind}: {what}: {}", plain(error))
                 }
-                Error::System { error, .. } if error.kind() != io::ErrorKind::PermissionDenied => {
+                OpenError::System(SystemError { error, .. })
+                    if error.kind() != io::ErrorKind::PermissionDenied =>
+                {
                     write!(f, "{bind}: {}", plain(error))
                 }
                 error => write!(f, "{bind}: {error}"),

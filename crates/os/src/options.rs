@@ -30,6 +30,34 @@ pub fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Divides the datagrams to sockets that share a port (SO_REUSEPORT) by a number in them: the 32 bits at `offset`, in
+/// network order. The remainder of its division by `count` is the index of the receiver, in the order in which the
+/// sockets were bound. A shorter datagram goes to the first. One of the sockets is enough.
+///
+/// # Errors
+/// The error of setsockopt(2).
+pub fn divide_by_word(fd: BorrowedFd<'_>, offset: u32, count: u32) -> io::Result<()> {
+    let statement = |code: u32, k| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let mut program = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, offset),
+        statement(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, count.max(1)),
+        statement(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the pointer is to a live program header with its own length, which points to a live array of as many
+    // statements as it states; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const filter).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Requests socket buffers of `bytes` in each direction, above the system's limit where the process may.
 /// Returns the size of the receive buffer that was granted, in bytes.
 ///
@@ -125,6 +153,34 @@ mod tests {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
         let got = enlarge_buffers(&socket, 8 << 20).unwrap();
         assert!(got >= 100_000, "{got}");
+    }
+
+    #[test]
+    fn datagrams_are_divided_by_a_number_in_them() {
+        let open = |port: u16| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            socket.set_reuse_port(true).unwrap();
+            let local = std::net::SocketAddr::from(([127, 0, 0, 1], port));
+            socket.bind(&local.into()).unwrap();
+            UdpSocket::from(socket)
+        };
+        let first = open(0);
+        let to = first.local_addr().unwrap();
+        let sockets = [first, open(to.port()), open(to.port())];
+        divide_by_word(sockets[0].as_fd(), 4, 3).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in [5u32, 0, 7, u32::MAX] {
+            let mut datagram = [0; 12];
+            datagram[4..8].copy_from_slice(&number.to_be_bytes());
+            sender.send_to(&datagram, to).unwrap();
+            let mut got = [0; 12];
+            let receiver = &sockets[(number % 3) as usize];
+            receiver.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            assert_eq!(receiver.recv(&mut got).unwrap(), 12);
+            assert_eq!(got, datagram);
+        }
+        sender.send_to(&[1], to).unwrap();
+        assert_eq!(sockets[0].recv(&mut [0; 12]).unwrap(), 1);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! `bulk SIZE SECONDS [MTU [MAX_BURST]]`. Prints the throughput and the sizes of batches. Or opens
 //! idle associations, `bulk idle COUNT`, and prints the memory that each end takes.
 
-use ringway_sctp_tokio::{Config, Connect, Error, Over, SendOptions, Settings, Stack};
+use ringway_sctp_tokio::{Config, Connect, OpenError, Over, SendOptions, Settings, Stack};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 
 const PORT: u16 = 5060;
+
+/// The reason why a measurement failed.
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Maximum number of messages read by one call.
 const AT_ONCE: usize = 1024;
@@ -21,7 +24,7 @@ fn runtime() -> Runtime {
     }
 }
 
-fn stack(last: u8, settings: Settings) -> Result<(Stack, IpAddr), Error> {
+fn stack(last: u8, settings: Settings) -> Result<(Stack, IpAddr), OpenError> {
     let local = IpAddr::from([127, 0, 0, last]);
     let over = Over::Udp { locals: vec![local], port: 0 };
     Ok((Stack::new(Config { settings, ..Config::new(over) })?, local))
@@ -36,7 +39,7 @@ fn memory() -> usize {
 
 /// Opens associations between two stacks of this process, and keeps all.
 #[allow(clippy::print_stdout)]
-fn idle(count: usize) -> Result<(), Box<dyn std::error::Error>> {
+fn idle(count: usize) -> Result<(), Failure> {
     runtime().block_on(async {
         let (a, local) = stack(1, Settings::default())?;
         let (b, remote) = stack(2, Settings::default())?;
@@ -60,7 +63,7 @@ fn idle(count: usize) -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[allow(clippy::print_stdout)]
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Failure> {
     let mut words = std::env::args().skip(1);
     if words.next().is_some_and(|word| word == "idle") {
         return idle(words.next().and_then(|count| count.parse().ok()).unwrap_or(10_000));
@@ -82,7 +85,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 messages += taken.drain(..).filter(|received| received.end).count() as u64;
                 buffer.clear();
             }
-            Ok::<_, Error>((messages, stack.traffic()))
+            Ok::<_, Failure>((messages, stack.traffic()))
         })
     });
     let encapsulation = told.recv()?.unwrap_or_default();
@@ -101,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         let snapshot = association.statistics()?;
         association.shutdown().await?;
-        Ok::<_, Error>((snapshot, stack.traffic()))
+        Ok::<_, Failure>((snapshot, stack.traffic()))
     })?;
     let (messages, received) = server.join().map_err(|_| "the server panicked")??;
     let took = began.elapsed().as_secs_f64();

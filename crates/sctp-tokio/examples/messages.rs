@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout)]
 
 use ringway_sctp_tokio::{
-    Association, Close, Config, Connect, Error, Event, Over, Reliability, SendOptions, Stack,
+    Association, Close, Config, Connect, EndedError, Event, Over, Reliability, SendOptions, Stack,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn watch(association: Association) {
 }
 
 /// Prints the messages of an association, until its end.
-async fn receive(association: Association) -> Result<(), Error> {
+async fn receive(association: Association) -> Result<(), EndedError> {
     tokio::spawn(watch(association.clone()));
     while let Some(message) = association.recv().await? {
         let text = String::from_utf8_lossy(&message.bytes);

@@ -1,11 +1,11 @@
 //! An association, as programs use it.
 
-use super::error::Error;
+use super::error::{AddAddressError, CallError, EndedError, SendError};
 use super::message::{Event, Message};
 use super::waiters::Wait;
 use super::{kernel, userspace};
 use bytes::Bytes;
-use ringway_sctp::{PathSnapshot, Received, Reset, SendOptions, Snapshot};
+use ringway_sctp::{self as refusal, PathSnapshot, Received, Reset, SendOptions, Snapshot};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
@@ -84,18 +84,22 @@ impl Association {
     }
 
     /// Waits until the association is established.
-    pub async fn established(&self) -> Result<(), Error> {
+    pub async fn established(&self) -> Result<(), EndedError> {
         self.wait(Wait::Write, |cx| self.poll_established(cx)).await
     }
 
     /// As [`Association::established`].
-    pub fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
         call!(self.poll_established(cx))
     }
 
     /// Sends a message, and waits until there is room for it in the send buffer. The protocol in user space
     /// keeps the bytes until they are acknowledged and does not copy them; the kernel copies them.
-    pub async fn send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
+    pub async fn send(
+        &self,
+        data: impl Into<Bytes>,
+        options: &SendOptions,
+    ) -> Result<(), SendError> {
         let mut data = data.into();
         self.wait(Wait::Write, |cx| self.poll_send(cx, &mut data, options)).await
     }
@@ -106,13 +110,13 @@ impl Association {
         cx: &mut Context<'_>,
         data: &mut Bytes,
         options: &SendOptions,
-    ) -> Poll<Result<(), Error>> {
+    ) -> Poll<Result<(), SendError>> {
         call!(self.poll_send(cx, data, options))
     }
 
     /// Sends a message if there is room for it now. Otherwise the error is
-    /// [`Refusal::NoRoom`](super::Refusal::NoRoom).
-    pub fn try_send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), Error> {
+    /// [`refusal::SendError::NoRoom`].
+    pub fn try_send(&self, data: impl Into<Bytes>, options: &SendOptions) -> Result<(), SendError> {
         let mut data = data.into();
         match &self.0 {
             Kind::Userspace(association) => association.try_send(data, options),
@@ -125,7 +129,7 @@ impl Association {
     pub async fn send_many(
         &self,
         messages: &mut VecDeque<(SendOptions, Bytes)>,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, SendError> {
         self.wait(Wait::Write, |cx| self.poll_send_many(cx, messages)).await
     }
 
@@ -134,7 +138,7 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         messages: &mut VecDeque<(SendOptions, Bytes)>,
-    ) -> Poll<Result<usize, Error>> {
+    ) -> Poll<Result<usize, SendError>> {
         let association = match &self.0 {
             Kind::Userspace(association) => return association.poll_send_many(cx, messages),
             Kind::Kernel(association) => association,
@@ -155,7 +159,7 @@ impl Association {
 
     /// Receives the next message, or part of a very large one. Returns `None` once the association was shut
     /// down gracefully and everything is read.
-    pub async fn recv(&self) -> Result<Option<Message>, Error> {
+    pub async fn recv(&self) -> Result<Option<Message>, EndedError> {
         let mut bytes = Vec::new();
         let received = self.wait(Wait::Read, |cx| self.poll_recv_into(cx, &mut bytes)).await?;
         Ok(received.map(|received| Message::new(&received, bytes.into())))
@@ -163,7 +167,7 @@ impl Association {
 
     /// Receives the next message, or part of one, and appends its bytes to `out`: for readers that reuse a
     /// buffer.
-    pub async fn recv_into(&self, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
+    pub async fn recv_into(&self, out: &mut Vec<u8>) -> Result<Option<Received>, EndedError> {
         self.wait(Wait::Read, |cx| self.poll_recv_into(cx, out)).await
     }
 
@@ -172,7 +176,7 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<Option<Received>, Error>> {
+    ) -> Poll<Result<Option<Received>, EndedError>> {
         call!(self.poll_recv_into(cx, out))
     }
 
@@ -183,7 +187,7 @@ impl Association {
         &self,
         messages: &mut Vec<Message>,
         max_messages: usize,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, EndedError> {
         self.wait(Wait::Read, |cx| self.poll_recv_many(cx, messages, max_messages)).await
     }
 
@@ -193,7 +197,7 @@ impl Association {
         cx: &mut Context<'_>,
         messages: &mut Vec<Message>,
         max_messages: usize,
-    ) -> Poll<Result<usize, Error>> {
+    ) -> Poll<Result<usize, EndedError>> {
         match &self.0 {
             Kind::Userspace(association) => association.poll_recv_many(cx, messages, max_messages),
             Kind::Kernel(_) if max_messages == 0 => Poll::Ready(Ok(0)),
@@ -217,7 +221,7 @@ impl Association {
         out: &mut Vec<u8>,
         received: &mut Vec<Received>,
         max_messages: usize,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, EndedError> {
         self.wait(Wait::Read, |cx| self.poll_recv_many_into(cx, out, received, max_messages)).await
     }
 
@@ -228,7 +232,7 @@ impl Association {
         out: &mut Vec<u8>,
         received: &mut Vec<Received>,
         max_messages: usize,
-    ) -> Poll<Result<usize, Error>> {
+    ) -> Poll<Result<usize, EndedError>> {
         match &self.0 {
             _ if max_messages == 0 => Poll::Ready(Ok(0)),
             Kind::Userspace(association) => {
@@ -257,81 +261,93 @@ impl Association {
 
     /// Returns the state, the paths, the windows and the counters. Values that the kernel does not report
     /// are zero.
-    pub fn statistics(&self) -> Result<Snapshot, Error> {
+    pub fn statistics(&self) -> Result<Snapshot, EndedError> {
         call!(self.statistics())
     }
 
     /// Returns the paths, each with its local address, the peer's address and its state.
-    pub fn paths(&self) -> Result<Vec<PathSnapshot>, Error> {
+    pub fn paths(&self) -> Result<Vec<PathSnapshot>, EndedError> {
         Ok(self.statistics()?.paths)
     }
 
     /// Returns the local port and the peer's.
-    pub fn ports(&self) -> Result<(u16, u16), Error> {
+    pub fn ports(&self) -> Result<(u16, u16), EndedError> {
         call!(self.ports())
     }
 
     /// Makes the path to an address of the peer the primary one.
-    pub fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
+    pub fn set_primary(&self, remote: IpAddr) -> Result<(), CallError<refusal::NoPath>> {
         call!(self.set_primary(remote))
     }
 
     /// Sends a HEARTBEAT to an address of the peer now.
-    pub fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
+    pub fn request_heartbeat(&self, remote: IpAddr) -> Result<(), CallError<refusal::NoPath>> {
         call!(self.request_heartbeat(remote))
     }
 
     /// Asks the peer to add a local address (RFC 5061); [`Event::Changed`] reports when it has. The host must
     /// have the address. A stack in UDP opens a socket at it, at the stack's UDP port, and keeps it for as
     /// long as the stack runs.
-    pub fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub fn add_address(&self, local: IpAddr) -> Result<(), AddAddressError> {
         call!(self.add_address(local))
     }
 
     /// Asks the peer to delete a local address (RFC 5061).
-    pub fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub fn delete_address(&self, local: IpAddr) -> Result<(), CallError<refusal::AddressError>> {
         call!(self.delete_address(local))
     }
 
     /// Asks the peer to make the path to a local address its primary one (RFC 5061).
-    pub fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
+    pub fn ask_primary(&self, local: IpAddr) -> Result<(), CallError<refusal::AddressError>> {
         call!(self.ask_primary(local))
     }
 
     /// Resets streams (RFC 6525); [`Event::Changed`] reports when that is done.
-    pub fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
+    pub fn reset_streams(&self, reset: Reset<'_>) -> Result<(), CallError<refusal::StreamError>> {
         call!(self.reset_streams(reset))
     }
 
     /// Requests more streams, outgoing and incoming (RFC 6525).
-    pub fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub fn add_streams(
+        &self,
+        outgoing: u16,
+        incoming: u16,
+    ) -> Result<(), CallError<refusal::StreamError>> {
         call!(self.add_streams(outgoing, incoming))
     }
 
     /// Sets an endpoint pair shared key (RFC 4895 section 4.1): a secret that both endpoints know, and its key
     /// identifier. Fails if the peer does not authenticate chunks, which is known once the association is
     /// established.
-    pub fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
+    pub fn set_auth_key(
+        &self,
+        key: u16,
+        secret: &[u8],
+    ) -> Result<(), CallError<refusal::SetKeyError>> {
         call!(self.set_auth_key(key, secret))
     }
 
     /// Authenticates sent chunks with a key that is set. Received chunks are accepted with any key that is set.
-    pub fn use_auth_key(&self, key: u16) -> Result<(), Error> {
+    pub fn use_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
         call!(self.use_auth_key(key))
     }
 
     /// Deletes a key that is set and not used to send. Chunks authenticated with it are no longer accepted.
-    pub fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
+    pub fn delete_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
         call!(self.delete_auth_key(key))
     }
 
     /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
-    pub fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
+    pub fn set_stream_value(
+        &self,
+        stream: u16,
+        value: u16,
+    ) -> Result<(), CallError<refusal::NoStream>> {
         call!(self.set_stream_value(stream, value))
     }
 
     /// Shuts the association down gracefully: all messages sent are delivered first. Waits for the end.
-    pub async fn shutdown(&self) -> Result<(), Error> {
+    pub async fn shutdown(&self) -> Result<(), EndedError> {
         self.begin_shutdown();
         self.wait(Wait::Write, |cx| self.poll_closed(cx)).await
     }
@@ -342,14 +358,14 @@ impl Association {
     }
 
     /// Waits for the end of the association. Returns an error unless it was shut down gracefully.
-    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
         call!(self.poll_closed(cx))
     }
 
     /// Aborts the association; undelivered data is lost. The ABORT carries `reason`, except with the kernel's
     /// SCTP, whose one-to-one sockets send none. A program that exits right after it waits for
     /// [`Stack::flush`](super::Stack::flush), or no ABORT is sent at all.
-    pub fn abort(&self, reason: &[u8]) -> Result<(), Error> {
+    pub fn abort(&self, reason: &[u8]) -> Result<(), EndedError> {
         call!(self.abort(reason))
     }
 }

@@ -56,6 +56,11 @@ impl ErrorWatch {
     }
 }
 
+/// Returns the verification tag of an SCTP packet, 0 for one that is too short (RFC 9260 section 3.1).
+pub(super) fn tag_of(packet: &[u8]) -> u32 {
+    packet.get(4..8).and_then(|tag| tag.try_into().ok()).map_or(0, u32::from_be_bytes)
+}
+
 /// Packets to send, one after the other in one buffer.
 #[derive(Default)]
 pub(super) struct Outgoing {
@@ -73,6 +78,20 @@ impl Outgoing {
 
     pub(super) fn is_empty(&self) -> bool {
         self.sent >= self.packets.len()
+    }
+
+    /// Adds packets until there are enough or no more. `next` appends one and returns its addressing. Returns whether
+    /// there are no more.
+    pub(super) fn fill(
+        &mut self,
+        mut next: impl FnMut(&mut Vec<u8>) -> Option<Addressing>,
+    ) -> bool {
+        while !self.is_full() {
+            let start = self.bytes.len();
+            let Some(addressing) = next(&mut self.bytes) else { return true };
+            self.packets.push((addressing, start..self.bytes.len()));
+        }
+        false
     }
 
     /// Returns the packets that remain to send.
@@ -119,13 +138,32 @@ pub struct Traffic {
     pub icmp: u64,
 }
 
+impl Traffic {
+    /// Returns the sums of two carriers' counters.
+    pub(super) fn plus(self, other: Traffic) -> Traffic {
+        Traffic {
+            received: self.received + other.received,
+            receive_calls: self.receive_calls + other.receive_calls,
+            received_in_trains: self.received_in_trains + other.received_in_trains,
+            sent: self.sent + other.sent,
+            send_calls: self.send_calls + other.send_calls,
+            sent_in_trains: self.sent_in_trains + other.sent_in_trains,
+            not_sent: self.not_sent + other.not_sent,
+            no_room: self.no_room + other.no_room,
+            fragmented: self.fragmented + other.fragmented,
+            pauses: self.pauses + other.pauses,
+            icmp: self.icmp + other.icmp,
+        }
+    }
+}
+
 /// Moves packets between the protocol and the system.
 pub(super) trait Carrier: Send {
     /// Receives at most one batch. Returns the number of trains.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>>;
 
     /// Calls `each` with every packet of train number `train` of the last batch.
-    fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8]));
+    fn packets<'a>(&'a self, train: usize, each: &mut dyn FnMut(Addressing, &'a [u8]));
 
     /// Sends the rest of `outgoing` in order, as far as the system has room. Packets that it refuses are
     /// dropped. Returns whether nothing remains.

@@ -1,17 +1,20 @@
-//! The task that runs a stack: it receives packets, handles timeouts and sends packets.
+//! The tasks that run a stack: they receive packets, handle timeouts and send packets.
 //!
-//! It is a task of the runtime and not a thread of its own: on a runtime of one thread a message
-//! then goes from its sender's task into a packet, and from a packet to its reader's task, without a
+//! A stack has as many as its runtime has threads, if its packets can be divided among them, each with sockets and
+//! associations of its own. They are tasks of the runtime and not threads of their own: on a runtime of one thread a
+//! message then goes from its sender's task into a packet, and from a packet to its reader's task, without a
 //! switch of threads. A program that wants a thread for it creates a runtime in one. Users put messages
-//! directly into the protocol and wake this task once for all of them, so the messages of one turn are
+//! directly into the protocol and wake the task once for all of them, so the messages of one turn are
 //! sent in one batch.
 
-use super::carrier::{Carrier, Outgoing};
-use super::core::{Core, Shared};
+use super::carrier::Carrier;
+use super::core::{Shared, wake};
 use super::host_events::read_icmp;
 use super::opening::BoundSocket;
-use ringway_os::Clock;
-use ringway_sansio::{Endpoint, Time};
+use super::runner::Runner;
+use ringway_os::{ChaCha, Clock};
+use ringway_sansio::{Addressing, Time};
+use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,27 +32,36 @@ const RETRY: Duration = Duration::from_millis(1);
 /// Delay before receiving again after an error.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// Packets of a train that are handled without an allocation: as many as a train has at most.
+const TRAIN: usize = 64;
+
 pub(super) struct Driver<C> {
     shared: Arc<Shared>,
+    /// Its number among the drivers of the stack.
+    number: usize,
     carrier: C,
+    runner: Runner,
     clock: Clock,
-    outgoing: Outgoing,
     sleep: Pin<Box<Sleep>>,
     /// The time at which `sleep` ends.
     armed: Option<Time>,
-    /// The system had no room, and packets wait in `outgoing`.
-    blocked: bool,
     /// Tasks that read events from the host; they end with this one.
     tasks: Vec<AbortHandle>,
 }
 
 impl<C: Carrier> Driver<C> {
     /// To be called within a runtime.
-    pub(super) fn new(shared: Arc<Shared>, carrier: C, tasks: Vec<AbortHandle>) -> Self {
-        let clock = shared.with(|core| core.clock);
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        number: usize,
+        carrier: C,
+        random: ChaCha,
+        tasks: Vec<AbortHandle>,
+    ) -> Self {
+        let clock = shared.clock;
+        let runner = Runner::new(shared.clone(), number, random);
         let sleep = Box::pin(sleep(Duration::ZERO));
-        let outgoing = Outgoing::default();
-        Driver { shared, carrier, clock, outgoing, sleep, armed: None, blocked: false, tasks }
+        Driver { shared, number, carrier, runner, clock, sleep, armed: None, tasks }
     }
 
     /// Receives packets. Returns whether there may be more.
@@ -65,7 +77,7 @@ impl<C: Carrier> Driver<C> {
                     for train in 0..trains {
                         self.handle_train(now, train);
                     }
-                    self.flush();
+                    self.runner.flush(now, &mut self.carrier);
                 }
             }
         }
@@ -96,57 +108,23 @@ impl<C: Carrier> Driver<C> {
     /// Handles one train and collects the packets to send because of it, so that a batch of trains is not
     /// answered by a single acknowledgement.
     fn handle_train(&mut self, now: Time, train: usize) {
-        let Driver { shared, carrier, outgoing, blocked, .. } = self;
-        shared.with(|core| {
-            carrier.packets(train, &mut |addressing, packet| {
-                core.sctp.handle_packet(now, addressing, packet);
-            });
-            if !*blocked {
-                fill(core, now, outgoing);
-            }
-            core.dispatch();
-        });
-        if outgoing.is_full() {
-            self.flush();
-        }
-    }
-
-    /// Sends the collected packets.
-    fn flush(&mut self) {
-        if self.outgoing.is_empty() {
-            return;
-        }
-        self.blocked = !self.carrier.send(&mut self.outgoing);
-        for (sent, icmp, quoted) in self.carrier.refused() {
-            self.shared.with(|core| core.handle_icmp(&sent, icmp, &quoted));
-        }
-    }
-
-    /// Sends until nothing is left to send.
-    fn transmit(&mut self, now: Time) {
-        loop {
-            self.flush();
-            if self.blocked {
-                return;
-            }
-            let outgoing = &mut self.outgoing;
-            self.shared.with(|core| {
-                fill(core, now, outgoing);
-                core.dispatch();
-            });
-            if self.outgoing.is_empty() {
-                return;
-            }
+        let mut packets: SmallVec<[(Addressing, &[u8]); TRAIN]> = SmallVec::new();
+        self.carrier.packets(train, &mut |addressing, packet| packets.push((addressing, packet)));
+        self.runner.handle_train(now, &packets);
+        drop(packets);
+        if self.runner.is_full() {
+            self.runner.flush(now, &mut self.carrier);
         }
     }
 
     /// Arms the timer for the next deadline. Returns whether that has passed already.
-    fn arm(&mut self, now: Time, next: Option<Time>, cx: &mut Context<'_>) -> bool {
+    fn arm(&mut self, now: Time, cx: &mut Context<'_>) -> bool {
         if self.sleep.is_elapsed() {
             self.armed = None;
         }
-        let retry = self.blocked.then(|| now + RETRY);
-        let Some(next) = ringway_sansio::time::sooner(next, retry) else { return false };
+        let retry = self.runner.is_blocked().then(|| now + RETRY);
+        let next = ringway_sansio::time::sooner(self.runner.next_timeout(), retry);
+        let Some(next) = next else { return false };
         if self.armed.is_some_and(|armed| armed <= next) {
             return false;
         }
@@ -156,49 +134,29 @@ impl<C: Carrier> Driver<C> {
     }
 }
 
-/// Collects packets until there are enough or no more.
-fn fill(core: &mut Core, now: Time, outgoing: &mut Outgoing) {
-    while !outgoing.is_full() {
-        let start = outgoing.bytes.len();
-        let Some(addressing) = core.sctp.poll_transmit(now, &mut outgoing.bytes) else { return };
-        outgoing.packets.push((addressing, start..outgoing.bytes.len()));
-    }
-}
-
 impl<C: Carrier + Unpin> Future for Driver<C> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let driver = self.get_mut();
-        let new = driver.shared.with(|core| {
-            core.begin_turn(cx);
-            core.take_locals()
-        });
-        for bound in new {
+        let inbox = driver.shared.inbox(driver.number).clone();
+        let mut waiting = inbox.begin_turn(cx);
+        driver.runner.take(&mut waiting);
+        for bound in waiting.sockets {
             driver.admit(bound);
         }
         let more = driver.receive(cx);
         let now = driver.clock.now();
-        driver.shared.with(|core| {
-            if core.next_timeout().is_some_and(|at| at <= now) {
-                core.sctp.handle_timeout(now);
-                core.dispatch();
-                core.end_orphans(now);
-            }
-        });
-        driver.transmit(now);
-        let (traffic, sent) = (driver.carrier.traffic(), driver.outgoing.is_empty());
-        let (next, over) = driver.shared.with(|core| {
-            core.set_traffic(traffic);
-            if sent {
-                core.emptied();
-            }
-            (core.next_timeout(), core.released && core.sctp.is_empty())
-        });
-        if over && driver.outgoing.is_empty() {
+        driver.runner.handle_timeouts(now);
+        driver.runner.send_all(now, &mut driver.carrier);
+        let (traffic, received) = (driver.carrier.traffic(), driver.runner.received());
+        let emptied = driver.runner.is_empty();
+        wake(inbox.end_turn(traffic, received, emptied));
+        // The final chunk of the last association may have been queued in this turn.
+        if emptied && driver.shared.is_over() && inbox.is_empty() {
             return Poll::Ready(());
         }
-        if driver.arm(now, next, cx) || more {
+        if driver.arm(now, cx) || more {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -208,6 +166,6 @@ impl<C: Carrier + Unpin> Future for Driver<C> {
 impl<C> Drop for Driver<C> {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
-        self.shared.with(Core::stop);
+        self.shared.stop(self.number);
     }
 }

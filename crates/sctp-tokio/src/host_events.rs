@@ -1,7 +1,7 @@
 //! Events from the host besides packets: ICMP messages, and changes of its addresses.
 
 use super::carrier::ErrorSource;
-use super::core::{Core, Shared};
+use super::core::Shared;
 use ringway_os::{Cause, IcmpError, NetworkMonitor, next_icmp_error};
 use ringway_sansio::{Addressing, Icmp};
 use ringway_sctp::PROTOCOL;
@@ -26,7 +26,8 @@ pub(super) async fn read_icmp(shared: Arc<Shared>, (errors, bound): ErrorSource)
         let mut count = 0;
         while let Some(error) = next_icmp_error(errors.socket(), &mut quote) {
             if let Some((sent, icmp, quoted)) = translate(&error, bound, &quote) {
-                shared.with(|core| core.handle_icmp(&sent, icmp, quoted));
+                let now = shared.clock.now();
+                shared.tables(|tables| tables.handle_icmp(now, &sent, icmp, quoted));
             }
             count += 1;
             if count % MESSAGES_A_TURN == 0 {
@@ -67,40 +68,6 @@ fn translate<'a>(
 /// Reads changes of the host's addresses and links.
 pub(super) async fn watch_addresses(shared: Arc<Shared>, mut monitor: NetworkMonitor) {
     while let Some((address, usable)) = monitor.next().await {
-        shared.with(|core| core.address_changed(address, usable));
-    }
-}
-
-impl Core {
-    /// Handles an ICMP message about a packet that was sent.
-    pub(super) fn handle_icmp(&mut self, sent: &Addressing, icmp: Icmp, quoted: &[u8]) {
-        self.count_icmp();
-        self.sctp.handle_icmp(self.clock.now(), sent, icmp, quoted);
-        self.dispatch();
-        self.kick();
-    }
-
-    /// Handles a local address that became unusable, or usable again. The paths from it are probed at once.
-    /// Sending from an unusable address fails, and thereby the path.
-    pub(super) fn address_changed(&mut self, address: IpAddr, usable: bool) {
-        let mut down = self.down_addresses.load().as_ref().clone();
-        down.retain(|ip| *ip != address);
-        if !usable {
-            down.push(address);
-        }
-        self.down_addresses.store(Arc::new(down));
-        for (_, entry) in &self.entries {
-            let is_local =
-                self.sctp.addresses(entry.id).is_ok_and(|(locals, _)| locals.contains(&address));
-            let Some(snapshot) = is_local.then(|| self.sctp.snapshot(entry.id).ok()).flatten()
-            else {
-                continue;
-            };
-            for path in snapshot.paths.iter().filter(|path| path.local == address) {
-                let _ = self.sctp.request_heartbeat(entry.id, path.remote);
-            }
-        }
-        self.dispatch();
-        self.kick();
+        shared.tables(|tables| tables.address_changed(address, usable));
     }
 }

@@ -15,6 +15,9 @@ pub const RETURNED_BYTES: usize = 1 << 20;
 /// Maximum time for the shutdown of an association whose last handle was dropped.
 pub const LINGER: Duration = Duration::from_secs(60);
 
+/// Maximum number of tasks that carry a stack's packets in UDP.
+pub const MAX_DRIVERS: usize = 16;
+
 /// Maximum number of addresses at which one stack in UDP has a socket.
 pub const MAX_UDP_ADDRESSES: usize = 64;
 

@@ -2,7 +2,7 @@
 
 use super::association::Association;
 use super::core::Handle;
-use super::error::Error;
+use super::error::AcceptError;
 use super::{kernel, userspace};
 use ringway_sctp::ListenerId;
 use std::fmt;
@@ -36,36 +36,28 @@ impl Listener {
     }
 
     /// Waits for the next established association.
-    pub async fn accept(&self) -> Result<Association, Error> {
+    pub async fn accept(&self) -> Result<Association, AcceptError> {
         poll_fn(|cx| self.poll_accept(cx)).await
     }
 
     /// As [`Listener::accept`].
-    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
+    pub fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, AcceptError>> {
         let (stack, id) = match &self.kind {
             Kind::Userspace { stack, id } => (stack, id),
             Kind::Kernel(listener) => {
                 return listener.poll_accept(cx).map_ok(Association::kernel);
             }
         };
-        let found = stack.shared.with(|core| {
-            core.check()?;
-            let Some(accepting) = core.listeners.get_mut(id) else {
-                return Err(Error::Stopped);
-            };
-            let Some(key) = accepting.queue.pop_front() else {
-                accepting.waiters.add(cx);
-                return Ok(None);
-            };
-            Ok(core.entries.get(key).map(|entry| (key, entry.id)))
+        let found = stack.shared.check().and_then(|()| {
+            stack.shared.tables(|tables| tables.accept(*id, |waiters| waiters.add(cx)))
         });
         match found {
-            Ok(Some((key, id))) => {
-                let association = userspace::Association::new(stack.clone(), key, id);
+            Ok(Some(member)) => {
+                let association = userspace::Association::new(stack.clone(), member);
                 Poll::Ready(Ok(Association::userspace(association)))
             }
             Ok(None) => Poll::Pending,
-            Err(error) => Poll::Ready(Err(error)),
+            Err(stopped) => Poll::Ready(Err(stopped.into())),
         }
     }
 }
@@ -79,7 +71,7 @@ impl fmt::Debug for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Kind::Userspace { stack, id } = &self.kind {
-            stack.shared.with(|core| core.unlisten(*id));
+            stack.shared.tables(|tables| tables.unlisten(*id));
         }
     }
 }

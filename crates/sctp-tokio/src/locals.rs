@@ -1,21 +1,21 @@
 //! The local addresses of a stack in UDP, and opening a socket at another one while it runs.
 
-use super::error::Error;
+use super::error::{AddAddressError, SystemError, UnusableAddress};
 use super::limits::MAX_UDP_ADDRESSES;
 use super::opening::{self, BoundSocket};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Refuses addresses that need an interface to be unambiguous (RFC 4007 section 6), which neither SCTP's
 /// parameters nor this API carry, and multicast and broadcast addresses.
-pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
+pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), UnusableAddress> {
     let link_local = |ip: &&IpAddr| match ip {
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
         IpAddr::V4(_) => false,
     };
     let multi_host = |ip: &&IpAddr| ip.is_multicast() || **ip == IpAddr::V4(Ipv4Addr::BROADCAST);
     match (addresses.iter().find(link_local), addresses.iter().find(multi_host)) {
-        (Some(ip), _) => Err(Error::LinkLocal(*ip)),
-        (None, Some(ip)) => Err(Error::NotUnicast(*ip)),
+        (Some(ip), _) => Err(UnusableAddress::LinkLocal(*ip)),
+        (None, Some(ip)) => Err(UnusableAddress::NotUnicast(*ip)),
         (None, None) => Ok(()),
     }
 }
@@ -24,14 +24,12 @@ pub(crate) fn check_scope(addresses: &[IpAddr]) -> Result<(), Error> {
 pub(super) struct Locals {
     port: u16,
     addresses: Vec<IpAddr>,
-    /// Open sockets that the driver has not taken yet.
-    new: Vec<BoundSocket>,
 }
 
 impl Locals {
     /// Creates the table with its first addresses.
     pub(super) fn new(addresses: Vec<IpAddr>, port: u16) -> Locals {
-        Locals { port, addresses, new: Vec::new() }
+        Locals { port, addresses }
     }
 
     /// Returns whether packets can be sent from an address: it has a socket, or the wildcard of its family
@@ -42,33 +40,33 @@ impl Locals {
     }
 
     /// Refuses addresses from which no packet can be sent.
-    pub(super) fn check(&self, addresses: &[IpAddr]) -> Result<(), Error> {
+    pub(super) fn check(&self, addresses: &[IpAddr]) -> Result<(), UnusableAddress> {
         let absent = addresses.iter().find(|ip| !self.has(**ip));
-        absent.map_or(Ok(()), |ip| Err(Error::NotLocal(*ip)))
+        absent.map_or(Ok(()), |ip| Err(UnusableAddress::NotLocal(*ip)))
     }
 
-    /// Opens a socket at an address. Returns `None` if it has one already.
-    pub(super) fn open(&self, ip: IpAddr) -> Result<Option<BoundSocket>, Error> {
+    /// Opens sockets at an address, one for each driver. Returns none if it has them already.
+    pub(super) fn open(
+        &self,
+        ip: IpAddr,
+        drivers: usize,
+    ) -> Result<Vec<BoundSocket>, AddAddressError> {
         if self.has(ip) {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         if self.addresses.len() >= MAX_UDP_ADDRESSES {
-            return Err(Error::TooManyAddresses);
+            return Err(AddAddressError::TooManyAddresses);
         }
         let addr = SocketAddr::new(ip, self.port);
-        let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
-        opening::udp(addr).map(|socket| Some((socket, addr))).map_err(failed)
+        let failed = |error| SystemError::new(format!("sctp over udp at {addr}"), error);
+        let first = opening::udp(addr).map_err(failed)?;
+        let group = opening::udp_group(first, addr, drivers).map_err(failed)?;
+        Ok(group.into_iter().map(|socket| (socket, addr)).collect())
     }
 
-    /// Adds an open socket.
-    pub(super) fn keep(&mut self, bound: BoundSocket) {
-        self.addresses.push(bound.1.ip());
-        self.new.push(bound);
-    }
-
-    /// Removes and returns the sockets that the driver has not taken yet.
-    pub(super) fn take(&mut self) -> Vec<BoundSocket> {
-        std::mem::take(&mut self.new)
+    /// Adds an address with open sockets.
+    pub(super) fn keep(&mut self, ip: IpAddr) {
+        self.addresses.push(ip);
     }
 }
 
@@ -93,7 +91,7 @@ mod tests {
         assert!(locals.check(&[ip("127.0.0.9"), ip("::1")]).is_ok());
         let error = locals.check(&[ip("::2")]).unwrap_err().to_string();
         assert!(error.starts_with("::2: "), "{error}");
-        assert!(locals.open(ip("10.1.2.3")).unwrap().is_none());
+        assert!(locals.open(ip("10.1.2.3"), 1).unwrap().is_empty());
     }
 
     #[test]
@@ -101,6 +99,6 @@ mod tests {
         let many =
             (0..MAX_UDP_ADDRESSES as u32).map(|i| IpAddr::from((0x7f01_0000 + i).to_be_bytes()));
         let locals = Locals::new(many.collect(), 9899);
-        assert!(matches!(locals.open(ip("127.0.0.1")), Err(Error::TooManyAddresses)));
+        assert!(matches!(locals.open(ip("127.0.0.1"), 2), Err(AddAddressError::TooManyAddresses)));
     }
 }

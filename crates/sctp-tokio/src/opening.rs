@@ -1,7 +1,7 @@
 //! Opening sockets for SCTP packets: in UDP, or directly over IP as protocol 132.
 
 use libc::{BPF_K, BPF_RET};
-use ringway_os::{enlarge_buffers, set_option};
+use ringway_os::{divide_by_word, enlarge_buffers, set_option};
 use ringway_sctp::PROTOCOL;
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io;
@@ -18,9 +18,41 @@ const BUFFER: usize = 8 << 20;
 /// A socket and the address it is bound to.
 pub(super) type BoundSocket = (Socket, SocketAddr);
 
+/// Offset of the verification tag in SCTP's header (RFC 9260 section 3.1).
+const TAG: u32 = 4;
+
 /// Opens a UDP socket that reports the destination address, the ECN bits and ICMP messages. SCTP probes
 /// paths itself, so the system neither fragments nor applies its own path MTU.
 pub(super) fn udp(addr: SocketAddr) -> io::Result<Socket> {
+    let socket = unbound_udp(addr)?;
+    socket.bind(&addr.into())?;
+    Ok(socket)
+}
+
+/// Opens sockets at the address of `first`, `count` with that one. The kernel divides packets among them by the
+/// verification tag: the remainder of its division by `count` is the index of the socket. Those without a tag, which
+/// open associations, go to the first.
+///
+/// The first was bound without `SO_REUSEPORT`, so that an address in use was an error even where a process of the same
+/// user uses it. Once the option is set, the others join.
+pub(super) fn udp_group(first: Socket, addr: SocketAddr, count: usize) -> io::Result<Vec<Socket>> {
+    let mut group = vec![first];
+    if count > 1 {
+        group[0].set_reuse_port(true)?;
+    }
+    for _ in 1..count {
+        let socket = unbound_udp(addr)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&addr.into())?;
+        group.push(socket);
+    }
+    if count > 1 {
+        divide_by_word(group[0].as_fd(), TAG, count as u32)?;
+    }
+    Ok(group)
+}
+
+fn unbound_udp(addr: SocketAddr) -> io::Result<Socket> {
     use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -42,7 +74,6 @@ pub(super) fn udp(addr: SocketAddr) -> io::Result<Socket> {
     // Systems older than Linux 5.0 do not coalesce, and work without it.
     let _ = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1);
     enlarge_buffers(&socket, BUFFER)?;
-    socket.bind(&addr.into())?;
     Ok(socket)
 }
 

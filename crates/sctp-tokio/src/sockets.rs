@@ -1,9 +1,10 @@
 //! SCTP packets on sockets: in UDP (RFC 6951), a socket for each local address, with trains in both
 //! directions; or directly over IP as protocol 132, a raw socket for each family.
 
-use super::carrier::{Carrier, DownAddresses, ErrorSource, ErrorWatch, Outgoing, Traffic};
-use super::error::Error;
+use super::carrier::{Carrier, DownAddresses, ErrorSource, ErrorWatch, Outgoing, Traffic, tag_of};
+use super::error::{OpenError, SystemError};
 use super::fragments::{FragmentResult, Fragmenter};
+use super::kernel;
 use super::limits::MAX_UDP_ADDRESSES;
 use super::locals::{Locals, check_scope};
 use super::moderation::ModeratedSocket;
@@ -135,6 +136,17 @@ pub struct StackSockets {
     pub(super) ports: Option<Ports>,
     /// The local UDP port, in UDP.
     udp_port: Option<u16>,
+    /// There are none, as SCTP is the kernel's.
+    by_kernel: bool,
+}
+
+/// The sockets of a stack for each of its drivers, and what these share.
+pub(super) struct DividedSockets {
+    pub(super) drivers: Vec<Vec<BoundSocket>>,
+    /// Directly over IP: the ports.
+    pub(super) ports: Option<Ports>,
+    /// In UDP: the local addresses.
+    pub(super) locals: Option<Locals>,
 }
 
 /// Returns whether this process may use SCTP directly over IP, and the kernel would not answer instead.
@@ -152,28 +164,39 @@ impl fmt::Debug for StackSockets {
 }
 
 impl StackSockets {
-    /// Registers the sockets with the runtime.
-    pub(super) fn register(
-        self,
-        down: DownAddresses,
-    ) -> io::Result<(Sockets, Option<Ports>, Option<Locals>)> {
-        let held = self.ports.as_ref().map(Ports::held);
-        let addresses = || self.sockets.iter().map(|(_, addr)| addr.ip()).collect();
-        let locals = self.udp_port.map(|port| Locals::new(addresses(), port));
-        Ok((Sockets::new(self.sockets, held, down)?, self.ports, locals))
+    /// Returns the sockets of so many drivers: in UDP each has one at each address, among which the kernel divides the
+    /// associations. Directly over IP, a second raw socket would only receive everything twice, so there is one driver.
+    pub(super) fn divide(self, drivers: usize) -> io::Result<DividedSockets> {
+        let Some(port) = self.udp_port else {
+            return Ok(DividedSockets {
+                drivers: vec![self.sockets],
+                ports: self.ports,
+                locals: None,
+            });
+        };
+        let addresses = self.sockets.iter().map(|(_, addr)| addr.ip()).collect();
+        let mut divided: Vec<Vec<BoundSocket>> = (0..drivers).map(|_| Vec::new()).collect();
+        for (socket, addr) in self.sockets {
+            let group = opening::udp_group(socket, addr, drivers)?;
+            for (driver, socket) in divided.iter_mut().zip(group) {
+                driver.push((socket, addr));
+            }
+        }
+        let locals = Some(Locals::new(addresses, port));
+        Ok(DividedSockets { drivers: divided, ports: self.ports, locals })
     }
 
     /// Binds the UDP port `port` at each of `locals`, which may contain the wildcards. Port 0 means one that
     /// the system chooses, the same at each address.
-    pub fn udp(locals: &[IpAddr], mut port: u16) -> Result<StackSockets, Error> {
+    pub fn udp(locals: &[IpAddr], mut port: u16) -> Result<StackSockets, OpenError> {
         check_scope(locals)?;
         if locals.len() > MAX_UDP_ADDRESSES {
-            return Err(Error::TooManyAddresses);
+            return Err(OpenError::TooManyAddresses);
         }
         let mut sockets = Vec::with_capacity(locals.len());
         for &local in locals {
             let addr = SocketAddr::new(local, port);
-            let failed = |error| Error::system(format!("sctp over udp at {addr}"), error);
+            let failed = |error| SystemError::new(format!("sctp over udp at {addr}"), error);
             let socket = opening::udp(addr).map_err(failed)?;
             if port == 0 {
                 let bound = socket.local_addr().map_err(failed)?;
@@ -181,7 +204,7 @@ impl StackSockets {
             }
             sockets.push((socket, SocketAddr::new(local, port)));
         }
-        Ok(StackSockets { sockets, ports: None, udp_port: Some(port) })
+        Ok(StackSockets { sockets, ports: None, udp_port: Some(port), by_kernel: false })
     }
 
     /// Returns whether these sockets carry packets of all of `locals` at this UDP port.
@@ -191,12 +214,12 @@ impl StackSockets {
     }
 
     /// Opens a raw socket for each family that the host has, to carry SCTP directly over IP.
-    pub fn raw() -> Result<StackSockets, Error> {
-        let failed = |error| Error::system("sctp over ip", error);
+    pub fn raw() -> Result<StackSockets, OpenError> {
+        let failed = |error| SystemError::new("sctp over ip", error);
         if std::path::Path::new(KERNELS_OWN).exists() {
             let text = "the kernel's own SCTP is loaded, and would abort the associations it does not \
                         know (sctp over udp works beside it)";
-            return Err(failed(io::Error::other(text)));
+            return Err(failed(io::Error::other(text)).into());
         }
         let mut sockets = Vec::new();
         for wild in [IpAddr::from([0; 4]), IpAddr::from([0; 16])] {
@@ -204,27 +227,37 @@ impl StackSockets {
                 Ok(socket) => sockets.push((socket, SocketAddr::new(wild, 0))),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     let what = "sctp over ip needs CAP_NET_RAW (or sctp over udp, which does not)";
-                    return Err(Error::system(what, error));
+                    return Err(SystemError::new(what, error).into());
                 }
                 // A host without the family needs no socket for it.
                 Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(failed(error).into()),
             }
         }
         let copies: io::Result<_> = sockets.iter().map(|(socket, _)| socket.try_clone()).collect();
         let ports = copies.and_then(Ports::new).map_err(failed)?;
-        Ok(StackSockets { sockets, ports: Some(ports), udp_port: None })
+        Ok(StackSockets { sockets, ports: Some(ports), udp_port: None, by_kernel: false })
+    }
+
+    /// Returns what stands for the kernel's SCTP, which needs no sockets before it listens or connects. Fails where the
+    /// kernel has none.
+    pub fn kernel() -> Result<StackSockets, OpenError> {
+        kernel::check()?;
+        Ok(StackSockets { sockets: Vec::new(), ports: None, udp_port: None, by_kernel: true })
+    }
+
+    /// Returns whether SCTP is the kernel's.
+    pub(super) fn is_kernels(&self) -> bool {
+        self.by_kernel
     }
 
     /// Holds an SCTP port for as long as the stack lives; 0 for any. Returns the port.
-    pub fn hold(&mut self, port: u16) -> Result<u16, Error> {
-        let failed = |error| Error::system(format!("sctp port {port}"), error);
+    pub fn hold(&mut self, port: u16) -> Result<u16, OpenError> {
+        let failed = |error| SystemError::new(format!("sctp port {port}"), error);
         match &mut self.ports {
-            Some(ports) if port == 0 => {
-                ports.ephemeral(false).ok_or_else(|| ringway_sctp::Error::NoPort.into())
-            }
-            Some(ports) => ports.hold(port).map(|()| port).map_err(failed),
-            None if port == 0 => Err(Error::MissingPort),
+            Some(ports) if port == 0 => ports.ephemeral(false).ok_or(OpenError::NoPort),
+            Some(ports) => Ok(ports.hold(port).map(|()| port).map_err(failed)?),
+            None if port == 0 => Err(OpenError::MissingPort),
             None => Ok(port),
         }
     }
@@ -236,18 +269,24 @@ impl StackSockets {
 
     /// Refuses addresses that no association can have over IP: those that the host does not have, as raw sockets
     /// are bound to none, and those that [`StackSockets::udp`] refuses.
-    pub fn check(addresses: &[IpAddr]) -> Result<(), Error> {
+    pub fn check(addresses: &[IpAddr]) -> Result<(), OpenError> {
         check_scope(addresses)?;
-        for &ip in addresses {
-            std::net::UdpSocket::bind((ip, 0))
-                .map_err(|error| Error::system(format!("sctp over ip at {ip}"), error))?;
-        }
-        Ok(())
+        Ok(check_host(addresses)?)
     }
 }
 
+/// Refuses addresses that the host does not have.
+pub(super) fn check_host(addresses: &[IpAddr]) -> Result<(), SystemError> {
+    for &ip in addresses {
+        std::net::UdpSocket::bind((ip, 0))
+            .map_err(|error| SystemError::new(format!("sctp over ip at {ip}"), error))?;
+    }
+    Ok(())
+}
+
 impl Sockets {
-    fn new(
+    /// Registers sockets with the runtime.
+    pub(super) fn new(
         sockets: Vec<BoundSocket>,
         held: Option<Arc<PortSet>>,
         down: DownAddresses,
@@ -286,7 +325,7 @@ impl Sockets {
     }
 
     /// Calls `each` with the packets of a reception.
-    fn train(&self, index: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+    fn train<'a>(&'a self, index: usize, each: &mut dyn FnMut(Addressing, &'a [u8])) {
         let Some(reception) = self.received.get(index) else { return };
         let Some((addressing, skip)) = self.addressing(&reception) else { return };
         for packet in reception.datagrams() {
@@ -344,7 +383,7 @@ impl Carrier for Sockets {
         Poll::Pending
     }
 
-    fn packets(&self, train: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+    fn packets<'a>(&'a self, train: usize, each: &mut dyn FnMut(Addressing, &'a [u8])) {
         if self.held.is_none() {
             return self.train(train, each);
         }
@@ -532,14 +571,14 @@ struct Train<'a> {
 }
 
 /// Groups the packets that remain to send, into trains if `trains`: consecutive packets of one size, except
-/// a shorter last one, with the same addressing.
+/// a shorter last one, with the same addressing and the same tag, by which a receiver divides trains among its drivers.
 fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; SEND_BATCH]> {
     let mut batch = SmallVec::new();
     let mut remaining = outgoing.remaining();
     while let Some((addressing, range)) = remaining.first()
         && batch.len() < SEND_BATCH
     {
-        let size = range.len();
+        let (size, tag) = (range.len(), tag_of(&outgoing.bytes[range.clone()]));
         let (mut end, mut packets) = (range.end, 1);
         for (next, piece) in &remaining[1..] {
             let longest = piece.end - range.start;
@@ -548,6 +587,7 @@ fn gather(outgoing: &Outgoing, trains: bool, udp: bool) -> SmallVec<[Train<'_>; 
                 || next != addressing
                 || piece.len() > size
                 || longest > TRAIN_BYTES
+                || tag_of(&outgoing.bytes[piece.clone()]) != tag
             {
                 break;
             }

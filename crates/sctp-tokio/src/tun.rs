@@ -77,7 +77,7 @@ impl Carrier for Packets {
         Poll::Pending
     }
 
-    fn packets(&self, _: usize, each: &mut dyn FnMut(Addressing, &[u8])) {
+    fn packets<'a>(&'a self, _: usize, each: &mut dyn FnMut(Addressing, &'a [u8])) {
         for (addressing, range) in &self.received {
             each(*addressing, &self.bytes[range.clone()]);
         }

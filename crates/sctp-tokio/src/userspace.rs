@@ -1,13 +1,15 @@
 //! An association of the protocol in user space, `ringway-sctp`.
 
-use super::core::{Core, Entry, Handle};
-use super::error::Error;
+use super::core::Handle;
+use super::error::{AddAddressError, CallError, EndedError, SendError, Stopped};
 use super::locals::check_scope;
+use super::member::{Member, MemberState};
 use super::message::{Event, Message};
 use super::waiters::Wait;
 use bytes::Bytes;
 use ringway_sansio::Time;
-use ringway_sctp::{AssocId, Close, Received, Reset, SendOptions, Snapshot};
+use ringway_sctp::wire::asconf::AddressChange;
+use ringway_sctp::{self as refusal, Close, Received, Reset, SendOptions, Snapshot};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,56 +21,55 @@ const READ_AT_ONCE: usize = 64 << 10;
 /// An association of the protocol in user space. Dropping it shuts it down gracefully.
 pub(super) struct Association {
     stack: Arc<Handle>,
-    key: usize,
-    id: AssocId,
+    member: Arc<Member>,
 }
 
 impl Drop for Association {
     fn drop(&mut self) {
-        self.stack.shared.with(|core| core.release(self.key));
+        self.stack.shared.release(&self.member);
     }
 }
 
 impl Association {
-    pub(super) fn new(stack: Arc<Handle>, key: usize, id: AssocId) -> Association {
-        Association { stack, key, id }
+    pub(super) fn new(stack: Arc<Handle>, member: Arc<Member>) -> Association {
+        Association { stack, member }
     }
 
-    fn with<R>(&self, f: impl FnOnce(&mut Core) -> R) -> R {
-        self.stack.shared.with(f)
-    }
-
-    fn entry<'a>(&self, core: &'a mut Core) -> Result<&'a mut Entry, Error> {
-        core.check()?;
-        core.entries.get_mut(self.key).ok_or(Error::Stopped)
-    }
-
-    /// Returns an error if the association has ended.
-    fn check_open(&self, core: &mut Core) -> Result<(), Error> {
-        match &self.entry(core)?.closed {
-            Some(why) => Err(Error::Closed(why.clone())),
-            None => Ok(()),
+    /// Calls `f` with the association, and updates the stack's tables if it has ended or its addresses have changed.
+    fn with<R>(&self, f: impl FnOnce(&mut MemberState) -> R) -> R {
+        let call = |state: &mut MemberState| {
+            let result = f(state);
+            (result, state.is_unsettled())
+        };
+        let (result, unsettled) = self.member.with(call);
+        if unsettled {
+            self.stack.shared.settle(&self.member);
         }
+        result
+    }
+
+    fn now(&self) -> Time {
+        self.stack.shared.clock.now()
+    }
+
+    /// Returns an error if the stack has stopped.
+    fn check(&self) -> Result<(), Stopped> {
+        self.stack.shared.check()
     }
 
     /// Cancels a wait. The task is woken, because another of its futures may wait for the same condition.
     pub(super) fn cancel_wait(&self, wait: Wait, waker: &Waker) {
-        self.with(|core| core.cancel_wait(self.key, wait, waker));
+        self.with(|state| state.cancel_wait(wait, waker));
     }
 
-    pub(super) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.with(|core| {
-            let entry = match self.entry(core) {
-                Ok(entry) => entry,
-                Err(error) => return Poll::Ready(Err(error)),
-            };
-            if entry.up {
+    pub(super) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
+        self.with(|state| {
+            self.check()?;
+            if state.view.is_up() {
                 return Poll::Ready(Ok(()));
             }
-            if let Some(why) = &entry.closed {
-                return Poll::Ready(Err(Error::Closed(why.clone())));
-            }
-            entry.add_waiter(Wait::Write, cx);
+            state.check_open()?;
+            state.view.add_waiter(Wait::Write, cx);
             Poll::Pending
         })
     }
@@ -78,13 +79,11 @@ impl Association {
         cx: &mut Context<'_>,
         data: &mut Bytes,
         options: &SendOptions,
-    ) -> Poll<Result<(), Error>> {
-        self.with(|core| match self.queue(core, core.clock.now(), data, options) {
-            Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
-                match self.entry(core) {
-                    Ok(entry) => entry.add_waiter(Wait::Write, cx),
-                    Err(error) => return Poll::Ready(Err(error)),
-                }
+    ) -> Poll<Result<(), SendError>> {
+        let now = self.now();
+        self.with(|state| match self.queue(state, now, data, options) {
+            Err(CallError::Refused(refusal::SendError::NoRoom { .. })) => {
+                state.view.add_waiter(Wait::Write, cx);
                 Poll::Pending
             }
             result => Poll::Ready(result),
@@ -92,29 +91,27 @@ impl Association {
     }
 
     /// Queues a message if there is room for it now. Otherwise the error is
-    /// [`ringway_sctp::Error::NoRoom`].
-    pub(super) fn try_send(&self, mut data: Bytes, options: &SendOptions) -> Result<(), Error> {
-        self.with(|core| self.queue(core, core.clock.now(), &mut data, options))
+    /// [`refusal::SendError::NoRoom`].
+    pub(super) fn try_send(&self, mut data: Bytes, options: &SendOptions) -> Result<(), SendError> {
+        let now = self.now();
+        self.with(|state| self.queue(state, now, &mut data, options))
     }
 
     pub(super) fn poll_send_many(
         &self,
         cx: &mut Context<'_>,
         messages: &mut VecDeque<(SendOptions, Bytes)>,
-    ) -> Poll<Result<usize, Error>> {
-        self.with(|core| {
+    ) -> Poll<Result<usize, SendError>> {
+        // Read once: it costs as much as queuing a small message.
+        let now = self.now();
+        self.with(|state| {
             let mut queued = 0;
-            // Read once: it costs as much as queuing a small message.
-            let now = core.clock.now();
             while let Some((options, data)) = messages.front_mut() {
-                match self.queue(core, now, data, options) {
+                match self.queue(state, now, data, options) {
                     Ok(()) => {}
                     Err(_) if queued > 0 => break,
-                    Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
-                        match self.entry(core) {
-                            Ok(entry) => entry.add_waiter(Wait::Write, cx),
-                            Err(error) => return Poll::Ready(Err(error)),
-                        }
+                    Err(CallError::Refused(refusal::SendError::NoRoom { .. })) => {
+                        state.view.add_waiter(Wait::Write, cx);
                         return Poll::Pending;
                     }
                     Err(error) => return Poll::Ready(Err(error)),
@@ -128,19 +125,23 @@ impl Association {
 
     fn queue(
         &self,
-        core: &mut Core,
+        state: &mut MemberState,
         now: Time,
         data: &mut Bytes,
         options: &SendOptions,
-    ) -> Result<(), Error> {
-        match core.sctp.send(now, self.id, options, data.clone()) {
+    ) -> Result<(), SendError> {
+        self.check()?;
+        match state.association.send(now, options, data.clone()) {
             Ok(()) => {
                 *data = Bytes::new();
-                core.kick();
+                self.member.queue(state);
                 Ok(())
             }
             // The reason of its end is more precise.
-            Err(error) => self.check_open(core).and(Err(error.into())),
+            Err(error) => {
+                state.check_open()?;
+                Err(CallError::Refused(error))
+            }
         }
     }
 
@@ -148,11 +149,10 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<Option<Received>, Error>> {
-        self.with(|core| match self.take(core, out) {
-            Ok(Some(received)) => Poll::Ready(Ok(Some(received))),
-            Ok(None) => self.poll_end(core, cx, Wait::Read).map_ok(|()| None),
-            Err(error) => Poll::Ready(Err(error)),
+    ) -> Poll<Result<Option<Received>, EndedError>> {
+        self.with(|state| match self.take(state, out)? {
+            Some(received) => Poll::Ready(Ok(Some(received))),
+            None => poll_end(state, cx, Wait::Read).map_ok(|()| None),
         })
     }
 
@@ -161,7 +161,7 @@ impl Association {
         cx: &mut Context<'_>,
         messages: &mut Vec<Message>,
         max_messages: usize,
-    ) -> Poll<Result<usize, Error>> {
+    ) -> Poll<Result<usize, EndedError>> {
         if max_messages == 0 {
             return Poll::Ready(Ok(0));
         }
@@ -179,69 +179,46 @@ impl Association {
         out: &mut Vec<u8>,
         received: &mut Vec<Received>,
         max_messages: usize,
-    ) -> Poll<Result<usize, Error>> {
+    ) -> Poll<Result<usize, EndedError>> {
         let (start, before) = (out.len(), received.len());
-        self.with(|core| {
+        self.with(|state| {
             while received.len() - before < max_messages && out.len() - start < READ_AT_ONCE {
-                match self.take(core, out) {
-                    Ok(Some(one)) => received.push(one),
-                    Ok(None) => break,
-                    Err(error) => return Poll::Ready(Err(error)),
+                match self.take(state, out)? {
+                    Some(one) => received.push(one),
+                    None => break,
                 }
             }
             if received.len() == before {
-                return self.poll_end(core, cx, Wait::Read).map_ok(|()| 0);
+                return poll_end(state, cx, Wait::Read).map_ok(|()| 0);
             }
             Poll::Ready(Ok(received.len() - before))
         })
     }
 
-    fn take(&self, core: &mut Core, out: &mut Vec<u8>) -> Result<Option<Received>, Error> {
-        core.check()?;
-        match core.sctp.recv(self.id, out) {
-            Ok(received) => {
-                if received.is_some() {
-                    // The window may have opened.
-                    core.kick();
-                }
-                Ok(received)
-            }
-            // It has ended and everything is read.
-            Err(ringway_sctp::Error::NoAssociation) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Waits for the end of the association, among the tasks that `wait` names. Returns an error unless it was shut down
-    /// gracefully.
-    fn poll_end(
+    fn take(
         &self,
-        core: &mut Core,
-        cx: &mut Context<'_>,
-        wait: Wait,
-    ) -> Poll<Result<(), Error>> {
-        let entry = match self.entry(core) {
-            Ok(entry) => entry,
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        match &entry.closed {
-            Some(Close::Finished) => Poll::Ready(Ok(())),
-            Some(why) => Poll::Ready(Err(Error::Closed(why.clone()))),
-            None => {
-                entry.add_waiter(wait, cx);
-                Poll::Pending
-            }
+        state: &mut MemberState,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Received>, EndedError> {
+        self.check()?;
+        let received = state.association.recv(out);
+        if received.is_some() && state.association.owes_ack() {
+            // The window has opened.
+            self.member.queue(state);
         }
+        Ok(received)
     }
 
     pub(super) fn poll_event(&self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        self.with(|core| {
-            let Ok(entry) = self.entry(core) else { return Poll::Ready(None) };
-            match entry.take_event() {
+        self.with(|state| {
+            if self.check().is_err() {
+                return Poll::Ready(None);
+            }
+            match state.view.take_event() {
                 Some(event) => Poll::Ready(Some(event)),
-                None if entry.closed.is_some() => Poll::Ready(None),
+                None if state.view.closed().is_some() => Poll::Ready(None),
                 None => {
-                    entry.add_waiter(Wait::Event, cx);
+                    state.view.add_waiter(Wait::Event, cx);
                     Poll::Pending
                 }
             }
@@ -249,127 +226,178 @@ impl Association {
     }
 
     /// Returns the state, the paths, the windows and the counters.
-    pub(super) fn statistics(&self) -> Result<Snapshot, Error> {
-        self.with(|core| {
-            core.check()?;
-            match core.sctp.snapshot(self.id) {
-                Ok(snapshot) => Ok(snapshot),
-                Err(error) => self.check_open(core).and(Err(error.into())),
-            }
-        })
+    pub(super) fn statistics(&self) -> Result<Snapshot, EndedError> {
+        self.read(|state| state.association.snapshot())
     }
 
     /// Returns the local port and the peer's.
-    pub(super) fn ports(&self) -> Result<(u16, u16), Error> {
-        self.call(|core| core.sctp.ports(self.id))
+    pub(super) fn ports(&self) -> Result<(u16, u16), EndedError> {
+        self.read(|state| state.association.ports())
+    }
+
+    /// Reads something of the association, until it has ended and everything is read.
+    fn read<R>(&self, read: impl FnOnce(&MemberState) -> R) -> Result<R, EndedError> {
+        self.with(|state| {
+            self.check()?;
+            if state.is_released() {
+                state.check_open()?;
+            }
+            Ok(read(state))
+        })
     }
 
     /// Makes the path to an address of the peer the primary one.
-    pub(super) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.set_primary(self.id, remote))
+    pub(super) fn set_primary(&self, remote: IpAddr) -> Result<(), CallError<refusal::NoPath>> {
+        self.call(|state| state.association.set_primary(remote))
     }
 
     /// Sends a HEARTBEAT to an address of the peer now.
-    pub(super) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.request_heartbeat(self.id, remote))
+    pub(super) fn request_heartbeat(
+        &self,
+        remote: IpAddr,
+    ) -> Result<(), CallError<refusal::NoPath>> {
+        self.call(|state| state.association.request_heartbeat(remote))
     }
 
-    /// Asks the peer to add a local address (RFC 5061); [`Event::Changed`] reports when it has. In UDP a
-    /// socket is opened at the address unless there is one.
-    pub(super) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+    /// Asks the peer to add a local address (RFC 5061); [`Event::Changed`] reports when it has. In UDP
+    /// sockets are opened at the address unless there are some.
+    pub(super) fn add_address(&self, local: IpAddr) -> Result<(), AddAddressError> {
         check_scope(&[local])?;
-        self.with(|core| {
-            let bound = core.open_local(local)?;
-            self.call_in(core, |core| core.sctp.add_address(core.clock.now(), self.id, local))?;
-            core.keep_local(bound);
+        self.check().map_err(CallError::<refusal::AddressError>::from)?;
+        let shared = &self.stack.shared;
+        shared.tables(|tables| {
+            let bound = tables.open_local(local)?;
+            tables.call(&self.member, |state| {
+                shared.call(state, |x, cx| x.change_address(cx, AddressChange::Add(local)))
+            })?;
+            tables.keep_local(bound);
             Ok(())
         })
     }
 
     /// Asks the peer to delete a local address (RFC 5061).
-    pub(super) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.delete_address(core.clock.now(), self.id, local))
+    pub(super) fn delete_address(
+        &self,
+        local: IpAddr,
+    ) -> Result<(), CallError<refusal::AddressError>> {
+        self.change_address(AddressChange::Delete(local))
     }
 
     /// Asks the peer to make the path to a local address its primary one (RFC 5061).
-    pub(super) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
-        self.call(|core| core.sctp.request_primary(core.clock.now(), self.id, local))
+    pub(super) fn ask_primary(
+        &self,
+        local: IpAddr,
+    ) -> Result<(), CallError<refusal::AddressError>> {
+        self.change_address(AddressChange::Primary(local))
+    }
+
+    fn change_address(
+        &self,
+        change: AddressChange,
+    ) -> Result<(), CallError<refusal::AddressError>> {
+        let shared = &self.stack.shared;
+        self.call(|state| shared.call(state, |x, cx| x.change_address(cx, change)))
     }
 
     /// Resets streams (RFC 6525); [`Event::Changed`] reports when that is done.
-    pub(super) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
-        self.call(|core| core.sctp.reset_streams(self.id, reset))
+    pub(super) fn reset_streams(
+        &self,
+        reset: Reset<'_>,
+    ) -> Result<(), CallError<refusal::StreamError>> {
+        self.call(|state| state.association.reset_streams(reset))
     }
 
     /// Requests more streams, outgoing and incoming (RFC 6525).
-    pub(super) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
-        self.call(|core| core.sctp.add_streams(self.id, outgoing, incoming))
+    pub(super) fn add_streams(
+        &self,
+        outgoing: u16,
+        incoming: u16,
+    ) -> Result<(), CallError<refusal::StreamError>> {
+        self.call(|state| state.association.add_streams(outgoing, incoming))
     }
 
     /// Sets an endpoint pair shared key (RFC 4895).
-    pub(super) fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
-        self.call(|core| core.sctp.set_auth_key(self.id, key, secret))
+    pub(super) fn set_auth_key(
+        &self,
+        key: u16,
+        secret: &[u8],
+    ) -> Result<(), CallError<refusal::SetKeyError>> {
+        self.call(|state| state.association.set_auth_key(key, secret))
     }
 
     /// Authenticates with a key from now on.
-    pub(super) fn use_auth_key(&self, key: u16) -> Result<(), Error> {
-        self.call(|core| core.sctp.use_auth_key(self.id, key))
+    pub(super) fn use_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
+        self.call(|state| state.association.use_auth_key(key))
     }
 
     /// Deletes a key.
-    pub(super) fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
-        self.call(|core| core.sctp.delete_auth_key(self.id, key))
+    pub(super) fn delete_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
+        self.call(|state| state.association.delete_auth_key(key))
     }
 
     /// Sets the scheduler's value of a stream (RFC 8260).
-    pub(super) fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
-        self.call(|core| core.sctp.set_stream_value(self.id, stream, value))
+    pub(super) fn set_stream_value(
+        &self,
+        stream: u16,
+        value: u16,
+    ) -> Result<(), CallError<refusal::NoStream>> {
+        self.call(|state| state.association.set_stream_value(stream, value))
     }
 
-    fn call<R>(
+    /// Calls the association unless it has ended, and has its driver look at it.
+    fn call<R, E: std::error::Error + 'static>(
         &self,
-        f: impl FnOnce(&mut Core) -> Result<R, ringway_sctp::Error>,
-    ) -> Result<R, Error> {
-        self.with(|core| self.call_in(core, f))
-    }
-
-    fn call_in<R>(
-        &self,
-        core: &mut Core,
-        f: impl FnOnce(&mut Core) -> Result<R, ringway_sctp::Error>,
-    ) -> Result<R, Error> {
-        core.check()?;
-        match f(core) {
-            Ok(result) => {
-                core.dispatch();
-                core.kick();
-                Ok(result)
-            }
-            Err(error) => self.check_open(core).and(Err(error.into())),
-        }
+        f: impl FnOnce(&mut MemberState) -> Result<R, E>,
+    ) -> Result<R, CallError<E>> {
+        self.with(|state| {
+            self.check()?;
+            state.check_open()?;
+            let result = f(state).map_err(CallError::Refused)?;
+            state.dispatch();
+            self.member.queue(state);
+            Ok(result)
+        })
     }
 
     /// Begins a graceful shutdown without waiting for its end.
     pub(super) fn begin_shutdown(&self) {
-        self.with(|core| {
-            if core.check().is_ok() {
-                // Refused only if it has ended or is shutting down.
-                let _ = core.sctp.shutdown(core.clock.now(), self.id);
+        let shared = &self.stack.shared;
+        self.with(|state| {
+            if self.check().is_ok() && state.check_open().is_ok() {
+                shared.call(state, |association, cx| association.shutdown(cx));
                 // No more messages are accepted, so no task needs to wait for room.
-                core.wake_writers(self.key);
-                core.dispatch();
-                core.kick();
+                state.wake(Wait::Write);
+                state.dispatch();
+                self.member.queue(state);
             }
         });
     }
 
     /// Waits for the end of the association. Returns an error unless it was shut down gracefully.
-    pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        self.with(|core| self.poll_end(core, cx, Wait::Write))
+    pub(super) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
+        self.with(|state| {
+            self.check()?;
+            poll_end(state, cx, Wait::Write)
+        })
     }
 
     /// Aborts the association; undelivered data is lost. The ABORT carries `reason`.
-    pub(super) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
-        self.with(|core| core.abort(self.key, reason))
+    pub(super) fn abort(&self, reason: &[u8]) -> Result<(), EndedError> {
+        self.check()?;
+        self.stack.shared.tables(|tables| tables.abort(&self.member, reason));
+        Ok(())
+    }
+}
+
+/// Waits for the end of the association, among the tasks that `wait` names. Returns an error unless it was shut down
+/// gracefully.
+fn poll_end(state: &mut MemberState, cx: &Context<'_>, wait: Wait) -> Poll<Result<(), EndedError>> {
+    match state.view.closed() {
+        Some(Close::Finished) => Poll::Ready(Ok(())),
+        Some(why) => Poll::Ready(Err(EndedError::Closed(why.clone()))),
+        None => {
+            state.view.add_waiter(wait, cx);
+            Poll::Pending
+        }
     }
 }

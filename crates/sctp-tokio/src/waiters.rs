@@ -3,6 +3,9 @@
 use smallvec::SmallVec;
 use std::task::{Context, Waker};
 
+/// Tasks to wake once all locks are released.
+pub(super) type Wakes = SmallVec<[Waker; 2]>;
+
 /// The condition that a task waits for on an association.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringway_sctp_tokio::{
-    Association, Change, Close, Config, Connect, Error, Event, Over, PathState, RETURNED_BYTES,
-    Reliability, Scheduling, SendOptions, Settings, Stack,
+    AddAddressError, Association, Change, Close, Config, Connect, ConnectError, EndedError, Event,
+    ListenError, Over, PathState, RETURNED_BYTES, Reliability, Scheduling, SendError, SendOptions,
+    Settings, Stack, UnusableAddress,
 };
 use std::collections::VecDeque;
 use std::future::Future;
@@ -63,7 +64,7 @@ fn messages_travel_with_stream_and_ppid_and_the_end_is_told() {
         assert_eq!(a.paths().unwrap()[0].remote, ip(2));
         a.shutdown().await.unwrap();
         assert_eq!(b.recv().await.unwrap(), None);
-        assert!(matches!(a.send("late", &on(0)).await, Err(Error::Closed(Close::Finished))));
+        assert!(matches!(a.send("late", &on(0)).await, Err(SendError::Closed(Close::Finished))));
         let mut events = Vec::new();
         while let Some(event) = b.event().await {
             events.push(event);
@@ -199,11 +200,11 @@ fn dropping_ends_in_order_and_abort_at_once() {
         assert_eq!(b.recv().await.unwrap(), None);
         let [a, b] = pair([&[ip(1)], &[ip(2)]], Settings::default()).await;
         a.abort(b"enough").unwrap();
-        let Err(Error::Closed(Close::Aborted { code: 12, reason })) = b.recv().await else {
+        let Err(EndedError::Closed(Close::Aborted { code: 12, reason })) = b.recv().await else {
             panic!("no abort");
         };
         assert_eq!(reason, "enough");
-        assert!(matches!(a.recv().await, Err(Error::Closed(_))));
+        assert!(matches!(a.recv().await, Err(EndedError::Closed(_))));
     });
 }
 
@@ -223,7 +224,7 @@ fn a_flush_sees_an_abort_off() {
         assert_eq!(a.traffic().sent, before);
         a.flush().await;
         assert_eq!(a.traffic().sent, before + 1);
-        assert!(matches!(theirs.recv().await, Err(Error::Closed(Close::Aborted { .. }))));
+        assert!(matches!(theirs.recv().await, Err(EndedError::Closed(Close::Aborted { .. }))));
     });
 }
 
@@ -241,11 +242,11 @@ fn nobody_listens_and_nobody_is_there() {
         let encapsulation = b.udp_port().unwrap();
         let connect = Connect { encapsulation, ..Connect::new(&[ip(1)], &[ip(2)], PORT) };
         let error = a.connect(&connect).await.unwrap_err();
-        assert!(matches!(error, Error::Closed(Close::Aborted { .. })), "{error}");
+        assert!(matches!(error, ConnectError::Closed(Close::Aborted { .. })), "{error}");
         let nowhere = Connect { encapsulation: 9, ..connect };
         // ICMP reports that the UDP port is unreachable (RFC 6951 section 5.5).
         let error = a.connect(&nowhere).await.unwrap_err();
-        assert!(matches!(error, Error::Closed(Close::Aborted { code: 0, .. })), "{error}");
+        assert!(matches!(error, ConnectError::Closed(Close::Aborted { code: 0, .. })), "{error}");
         assert!(a.traffic().icmp > 0);
     });
 }
@@ -498,15 +499,25 @@ fn addresses_that_cannot_be_used_are_refused_with_words() {
         let error = a.add_address("192.0.2.9".parse().unwrap()).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::AddrNotAvailable, "{error}");
         let error = a.add_address("fe80::1".parse().unwrap()).unwrap_err();
-        assert!(matches!(error, Error::LinkLocal(_)), "{error}");
+        assert!(
+            matches!(error, AddAddressError::Address(UnusableAddress::LinkLocal(_))),
+            "{error}"
+        );
         let stack = stack(&[ip(1)], settings);
         let error = stack.listen(&[ip(1), ip(8)], PORT, None).unwrap_err();
-        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
+        let ListenError::Address(UnusableAddress::NotLocal(got)) = error else { panic!("{error}") };
+        assert_eq!(got, ip(8));
         let error = stack.open(&Connect::new(&[ip(8)], &[ip(2)], PORT)).unwrap_err();
-        assert!(matches!(error, Error::NotLocal(got) if got == ip(8)), "{error}");
+        let ConnectError::Address(UnusableAddress::NotLocal(got)) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(got, ip(8));
         let there = "fe80::2".parse().unwrap();
         let error = stack.open(&Connect::new(&[ip(1)], &[there], PORT)).unwrap_err();
-        assert!(matches!(error, Error::LinkLocal(got) if got == there), "{error}");
+        let ConnectError::Address(UnusableAddress::LinkLocal(got)) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(got, there);
     });
 }
 

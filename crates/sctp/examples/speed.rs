@@ -3,14 +3,14 @@
 //! associations instead, to measure their memory.
 
 use ringway_sansio::{Duration, Endpoint, SplitMix, Time};
-use ringway_sctp::{AssocId, Error, Event, Limits, Sctp, SendOptions, Settings};
+use ringway_sctp::{AssocId, Event, Limits, Sctp, SendOptions, SettingError, Settings};
 use std::net::IpAddr;
 
 const A: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const B: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 const PORT: u16 = 5060;
 
-fn host(seed: u64) -> Result<Sctp, Error> {
+fn host(seed: u64) -> Result<Sctp, SettingError> {
     Sctp::new(Limits::default(), Settings::default(), Box::new(SplitMix::new(seed)))
 }
 
@@ -52,7 +52,7 @@ fn incoming(b: &mut Sctp) -> Option<AssocId> {
 }
 
 #[allow(clippy::print_stdout)]
-fn main() -> Result<(), Error> {
+fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, other: usize| {
         arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(other)

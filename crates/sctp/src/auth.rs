@@ -4,7 +4,7 @@
 //! an attacker that has not seen the handshake. A secret that the users of both endpoints set protects
 //! from every attacker that does not know it.
 
-use crate::settings::Error;
+use crate::error::{KeyError, SetKeyError};
 use crate::wire::TLV_HEADER;
 use crate::wire::auth::{AuthParameters, RANDOM, hmac};
 use crate::wire::chunk::{self, kind};
@@ -121,12 +121,12 @@ impl Agreed {
     }
 
     /// Sets an endpoint pair shared key.
-    pub(crate) fn set_key(&mut self, id: u16, secret: &[u8]) -> Result<(), Error> {
+    pub(crate) fn set_key(&mut self, id: u16, secret: &[u8]) -> Result<(), SetKeyError> {
         let secret = secret.into();
         if let Some(shared) = self.shared.iter_mut().find(|shared| shared.id == id) {
             shared.secret = secret;
         } else if self.shared.len() >= MAX_KEYS {
-            return Err(Error::Full { what: "keys", limit: MAX_KEYS });
+            return Err(SetKeyError::Full { limit: MAX_KEYS });
         } else {
             self.shared.push(Shared { id, secret });
         }
@@ -134,19 +134,19 @@ impl Agreed {
     }
 
     /// Uses a key to send from now on. Every key that is set is accepted.
-    pub(crate) fn use_key(&mut self, id: u16) -> Result<(), Error> {
+    pub(crate) fn use_key(&mut self, id: u16) -> Result<(), KeyError> {
         if self.key_of(id).is_none() {
-            return Err(Error::Key { got: id });
+            return Err(KeyError::Key { got: id });
         }
         self.active = id;
         Ok(())
     }
 
     /// Deletes a key that is not used to send.
-    pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), Error> {
+    pub(crate) fn delete_key(&mut self, id: u16) -> Result<(), KeyError> {
         let at = self.shared.iter().position(|shared| shared.id == id);
         let Some(at) = at.filter(|_| id != self.active) else {
-            return Err(Error::Key { got: id });
+            return Err(KeyError::Key { got: id });
         };
         self.shared.swap_remove(at);
         Ok(())
@@ -254,7 +254,7 @@ mod tests {
             by.finish(&mut out);
             out
         };
-        assert_eq!(two.use_key(7), Err(Error::Key { got: 7 }));
+        assert_eq!(two.use_key(7), Err(KeyError::Key { got: 7 }));
         two.set_key(7, b"secret").unwrap();
         two.use_key(7).unwrap();
         let sealed = made(&two);
@@ -264,14 +264,14 @@ mod tests {
         assert!(!one.vouches(&sealed, &[]), "another secret");
         one.set_key(7, b"secret").unwrap();
         assert!(one.vouches(&sealed, &[]) && two.vouches(&made(&one), &[]));
-        assert_eq!(two.delete_key(7), Err(Error::Key { got: 7 }), "in use");
+        assert_eq!(two.delete_key(7), Err(KeyError::Key { got: 7 }), "in use");
         two.use_key(0).unwrap();
         two.delete_key(7).unwrap();
         assert!(one.vouches(&made(&two), &[]) && !two.vouches(&sealed, &[]));
         for id in 1..=MAX_KEYS as u16 {
             two.set_key(id, b"").unwrap();
         }
-        assert_eq!(two.set_key(100, b""), Err(Error::Full { what: "keys", limit: MAX_KEYS }));
+        assert_eq!(two.set_key(100, b""), Err(SetKeyError::Full { limit: MAX_KEYS }));
     }
 
     proptest! {

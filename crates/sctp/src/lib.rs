@@ -19,6 +19,7 @@ mod association;
 mod auth;
 pub mod congestion;
 pub mod endpoint;
+mod error;
 mod features;
 mod host;
 mod incoming;
@@ -39,12 +40,16 @@ pub use association::{
     MAX_REQUESTS, MAX_RESET_STREAMS, PathSnapshot, Reset, Snapshot, State, Totals,
 };
 pub use endpoint::{AssocId, Associations, Counters, Endpoint, ListenerId, Settled};
+pub use error::{
+    AddressError, CallError, ConnectError, KeyError, ListenError, NoAssociation, NoListener,
+    NoPath, NoStream, SendError, SetKeyError, SettingError, StreamError,
+};
 pub use host::{Event, Sctp};
 pub use incoming::{CHUNK_COST, Received};
 pub use numbers::{Mid, Ssn, Tsn};
 pub use outgoing::{MAX_IN_FLIGHT, MESSAGE_COST, Reliability, SendOptions, UndeliveredMessage};
 pub use path::PathState;
-pub use settings::{Algorithm, Error, Factory, Limits, Multipath, Scheduling, Settings};
+pub use settings::{Algorithm, Factory, Limits, Multipath, Scheduling, Settings};
 
 /// The protocol number of SCTP in an IP header.
 pub const PROTOCOL: u8 = 132;

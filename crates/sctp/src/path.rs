@@ -1,6 +1,12 @@
 //! A path: one address of the peer, the local address that it is reached from, and the state of the way
 //! between (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
 
+mod flight;
+mod heartbeat;
+
+pub(crate) use flight::{Flight, Tally, subtract};
+pub(crate) use heartbeat::Heartbeat;
+
 use crate::congestion::{Acked, Congestion, Window};
 use crate::pmtu::{BASE, Pmtu};
 use crate::rack::Rack;
@@ -28,77 +34,66 @@ pub enum PathState {
     Inactive,
 }
 
-/// A heartbeat that was sent and not answered.
+/// A chunk that is newly acknowledged.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
-    pub(crate) at: Time,
-    pub(crate) nonce: u64,
+pub(crate) struct ArrivedChunk {
+    pub(crate) position: u64,
+    pub(crate) size: u32,
+    pub(crate) sent: Time,
+    /// Whether it was sent again.
+    pub(crate) again: bool,
+    /// Whether it was sent over several paths.
+    pub(crate) several: bool,
+    /// Whether it counted as in flight.
+    pub(crate) in_flight: bool,
 }
 
 pub(crate) struct Path {
     pub(crate) local: IpAddr,
-    /// Number of changes of that address, modulo 256, and its values when data and a heartbeat were
-    /// last sent.
-    pub(crate) turns: u8,
-    pub(crate) data_turn: u8,
-    pub(crate) beat_turn: u8,
+    /// Number of changes of that address, modulo 256, and its value when data was last sent.
+    turns: u8,
+    data_turn: u8,
     /// Whether it was changed because of a loss and nothing has arrived there since.
-    pub(crate) guessed: bool,
+    guessed: bool,
     pub(crate) remote: IpAddr,
     /// The peer's UDP port there (RFC 6951); 0 for straight over IP.
     pub(crate) udp_port: u16,
     /// Maximum length of an IP packet on this path, including a UDP header.
     mtu: usize,
     /// The search for the MTU.
-    pub(crate) pmtu: Option<Box<Pmtu>>,
+    pmtu: Option<Box<Pmtu>>,
     pub(crate) timers: PathTimers,
     /// Whether the address is no longer the peer's and the slot is free.
     pub(crate) gone: bool,
-    pub(crate) confirmed: bool,
+    confirmed: bool,
     reach: PathState,
     /// The state last reported to the user.
-    pub(crate) reported: PathState,
+    reported: PathState,
     /// Errors in a row.
     pub(crate) errors: u32,
     pub(crate) window: Window,
     control: Box<dyn Congestion>,
     /// Maximum length of a packet on this path, from the common header on.
     pub(crate) packet: usize,
-    /// Bytes of DATA chunks in flight, with header and padding.
-    pub(crate) flight: u32,
+    /// What is in flight here.
+    pub(crate) flight: Flight,
+    /// What the SACK being processed says of it.
+    pub(crate) tally: Tally,
     /// Bytes of data that may still be sent in this burst (RFC 9260 section 6.1 D).
-    pub(crate) burst: u32,
+    burst: u32,
     /// Whether only one packet may be in flight after a timeout until something is acknowledged
     /// (section 7.2.3).
-    pub(crate) one_packet: bool,
+    one_packet: bool,
     pub(crate) rto: Rto,
-    /// The position of the chunk whose round trip is being measured.
-    pub(crate) timed: Option<u64>,
-    /// The lowest position that may be in flight here.
-    pub(crate) earliest: u64,
-    /// The time when a packet that measures a round trip was last sent here.
-    pub(crate) used: Time,
     /// The time when data was last sent here.
-    pub(crate) data_at: Option<Time>,
-    /// The time since which the path is idle.
-    pub(crate) beat_from: Time,
-    /// Whether a heartbeat is due now.
-    pub(crate) beat_now: bool,
-    pub(crate) beat: Option<Beat>,
-    pub(crate) heartbeats: bool,
-    /// Of the SACK being processed: bytes in flight before it, newly acknowledged bytes, and whether
-    /// the earliest chunk was among them.
-    pub(crate) flight_before: u32,
-    pub(crate) acked: u32,
-    pub(crate) acked_earliest: bool,
-    /// The highest chunk that it newly acknowledges, and its send time.
-    pub(crate) highest: Option<(u64, Time)>,
+    data_at: Option<Time>,
+    pub(crate) heartbeat: Heartbeat,
     /// Whether a chunk larger than the minimum MTU allows has arrived.
-    pub(crate) large: bool,
+    large: bool,
     /// The position at which the fast recovery of this path ends, where data uses several paths.
-    pub(crate) recovery: Option<u64>,
+    recovery: Option<u64>,
     /// Loss detection by time, where configured.
-    pub(crate) rack: Option<Box<Rack>>,
+    rack: Option<Box<Rack>>,
 }
 
 impl fmt::Debug for Path {
@@ -107,7 +102,7 @@ impl fmt::Debug for Path {
         write!(
             f,
             " flight {} errors {} t3 {:?}",
-            self.flight,
+            self.flight.bytes(),
             self.errors,
             self.timers.get(PathTimer::T3Rtx)
         )
@@ -144,7 +139,6 @@ impl Path {
             local,
             turns: 0,
             data_turn: 0,
-            beat_turn: 0,
             guessed: false,
             remote,
             udp_port,
@@ -159,22 +153,13 @@ impl Path {
             window: Window { cwnd: 0, ssthresh: 0, partial_bytes_acked: 0, pmdcs: 0 },
             control: settings.algorithm.make(),
             packet: mtu - headers(remote, udp_port),
-            flight: 0,
+            flight: Flight::default(),
+            tally: Tally::default(),
             burst: 0,
             one_packet: false,
             rto: Rto::new(settings),
-            timed: None,
-            earliest: 0,
-            used: now,
             data_at: None,
-            beat_from: now,
-            beat_now: false,
-            beat: None,
-            heartbeats: settings.heartbeat_interval.is_some(),
-            flight_before: 0,
-            acked: 0,
-            acked_earliest: false,
-            highest: None,
+            heartbeat: Heartbeat::new(settings.heartbeat_interval.is_some(), now),
             large: false,
             recovery: None,
             rack: settings.rack.then(Box::default),
@@ -248,8 +233,8 @@ impl Path {
         self.confirmed = false;
         self.reach = PathState::Active;
         self.reported = self.state();
-        self.beat = None;
-        self.beat_now = false;
+        self.heartbeat.forget();
+        self.heartbeat.cancel();
         self.pmtu = None;
         self.rack = None;
         self.timers.stop();
@@ -257,10 +242,8 @@ impl Path {
 
     /// Notes that nothing is in flight to here any more.
     pub(crate) fn empty(&mut self) {
-        self.flight = 0;
+        self.flight = Flight::default();
         self.timers.cancel(PathTimer::T3Rtx);
-        self.timed = None;
-        self.earliest = 0;
         self.reset_rack();
     }
 
@@ -336,14 +319,14 @@ impl Path {
     /// Returns whether the window and the burst allow new data (RFC 9260 section 6.1 B and D).
     pub(crate) fn may_send(&self) -> bool {
         let window = if self.one_packet { 1 } else { self.window.cwnd };
-        self.flight < window && self.burst > 0
+        self.flight.bytes() < window && self.burst > 0
     }
 
     /// Returns whether the window and the burst allow a retransmission. Losses found at one time are
     /// limited to a burst as new data is, unless nothing is in flight that would trigger the rest.
     pub(crate) fn may_retransmit(&self) -> bool {
         let window = if self.one_packet { 1 } else { self.window.cwnd };
-        self.flight < window && (self.burst > 0 || self.flight == 0)
+        self.flight.bytes() < window && (self.burst > 0 || self.flight.is_empty())
     }
 
     /// Returns the length in bytes of a burst (RFC 9260 section 6.1 D).
@@ -372,12 +355,12 @@ impl Path {
 
     /// Returns the number of SACKs that the one just processed stands for.
     fn sacks(&self) -> u32 {
-        self.acked.div_ceil(2 * self.window.pmdcs).max(1)
+        self.tally.acked().div_ceil(2 * self.window.pmdcs).max(1)
     }
 
     /// Reduces a window that was idle for long (RFC 9260 section 7.2.1).
     pub(crate) fn before_data(&mut self, now: Time) {
-        if self.flight == 0
+        if self.flight.is_empty()
             && let Some(last) = self.data_at
         {
             let rto = self.rto.get().as_nanos().max(1);
@@ -402,9 +385,210 @@ impl Path {
         self.timers.start(PathTimer::T3Rtx, now + self.rto.get());
     }
 
+    /// Begins to process a SACK.
+    pub(crate) fn begin_sack(&mut self) {
+        self.tally = Tally::begin(&self.flight);
+    }
+
+    /// Handles a chunk that is newly acknowledged.
+    pub(crate) fn chunk_arrived(&mut self, now: Time, chunk: ArrivedChunk) {
+        let ArrivedChunk { position, size, sent, again, several, in_flight } = chunk;
+        if in_flight {
+            self.flight.remove(size);
+        }
+        self.large |= size as usize > BASE;
+        // RFC 7829 section 3.2, rules 9 and 10.
+        if !several {
+            self.answered();
+        }
+        if self.flight.take_timed(position) {
+            // Rule C5: a retransmission at or below it ends the measurement.
+            self.rto.measure(now.since(sent));
+        }
+        // It is unknown which transmission of a retransmitted chunk arrived, so it is no evidence about
+        // chunks that were sent again before it.
+        let at = if again { Time::ZERO } else { sent };
+        self.tally.add(position, size, at, in_flight && position == self.flight.earliest());
+        if let Some(rack) = &mut self.rack {
+            rack.acked(now, position, sent, again);
+        }
+    }
+
+    /// Schedules a probe of the tail where RACK is configured.
+    pub(crate) fn plan_probe(&mut self, now: Time) {
+        if let Some(rack) = &mut self.rack {
+            let srtt = self.rto.srtt().filter(|_| !self.flight.is_empty());
+            let single = self.flight.bytes() <= self.window.pmdcs;
+            rack.plan_probe(now, srtt, single, self.timers.get(PathTimer::T3Rtx));
+        }
+    }
+
+    /// Returns the detection of losses by time, where configured.
+    pub(crate) fn rack(&self) -> Option<&Rack> {
+        self.rack.as_deref()
+    }
+
+    /// Returns the detection of losses by time for changes, where configured.
+    pub(crate) fn rack_mut(&mut self) -> Option<&mut Rack> {
+        self.rack.as_deref_mut()
+    }
+
+    /// Lets the window fall for a loss that begins a recovery. `exit` is the position at which that of this path ends.
+    pub(crate) fn begin_recovery(&mut self, now: Time, exit: Option<u64>) {
+        self.lost(now);
+        if let Some(rack) = &mut self.rack {
+            rack.window_fell(now);
+            rack.shrink();
+        }
+        self.recovery = exit;
+    }
+
+    /// Returns whether this path is in a fast recovery of its own.
+    pub(crate) fn in_recovery(&self) -> bool {
+        self.recovery.is_some()
+    }
+
+    /// Ends the fast recovery of this path. Returns whether there was one.
+    pub(crate) fn end_recovery(&mut self) -> bool {
+        self.recovery.take().is_some()
+    }
+
+    /// Ends the fast recovery of this path if everything before its exit has arrived.
+    pub(crate) fn leave_recovery(&mut self) {
+        let (empty, earliest) = (self.flight.is_empty(), self.flight.earliest());
+        self.recovery.take_if(|exit| empty || earliest > *exit);
+    }
+
+    /// Handles the peer's offer of a window, when the association is opened.
+    pub(crate) fn offered(&mut self, now: Time, settings: &Settings, peer_rwnd: u32) {
+        self.heartbeat.note_use(now);
+        if settings.initial_ssthresh.is_none() && self.data_at.is_none() {
+            self.window.ssthresh = peer_rwnd;
+        }
+    }
+
+    /// Starts over, because the peer has restarted.
+    pub(crate) fn restart(&mut self, settings: &Settings, peer_rwnd: u32) {
+        self.reset_window(settings, peer_rwnd);
+        self.empty();
+        self.heartbeat.forget();
+        self.timers.cancel(PathTimer::HeartbeatLost);
+        self.one_packet = false;
+        self.recovery = None;
+        self.answered();
+    }
+
+    /// Ends heartbeats, probes and timers, because the association is shut down (RFC 9260 section 8.3).
+    pub(crate) fn rest(&mut self) {
+        self.timers.stop();
+        self.heartbeat.cancel();
+        self.reset_rack();
+    }
+
+    /// Ends heartbeats, timers and the detection of losses, because the association has ended.
+    pub(crate) fn close(&mut self) {
+        self.timers.stop();
+        self.heartbeat.cancel();
+        self.rack = None;
+    }
+
+    /// Returns whether the address is verified.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// Notes that the address is verified (RFC 9260 section 5.4). Returns whether it was not before.
+    pub(crate) fn confirm(&mut self) -> bool {
+        !core::mem::replace(&mut self.confirmed, true)
+    }
+
+    /// Handles the answer to a heartbeat. Returns whether it is that of the last one.
+    pub(crate) fn heartbeat_answered(&mut self, now: Time, nonce: u64) -> bool {
+        let Some(round_trip) = self.heartbeat.take_answered(now, nonce) else { return false };
+        self.timers.cancel(PathTimer::HeartbeatLost);
+        self.rto.measure(round_trip);
+        self.answered();
+        true
+    }
+
+    /// Notes that a heartbeat is sent.
+    pub(crate) fn heartbeat_sent(&mut self, now: Time, nonce: u64) {
+        self.heartbeat.sent(now, nonce, self.turns);
+        self.timers.start(PathTimer::HeartbeatLost, now + self.rto.get());
+    }
+
+    /// Returns whether the state differs from the one last reported to the user.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.reported != self.state()
+    }
+
+    /// Returns the state if it differs from the one last reported to the user, and counts it as reported.
+    pub(crate) fn take_change(&mut self) -> Option<PathState> {
+        let state = self.state();
+        (core::mem::replace(&mut self.reported, state) != state).then_some(state)
+    }
+
+    /// Returns the number of changes of the local address, modulo 256.
+    pub(crate) fn turns(&self) -> u8 {
+        self.turns
+    }
+
+    /// Returns the number of changes of the local address when data was last sent.
+    pub(crate) fn data_turn(&self) -> u8 {
+        self.data_turn
+    }
+
+    /// Notes that something that T3-rtx protects is sent.
+    pub(crate) fn note_turn(&mut self) {
+        self.data_turn = self.turns;
+    }
+
+    /// Sets the local address because of a loss, which it may not repair.
+    pub(crate) fn guess_local(&mut self, local: IpAddr, settings: &Settings, ssthresh: u32) {
+        self.guessed = local != self.local;
+        self.send_from(local, settings, ssthresh);
+    }
+
+    /// Returns whether the local address was set because of a loss and nothing has arrived since, and forgets it.
+    pub(crate) fn take_guess(&mut self) -> bool {
+        core::mem::take(&mut self.guessed)
+    }
+
+    /// Returns whether the window admits only one packet.
+    pub(crate) fn takes_one_packet(&self) -> bool {
+        self.one_packet
+    }
+
+    /// Returns whether a burst is in progress.
+    pub(crate) fn has_burst(&self) -> bool {
+        self.burst > 0
+    }
+
+    /// Forfeits the rest of a burst.
+    pub(crate) fn end_burst(&mut self) {
+        self.burst = 0;
+    }
+
+    /// Returns the search for the MTU.
+    pub(crate) fn pmtu(&self) -> Option<&Pmtu> {
+        self.pmtu.as_deref()
+    }
+
+    /// Returns the search for the MTU for changes.
+    pub(crate) fn pmtu_mut(&mut self) -> Option<&mut Pmtu> {
+        self.pmtu.as_deref_mut()
+    }
+
+    /// Sets the MTU to that of a probe that has arrived.
+    pub(crate) fn mtu_found(&mut self, mtu: usize) {
+        self.timers.cancel(PathTimer::PmtuProbe);
+        self.set_mtu(mtu);
+        self.large |= mtu > BASE;
+    }
+
     /// Updates the window after a SACK.
     pub(crate) fn settle_acked(&mut self, now: Time, recovering: bool, step: u32) {
-        if self.acked == 0 {
+        if self.tally.acked() == 0 {
             return;
         }
         if let Some(pmtu) = &mut self.pmtu {
@@ -413,10 +597,10 @@ impl Path {
         self.one_packet = false;
         let acked = Acked {
             now,
-            bytes: self.acked,
+            bytes: self.tally.acked(),
             sacks: self.sacks(),
-            flight: self.flight_before,
-            all: self.flight == 0,
+            flight: self.tally.before(),
+            all: self.flight.is_empty(),
             recovering,
             step,
             srtt: self.rto.srtt(),
@@ -436,15 +620,21 @@ impl Path {
     /// Schedules a heartbeat an RTO later on a potentially failed path, whatever the heartbeat interval
     /// is, if heartbeats are enabled (RFC 7829 section 3.2, rules 5 and 6).
     pub(crate) fn ask_soon(&mut self, now: Time) {
-        if self.heartbeats && self.confirmed && self.reach == PathState::PotentiallyFailed {
-            self.beat_from = now;
+        if self.heartbeat.is_enabled()
+            && self.confirmed
+            && self.reach == PathState::PotentiallyFailed
+        {
+            self.heartbeat.watch(now);
             self.timers.start(PathTimer::Heartbeat, now + self.rto.get());
         }
     }
 
     /// Sends a heartbeat now, unless one is under way: the path is silent.
     pub(crate) fn ask_now(&mut self) {
-        self.beat_now |= self.heartbeats && self.confirmed && self.beat.is_none();
+        let heartbeat = &mut self.heartbeat;
+        if heartbeat.is_enabled() && self.confirmed && !heartbeat.is_under_way() {
+            heartbeat.request();
+        }
     }
 
     /// Schedules the next heartbeat (RFC 9260 section 8.3): after the RTO, plus or minus half of it,
@@ -452,12 +642,13 @@ impl Path {
     /// alone (section 5.4, RFC 7829 section 4).
     pub(crate) fn plan_beat(&mut self, now: Time, settings: &Settings, random: &mut dyn Random) {
         let rto = self.rto.get();
-        self.beat_from = now;
+        self.heartbeat.watch(now);
+        let heartbeats = self.heartbeat.is_enabled();
         let due = match self.state() {
             PathState::Unconfirmed => Some(now + rto),
-            PathState::PotentiallyFailed if self.heartbeats => Some(now + rto),
-            _ if !self.confirmed && !self.heartbeats => Some(now + rto),
-            _ => settings.heartbeat_interval.filter(|_| self.heartbeats).map(|interval| {
+            PathState::PotentiallyFailed if heartbeats => Some(now + rto),
+            _ if !self.confirmed && !heartbeats => Some(now + rto),
+            _ => settings.heartbeat_interval.filter(|_| heartbeats).map(|interval| {
                 let share = random.next_u64() % 1024;
                 let jittered = (rto.as_nanos() as u64 / 2)
                     .saturating_add((rto.as_nanos() as u64 / 1024).saturating_mul(share));

@@ -2,6 +2,7 @@
 //! themselves are in [`outgoing`](crate::outgoing), which asks here when they count as lost.
 
 use ringway_sansio::{Duration, Time};
+use ringway_transport::ReorderingWindow;
 
 /// Minimum time until a tail is probed.
 const MIN_PROBE_TIME: Duration = Duration::from_millis(10);
@@ -9,12 +10,13 @@ const MIN_PROBE_TIME: Duration = Duration::from_millis(10);
 /// TLP.max_ack_delay; RFC 9260 section 6.2).
 const ACK_DELAY: Duration = Duration::from_millis(200);
 
-/// Maximum growth of the reordering window, in quarters of the shortest round trip, and the number of
-/// recoveries for which the growth stays (RFC 8985 section 6.2, step 4).
-const MAX_GROWN: u32 = 64;
-const PERSIST: u8 = 16;
+/// Maximum growth of the reordering window, in quarters of the shortest round trip (RFC 8985 section 6.2, step 4).
+const MAX_GROWN: u8 = 64;
 
 /// State of RACK and TLP on a path.
+///
+/// It stands beside TCP's because chunks are sent again whole and by position, on one of several paths, and without echoed
+/// timestamps; tail loss probes are part of it here. What both share is [`ReorderingWindow`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rack {
     /// Send time of the most recently sent chunk that arrived, its position, and its round trip
@@ -28,12 +30,9 @@ pub(crate) struct Rack {
     probe: Option<u64>,
     /// A probe that arrived. Whether it repaired a loss is decided by what arrives after it.
     doubt: Option<u64>,
-    /// Quarters of the shortest round trip by which the reordering window has grown beyond one
-    /// (RACK.reo_wnd_mult), the position from which it may grow again (RACK.dsack_round), and the
-    /// number of recoveries for which it stays (RACK.reo_wnd_persist).
-    grown: u32,
+    /// The growth of the reordering window, and the position from which it may grow again (RACK.dsack_round).
+    window: ReorderingWindow,
     round: u64,
-    persist: u8,
     /// The time when the window last fell for a loss.
     fell: Time,
     /// The time when unacknowledged chunks count as lost, and the time when the tail is probed.
@@ -65,9 +64,8 @@ impl Rack {
     pub(crate) fn came_twice(&mut self, twice: impl Fn(u64) -> bool, first: u64, next: u64) {
         self.doubt.take_if(|probe| twice(*probe));
         if first > self.round {
-            self.grown = (self.grown + 1).min(MAX_GROWN);
+            self.window.widen(MAX_GROWN);
             self.round = next;
-            self.persist = PERSIST;
         }
     }
 
@@ -88,8 +86,8 @@ impl Rack {
         let later = (sent, position) < (self.sent, self.position);
         // RFC 8985 section 6.2, step 4: a quarter of the shortest round trip for reordering, and more
         // where that was too little.
-        let quarter = self.shortest.unwrap_or_default() / 4;
-        let window = (quarter * (self.grown + 1)).min(self.round_trip.max(quarter));
+        let shortest = self.shortest.unwrap_or_default();
+        let window = self.window.width(shortest).min(self.round_trip.max(shortest / 4));
         later.then(|| sent + self.round_trip + window)
     }
 
@@ -110,12 +108,7 @@ impl Rack {
 
     /// Shrinks the reordering window at a recovery, if it was not too small recently.
     pub(crate) fn shrink(&mut self) {
-        if self.grown > 0 {
-            self.persist = self.persist.saturating_sub(1);
-            if self.persist == 0 {
-                self.grown = 0;
-            }
-        }
+        self.window.recovered();
     }
 
     /// Schedules a probe of the tail after two round trips of silence (RFC 8985 section 7.2), unless
@@ -163,7 +156,7 @@ impl Rack {
 
     /// Resets everything, because a timer has sent all chunks again or numbers were reset.
     pub(crate) fn reset(&mut self) {
-        let Rack { shortest, grown, persist, .. } = *self;
-        *self = Rack { shortest, grown, persist, ..Rack::default() };
+        let Rack { shortest, window, .. } = *self;
+        *self = Rack { shortest, window, ..Rack::default() };
     }
 }

@@ -1,4 +1,7 @@
 //! A byte ring that allocates memory as needed and releases it.
+//!
+//! It stands beside TCP's because a full receive buffer grows by an eighth here and not to a power of two, as there are many
+//! associations, and because data after a gap is kept in chunks and not written in advance.
 
 /// Capacity in bytes above which memory is released as soon as the ring is empty. Less is released by
 /// `trim`.

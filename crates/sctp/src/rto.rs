@@ -2,70 +2,57 @@
 
 use crate::settings::Settings;
 use ringway_sansio::Duration;
+use ringway_transport::RoundTrip;
 
-/// RTTVAR is at least this, the granularity G of RFC 9260 section 6.3.1.
-const GRANULARITY: u64 = 1;
+/// Four times the granularity G of RFC 9260 section 6.3.1, which is a nanosecond: RTTVAR counts as at least G.
+const GRANULARITY: Duration = Duration::from_nanos(4);
 
-/// Measured round-trip times and the resulting timeout, all in nanoseconds.
+/// Measured round-trip times and the resulting timeout.
+///
+/// It stands beside TCP's because the back-off differs: here it lasts until a measurement or an answer to a packet that was
+/// sent once (rule C7), and has no number of its own. What both measure is [`RoundTrip`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rto {
-    srtt: u64,
-    rttvar: u64,
+    trip: RoundTrip,
+    /// The timeout and its bounds, in nanoseconds.
     rto: u64,
     min: u64,
     max: u64,
-    is_measured: bool,
 }
 
 fn nanos(duration: Duration) -> u64 {
-    duration.as_nanos().min(u128::from(u64::MAX / 8)) as u64
+    duration.as_nanos().min(u128::from(u64::MAX)) as u64
 }
 
 impl Rto {
     pub(crate) fn new(settings: &Settings) -> Rto {
-        Rto {
-            srtt: 0,
-            rttvar: 0,
-            rto: nanos(settings.rto_initial),
-            min: nanos(settings.rto_min),
-            max: nanos(settings.rto_max),
-            is_measured: false,
-        }
+        let [rto, min, max] = [settings.rto_initial, settings.rto_min, settings.rto_max].map(nanos);
+        Rto { trip: RoundTrip::default(), rto, min, max }
     }
 
     /// Returns the smoothed round-trip time, once one was measured.
     pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.is_measured.then(|| Duration::from_nanos(self.srtt))
+        self.trip.srtt()
     }
 
     pub(crate) fn get(&self) -> Duration {
         Duration::from_nanos(self.rto)
     }
 
-    /// Measures a round trip: rules C2, C3, C6 and C7; RTO.Alpha is 1/8, RTO.Beta 1/4.
+    /// Measures a round trip: rules C2, C3, C6 and C7.
     pub(crate) fn measure(&mut self, round_trip: Duration) {
-        let r = nanos(round_trip);
-        if self.is_measured {
-            self.rttvar = self.rttvar - self.rttvar / 4 + self.srtt.abs_diff(r) / 4;
-            self.srtt = self.srtt - self.srtt / 8 + r / 8;
-        } else {
-            self.is_measured = true;
-            self.srtt = r;
-            self.rttvar = r / 2;
-        }
-        self.rttvar = self.rttvar.max(GRANULARITY);
-        self.rto = self.measured();
+        self.trip.measure(round_trip);
+        self.rto = self.measured().unwrap_or(self.rto);
     }
 
-    fn measured(&self) -> u64 {
-        let rto = self.srtt.saturating_add(self.rttvar.saturating_mul(4));
-        rto.clamp(self.min, self.max)
+    fn measured(&self) -> Option<u64> {
+        self.trip.timeout(GRANULARITY).map(|rto| nanos(rto).clamp(self.min, self.max))
     }
 
     /// Ends the back-off after an answer to a packet that was sent once: the measured values hold.
     pub(crate) fn confirm(&mut self, round_trip: Duration) {
-        if self.is_measured && nanos(round_trip) < self.measured() {
-            self.rto = self.measured();
+        if let Some(measured) = self.measured().filter(|measured| nanos(round_trip) < *measured) {
+            self.rto = measured;
         }
     }
 

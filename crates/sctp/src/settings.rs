@@ -1,6 +1,7 @@
 //! Settings of an association and limits of an endpoint.
 
 use crate::congestion::{Congestion, Cubic, Rfc9260};
+use crate::error::SettingError;
 use crate::scheduler::{Fcfs, PacketRoundRobin, Priority, RoundRobin, Scheduler, Weighted};
 use core::fmt;
 use ringway_sansio::Duration;
@@ -278,7 +279,7 @@ impl Settings {
     }
 
     /// Checks that every value is within its bounds.
-    pub fn check(&self) -> Result<(), Error> {
+    pub fn check(&self) -> Result<(), SettingError> {
         let ms = |d: Duration| d.as_millis().min(u128::from(u64::MAX)) as u64;
         let (long, max) = (1 << 40, MAX_BUFFER as u64);
         for (what, low, high, got) in [
@@ -303,13 +304,13 @@ impl Settings {
             ("heartbeats in one burst", 1, 1 << 16, u64::from(self.heartbeat_max_burst)),
         ] {
             if !(low..=high).contains(&got) {
-                return Err(Error::Setting { what, low, high, got });
+                return Err(SettingError { what, low, high, got });
             }
         }
         let min = crate::wire::data::I_DATA_HEADER as u64 + 4;
         if self.chunk != 0 && u64::from(self.chunk) < min {
             let (high, got) = (u64::from(u16::MAX), u64::from(self.chunk));
-            return Err(Error::Setting { what: "a chunk", low: min, high, got });
+            return Err(SettingError { what: "a chunk", low: min, high, got });
         }
         Ok(())
     }
@@ -347,99 +348,6 @@ impl Default for Limits {
             cookie_key_life: Duration::from_secs(3600),
         }
     }
-}
-
-/// The reason why a call was refused. Each is caused by the caller or by the state of the association;
-/// none is a fault.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// The association does not exist or no longer exists.
-    #[error("no association has this id")]
-    NoAssociation,
-    /// The listener does not exist or no longer exists.
-    #[error("no listener has this id")]
-    NoListener,
-    /// The call is not possible in this state, such as sending after `shutdown`.
-    #[error("the association is closing and accepts no more messages")]
-    Closing,
-    /// A limit is reached.
-    #[error("the limit of {limit} {what} is reached")]
-    Full {
-        /// The items that are limited.
-        what: &'static str,
-        /// The limit.
-        limit: usize,
-    },
-    /// The send buffer has no room for the message now. [`Event::Writable`](crate::Event::Writable)
-    /// follows.
-    #[error("the send buffer has room for {room} bytes, the message has {got}")]
-    NoRoom {
-        /// Number of bytes that fit now.
-        room: usize,
-        /// Length of the message.
-        got: usize,
-    },
-    /// The message is larger than the send buffer, or empty.
-    #[error("expected a message of 1 to {limit} bytes, got {got}")]
-    Size {
-        /// Size of the send buffer.
-        limit: usize,
-        /// Length of the message.
-        got: usize,
-    },
-    /// The stream does not exist.
-    #[error("expected a stream below {streams}, got {got}")]
-    Stream {
-        /// Number of streams.
-        streams: u16,
-        /// The stream given.
-        got: u16,
-    },
-    /// The stream is being reset (RFC 6525). [`Change::StreamsReset`](crate::Change) follows.
-    #[error("the stream is being reset and accepts no messages")]
-    Resetting,
-    /// No key has this identifier, or the key is in use (RFC 4895).
-    #[error("expected the identifier of a key that is set and not in use, got {got}")]
-    Key {
-        /// The identifier.
-        got: u16,
-    },
-    /// The peer does not support an extension.
-    #[error("the peer does not support {what}")]
-    NotSupported {
-        /// The extension.
-        what: &'static str,
-    },
-    /// The addresses or the pair of addresses are in use.
-    #[error("the address and port are already in use")]
-    InUse,
-    /// No ephemeral port is free.
-    #[error("no ephemeral port is free")]
-    NoPort,
-    /// The addresses cannot be used, alone or together.
-    #[error(
-        "expected 1 to {max} unicast addresses on each side with a family in common, and ports"
-    )]
-    Address {
-        /// Maximum number of addresses on one side.
-        max: usize,
-    },
-    /// The peer has no such address, or it is not verified yet.
-    #[error("the address is not a verified address of the peer")]
-    NoPath,
-    /// A setting is out of its bounds.
-    #[error("expected {what} of {low} to {high}, got {got}")]
-    Setting {
-        /// The setting.
-        what: &'static str,
-        /// Minimum value.
-        low: u64,
-        /// Maximum value.
-        high: u64,
-        /// The value given.
-        got: u64,
-    },
 }
 
 #[cfg(test)]

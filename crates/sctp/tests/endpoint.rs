@@ -51,7 +51,7 @@ impl Host {
         Host { endpoint, associations: Locked::default(), random: SplitMix::new(seed + 100) }
     }
 
-    fn connect(&mut self, port: u16) -> Result<AssocId, ringway_sctp::Error> {
+    fn connect(&mut self, port: u16) -> Result<AssocId, ringway_sctp::ConnectError> {
         self.endpoint.connect(NOW, &mut self.associations, &[A], port, &[B], 5060, None)
     }
 
@@ -135,4 +135,51 @@ fn an_association_that_is_removed_frees_its_addresses() {
     let (_, association) = a.only();
     a.endpoint.remove(next, &mut association.lock().unwrap());
     assert!(!a.endpoint.owns(&back, 5060, 7000));
+}
+
+/// An owner that divides packets by their tag divides the associations evenly.
+#[test]
+fn tags_take_turns_among_classes() {
+    let mut a = Host::new(1);
+    a.endpoint.spread_tags(4);
+    let ids: Vec<AssocId> = (7000..7008).map(|port| a.connect(port).unwrap()).collect();
+    let tag = |id: &AssocId| a.associations.stored[id].lock().unwrap().tag();
+    let classes: Vec<u32> = ids.iter().map(|id| tag(id) % 4).collect();
+    assert_eq!(classes, [0, 1, 2, 3, 0, 1, 2, 3]);
+    assert!(ids.iter().all(|id| a.endpoint.find(tag(id)) == Some(*id)));
+    assert_eq!(a.endpoint.find(0), None);
+}
+
+/// Only packets that open an association, or belong to none, need the endpoint.
+#[test]
+fn an_established_association_handles_its_packets_alone() {
+    let (mut a, mut b) = (Host::new(1), Host::new(2));
+    b.endpoint.listen(&[B], 5060, None).unwrap();
+    let mut init = Vec::new();
+    a.connect(0).unwrap();
+    let there = a.transmit(&mut init).unwrap();
+    b.handle(&there, &init);
+    exchange(&mut b, &mut a);
+    let ((_, ours), (_, theirs)) = (a.only(), b.only());
+    ours.lock().unwrap().send(NOW, &SendOptions::default(), "hello".into()).unwrap();
+    let mut packet = Vec::new();
+    a.transmit(&mut packet).unwrap();
+    let mut random = SplitMix::new(3);
+    let mut handle = |addressing: &Addressing, packet: &[u8]| {
+        let mut cx = Cx { now: NOW, random: &mut random };
+        theirs.lock().unwrap().handle_packet(&mut cx, addressing, packet)
+    };
+    assert!(!handle(&there, &init), "opens an association");
+    let elsewhere = Addressing { source: B, ..there };
+    assert!(!handle(&elsewhere, &packet), "other addresses");
+    for index in 0..packet.len() {
+        let mut wrong = packet.clone();
+        wrong[index] ^= 1;
+        assert!(!handle(&there, &wrong), "byte {index}");
+    }
+    assert!(handle(&there, &packet));
+    let mut text = Vec::new();
+    theirs.lock().unwrap().recv(&mut text).unwrap();
+    assert_eq!(text, b"hello");
+    assert!(!theirs.lock().unwrap().is_unsettled());
 }

@@ -3,13 +3,12 @@
 
 use crate::seq::Seq;
 use ringway_sansio::{Duration, Time};
+use ringway_transport::ReorderingWindow;
 
 /// Time for which a minimum round-trip time is valid.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(300);
-/// Number of recoveries until a widened window narrows again (RFC 8985 section 6.2 step 4).
-const REO_WND_PERSIST: u8 = 16;
-/// Maximum multiplier stored; the window is bounded by SRTT anyway.
-const MAX_REO_WND_MULT: u8 = 200;
+/// Maximum multiplier stored, less one; the window is bounded by SRTT anyway.
+const MAX_WIDENED: u8 = 199;
 /// Number of segments that count like duplicate acknowledgments (RFC 8985 section 3.3.2 step 4).
 const DUP_THRESH: u32 = 3;
 
@@ -23,6 +22,9 @@ pub(crate) struct AckTime {
 }
 
 /// RACK's variables of RFC 8985 section 5.2.
+///
+/// It stands beside SCTP's because segments are known by sequence numbers that wrap, timestamps tell which transmission was
+/// answered, and the window is zero until reordering is seen. What both share is [`ReorderingWindow`].
 #[derive(Debug)]
 pub(crate) struct Rack {
     /// `RACK.xmit_ts` of the segment sent last among those delivered.
@@ -36,8 +38,8 @@ pub(crate) struct Rack {
     reordering_seen: bool,
     min_rtt: Duration,
     min_rtt_at: Time,
-    reo_wnd_mult: u8,
-    reo_wnd_persist: u8,
+    /// `RACK.reo_wnd_mult` and `RACK.reo_wnd_persist`.
+    window: ReorderingWindow,
     /// `RACK.dsack_round`.
     dsack_round: Option<Seq>,
 }
@@ -52,8 +54,7 @@ impl Rack {
             reordering_seen: false,
             min_rtt: Duration::MAX,
             min_rtt_at: Time::ZERO,
-            reo_wnd_mult: 1,
-            reo_wnd_persist: 0,
+            window: ReorderingWindow::default(),
             dsack_round: None,
         }
     }
@@ -91,18 +92,12 @@ impl Rack {
             return;
         }
         self.dsack_round = Some(snd_nxt);
-        self.reo_wnd_mult = (self.reo_wnd_mult + 1).min(MAX_REO_WND_MULT);
-        self.reo_wnd_persist = REO_WND_PERSIST;
+        self.window.widen(MAX_WIDENED);
     }
 
     /// Handles the end of a recovery (RFC 8985 section 6.2 step 4).
     pub(crate) fn recovered(&mut self) {
-        if self.reo_wnd_persist > 0 {
-            self.reo_wnd_persist -= 1;
-            if self.reo_wnd_persist == 0 {
-                self.reo_wnd_mult = 1;
-            }
-        }
+        self.window.recovered();
     }
 
     /// Returns the reordering window by `RACK_update_reo_wnd` of RFC 8985 section 6.2 step 4.
@@ -119,7 +114,7 @@ impl Rack {
         if self.min_rtt == Duration::MAX {
             return Duration::ZERO;
         }
-        let wide = self.min_rtt / 4 * u32::from(self.reo_wnd_mult);
+        let wide = self.window.width(self.min_rtt);
         wide.min(srtt.unwrap_or(wide))
     }
 
@@ -175,7 +170,7 @@ mod tests {
         assert_eq!(rack.reo_wnd(true, 0, 1000, None), Duration::from_millis(20));
         let srtt = Some(Duration::from_millis(15));
         assert_eq!(rack.reo_wnd(true, 0, 1000, srtt), Duration::from_millis(15));
-        for _ in 0..REO_WND_PERSIST {
+        for _ in 0..16 {
             rack.recovered();
         }
         assert_eq!(rack.reo_wnd(true, 0, 1000, None), Duration::from_millis(10));

@@ -1,4 +1,7 @@
 //! A byte ring of bounded size that allocates memory as needed.
+//!
+//! It stands beside SCTP's because a stream of bytes is read at any offset, and what arrives after a gap is written in
+//! advance; its size is a power of two, so that an offset needs no division.
 
 /// First allocation in bytes.
 const FIRST: usize = 4096;

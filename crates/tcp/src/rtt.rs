@@ -1,6 +1,7 @@
 //! Round-trip time and retransmission timeout (RFC 6298).
 
 use ringway_sansio::Duration;
+use ringway_transport::RoundTrip;
 
 /// The timeout before a round trip was measured (RFC 6298 section 2.1).
 pub(crate) const INITIAL_RTO: Duration = Duration::from_secs(1);
@@ -11,11 +12,13 @@ pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 /// Maximum number of doublings.
 const MAX_BACKOFF: u32 = 16;
 
-/// The estimator of RFC 6298 section 2 with the back-off of section 5.
+/// The timeout of RFC 6298 section 2 with the back-off of section 5.
+///
+/// It stands beside SCTP's because the back-off is counted, as recovery depends on it, and the SYN has rules of its own.
+/// What both measure is [`RoundTrip`].
 #[derive(Debug)]
 pub(crate) struct Rtt {
-    srtt: Option<Duration>,
-    rttvar: Duration,
+    trip: RoundTrip,
     base: Duration,
     backoff: u32,
     min_rto: Duration,
@@ -25,32 +28,21 @@ pub(crate) struct Rtt {
 impl Rtt {
     pub(crate) fn new(min_rto: Duration, max_rto: Duration) -> Self {
         let base = INITIAL_RTO.min(max_rto);
-        Rtt { srtt: None, rttvar: Duration::ZERO, base, backoff: 0, min_rto, max_rto }
+        Rtt { trip: RoundTrip::default(), base, backoff: 0, min_rto, max_rto }
     }
 
     /// Adds a measurement from a segment that was sent once (Karn) or that timestamps identify.
     pub(crate) fn sample(&mut self, rtt: Duration) {
-        let srtt = match self.srtt {
-            // RFC 6298 section 2.2.
-            None => {
-                self.rttvar = rtt / 2;
-                rtt
-            }
-            // RFC 6298 section 2.3: RTTVAR first, with the SRTT of before.
-            Some(srtt) => {
-                self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
-                (srtt * 7 + rtt) / 8
-            }
-        };
-        self.srtt = Some(srtt);
+        self.trip.measure(rtt);
         // RFC 6298 sections 2.4 and 2.5.
-        self.base = (srtt + (self.rttvar * 4).max(GRANULARITY)).clamp(self.min_rto, self.max_rto);
+        let timeout = self.trip.timeout(GRANULARITY).unwrap_or(self.base);
+        self.base = timeout.clamp(self.min_rto, self.max_rto);
         self.backoff = 0;
     }
 
     /// Notes that the SYN was sent again (RFC 6298 section 5.7).
     pub(crate) fn syn_was_lost(&mut self) {
-        if self.srtt.is_none() {
+        if self.srtt().is_none() {
             self.base = RTO_AFTER_LOST_SYN.clamp(self.min_rto, self.max_rto);
         }
         self.backoff = 0;
@@ -72,11 +64,11 @@ impl Rtt {
     }
 
     pub(crate) fn srtt(&self) -> Option<Duration> {
-        self.srtt
+        self.trip.srtt()
     }
 
     pub(crate) fn rttvar(&self) -> Duration {
-        self.rttvar
+        self.trip.rttvar()
     }
 }
 

@@ -4,7 +4,8 @@
 
 use crate::say;
 use ringway_sctp_tokio::{
-    Association, Close, Config, Connect, Error, Event, Over, SendOptions, Settings, Stack, UDP_PORT,
+    Association, Close, Config, Connect, EndedError, Event, Over, SendOptions, Settings, Stack,
+    UDP_PORT,
 };
 use std::net::IpAddr;
 use std::time::Duration;
@@ -44,7 +45,7 @@ fn expect(what: &str, right: bool) -> Outcome {
 async fn aborted([ours, theirs]: [Association; 2], expected_reason: &str) -> Outcome {
     ours.abort(b"enough")?;
     match theirs.recv().await {
-        Err(Error::Closed(Close::Aborted { code: 12, reason })) => {
+        Err(EndedError::Closed(Close::Aborted { code: 12, reason })) => {
             expect("the reason", reason == expected_reason)
         }
         other => Err(format!("no abort: {other:?}").into()),
@@ -85,7 +86,7 @@ async fn check(a: &Stack, b: &Stack, expected_reason: &str) -> Outcome {
                     bytes.clear();
                 }
             }
-            Ok::<_, Error>(count)
+            Ok::<_, EndedError>(count)
         }
     });
     for number in 0..COUNT {
@@ -111,7 +112,7 @@ async fn check(a: &Stack, b: &Stack, expected_reason: &str) -> Outcome {
     let (sent, got) = tokio::join!(ours.send(large.clone(), &options), async {
         let mut bytes = Vec::new();
         while bytes.len() < large.len() && theirs.recv_into(&mut bytes).await?.is_some() {}
-        Ok::<_, Error>(bytes)
+        Ok::<_, EndedError>(bytes)
     });
     sent?;
     expect("a large message", got? == large)?;

@@ -5,8 +5,9 @@ use crate::say;
 use ringway_sansio::Duration as Span;
 use ringway_sctp::{Algorithm, Multipath};
 use ringway_sctp_tokio::{
-    Association, Change, Close, Config, Connect, Error, Event, Over, Received, Reliability, Reset,
-    Scheduling, SendOptions, Settings, Stack, Totals,
+    AddAddressError, Association, CallError, Change, Close, Config, Connect, ConnectError,
+    EndedError, Event, Over, Received, Reliability, Reset, Scheduling, SendOptions, Settings,
+    Stack, SystemError, Totals, refusal,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -162,17 +163,14 @@ pub(crate) struct Meeting {
 
 impl Meeting {
     /// The one association.
-    pub(crate) async fn associate(&self, settings: Settings) -> Result<Association, Error> {
-        let refused = |error: String| Error::System {
-            what: "sctp".into(),
-            error: std::io::Error::other(error).into(),
-        };
-        let stack = self.place.stack().map_err(refused)?;
+    pub(crate) async fn associate(&self, settings: Settings) -> Result<Association, String> {
+        let stack = self.place.stack()?;
         let Place { bind, port, .. } = &self.place;
         if self.listen {
-            let listener = stack.listen(bind, *port, Some(settings))?;
+            let listening = stack.listen(bind, *port, Some(settings));
+            let listener = listening.map_err(|error| error.to_string())?;
             say("listening");
-            return listener.accept().await;
+            return listener.accept().await.map_err(|error| error.to_string());
         }
         let connect = Connect {
             local_port: *port,
@@ -180,7 +178,10 @@ impl Meeting {
             settings: Some(settings),
             ..Connect::new(bind, &self.connect, self.to_port)
         };
-        stack.connect(&connect).await
+        stack.connect(&connect).await.map_err(|error| match &error {
+            ConnectError::Closed(why) => ended(Some(why), &error),
+            _ => error.to_string(),
+        })
     }
 }
 
@@ -206,7 +207,7 @@ impl Options {
 /// What an association brings.
 enum Next {
     News(Option<Event>),
-    Message(Result<Option<Received>, Error>),
+    Message(Result<Option<Received>, EndedError>),
 }
 
 /// One association as it goes.
@@ -235,12 +236,12 @@ struct Run<'a> {
     ended: RefCell<Option<String>>,
 }
 
-fn ended(error: &Error) -> String {
-    match error {
-        Error::Closed(Close::Finished) => "shutdown".to_owned(),
-        Error::Closed(Close::Aborted { .. }) => "reset".to_owned(),
-        Error::Closed(Close::Unreachable) => "lost".to_owned(),
-        other => other.to_string(),
+fn ended(why: Option<&Close>, error: &dyn std::error::Error) -> String {
+    match why {
+        Some(Close::Finished) => "shutdown".to_owned(),
+        Some(Close::Aborted { .. }) => "reset".to_owned(),
+        Some(Close::Unreachable) => "lost".to_owned(),
+        _ => error.to_string(),
     }
 }
 
@@ -255,11 +256,11 @@ impl Run<'_> {
     }
 
     /// It ended otherwise than in order.
-    fn fail(&self, error: &Error) {
+    fn fail(&self, why: Option<&Close>, error: &dyn std::error::Error) {
         if !self.is_over() {
             say(&format!("{error}, at {} ms", self.at()));
         }
-        self.end(ended(error));
+        self.end(ended(why, error));
     }
 
     fn is_over(&self) -> bool {
@@ -282,7 +283,7 @@ impl Run<'_> {
                 SendOptions { stream, ppid, unordered, reliability, ..SendOptions::default() };
             let message = self.pattern.message(stream, number, size);
             if let Err(error) = self.association.send(message, &how).await {
-                return self.fail(&error);
+                return self.fail(error.closed(), &error);
             }
             self.sent.borrow_mut().count(stream, size);
             if Some(self.sent.borrow().messages) == reset_after {
@@ -302,7 +303,7 @@ impl Run<'_> {
             if self.refused.replace(Some(false)) != Some(false)
                 && let Err(error) = self.association.reset_streams(Reset::Outgoing(&[]))
             {
-                return self.fail(&error);
+                return self.fail(error.closed(), &error);
             }
             sleep(TICK).await;
         }
@@ -341,7 +342,7 @@ impl Run<'_> {
                     }
                 }
                 Next::Message(Ok(None)) => return self.end("shutdown".to_owned()),
-                Next::Message(Err(error)) => return self.fail(&error),
+                Next::Message(Err(error)) => return self.fail(error.closed(), &error),
             }
         }
     }
@@ -399,15 +400,22 @@ impl Run<'_> {
         sleep(Duration::from_millis(change_after)).await;
         let of = &self.association;
         // An address can go once another is there.
+        let add_to = |of: &Association, ip| {
+            of.add_address(ip).map_err(|error| match error {
+                AddAddressError::Call(error) => error,
+                other => CallError::System(SystemError::new("sctp", std::io::Error::other(other))),
+            })
+        };
+        type Ask = fn(&Association, IpAddr) -> Result<(), CallError<refusal::AddressError>>;
         for (address, ask) in [
-            (add, Association::add_address as fn(&Association, IpAddr) -> Result<(), Error>),
+            (add, add_to as Ask),
             (peer_primary, Association::ask_primary),
             (remove, Association::delete_address),
         ] {
             let Some(address) = address else { continue };
             let before = self.changes.get();
             if let Err(error) = ask(of, address) {
-                return self.fail(&error);
+                return self.fail(error.closed(), &error);
             }
             while self.changes.get() == before && !self.is_over() {
                 sleep(TICK).await;
@@ -475,7 +483,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     let limit = Duration::from_secs(options.limit);
     let association = match timeout(limit, options.meeting.associate(options.settings())).await {
         Ok(Ok(association)) => association,
-        Ok(Err(error)) => return Err(ended(&error)),
+        Ok(Err(error)) => return Err(error),
         Err(_) => return Err("no association in time".to_owned()),
     };
     let run = Run {

@@ -170,7 +170,7 @@ pub(crate) async fn run(options: Options) -> Result<bool, String> {
     let limit = Duration::from_secs(options.limit);
     let association = match timeout(limit, options.meeting.associate(options.settings())).await {
         Ok(Ok(association)) => association,
-        Ok(Err(error)) => return Err(error.to_string()),
+        Ok(Err(error)) => return Err(error),
         Err(_) => return Err("no association in time".to_owned()),
     };
     let run = Run { options: &options, association, tally: RefCell::default() };

@@ -6,7 +6,7 @@ use crate::listen::Bind;
 use ringway_os::source_for;
 use ringway_sansio::Transport;
 use ringway_sctp_tokio::{
-    Connect, Error, Limits, Listener, Scheduling, Settings, Stack, StackSockets,
+    Connect, Limits, Listener, OpenError, Scheduling, Settings, Stack, StackSockets,
 };
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -87,6 +87,8 @@ pub(crate) struct SctpBinds {
     opened: Vec<StackSockets>,
     /// Which of them is for listeners over IP.
     raw: Option<usize>,
+    /// Whether that is the kernel's SCTP.
+    by_kernel: bool,
     /// Index among the listeners, which of those opened, what to listen on.
     listeners: Vec<(usize, usize, Bind)>,
 }
@@ -97,10 +99,11 @@ impl SctpBinds {
         associations: usize,
         settings: Settings,
         paths: Option<TwoAddresses>,
+        by_kernel: bool,
     ) -> SctpBinds {
         let limits = Limits { associations, ..Limits::default() };
         let (opened, listeners) = (Vec::new(), Vec::new());
-        SctpBinds { limits, settings, paths, opened, raw: None, listeners }
+        SctpBinds { limits, settings, paths, opened, raw: None, by_kernel, listeners }
     }
 
     /// Which of those opened carries a listener already. A UDP port carries SCTP whatever its ports (RFC
@@ -123,6 +126,7 @@ impl SctpBinds {
             (encapsulation, None) => {
                 let opened = match encapsulation {
                     Some(port) => StackSockets::udp(&addresses(bind), port),
+                    None if self.by_kernel => StackSockets::kernel(),
                     None => StackSockets::raw(),
                 };
                 self.opened.push(opened.map_err(failed)?);
@@ -138,7 +142,7 @@ impl SctpBinds {
             *other == stack && opened.udp_port().is_some() && bind.addr.port() == port
         };
         if self.listeners.iter().any(taken) {
-            return Err(failed(Error::in_use(port)));
+            return Err(failed(OpenError::in_use(port)));
         }
         let bind = Bind {
             addr: SocketAddr::new(bind.addr.ip(), port),

@@ -13,7 +13,9 @@ use ringway_flow::{
     Broken, CallStreams, Carrier, Driver, EarlyCalls, Flows, Open, Pipes, WriteQueue,
 };
 use ringway_sansio::{CloseReason, FlowId, Peer, Program, Time, Transport};
-use ringway_sctp_tokio::{Association, Connect, Error, Event, Listener, PathState, SendOptions};
+use ringway_sctp_tokio::{
+    Association, Connect, EndedError, Event, Listener, PathState, SendOptions,
+};
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -348,7 +350,7 @@ impl Carrier<Context<'_>> for Messages {
     /// RFC 9260 section 9.2.
     fn poll_close(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
         self.association.begin_shutdown();
-        self.association.poll_closed(cx).map_err(|_: Error| Broken)
+        self.association.poll_closed(cx).map_err(|_: EndedError| Broken)
     }
 
     fn poll_discard(&mut self, _: Time, cx: &mut Context<'_>) -> Poll<bool> {

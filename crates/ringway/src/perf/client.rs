@@ -145,7 +145,7 @@ impl Channel {
 async fn open(args: &Client) -> Result<Vec<Channel>, PerfError> {
     let location = args.to.clone().unwrap_or_default().resolve(&args.from).await?;
     let transport = args.transport;
-    if let Transport::Sctp | Transport::SctpUdp = transport {
+    if let Transport::Sctp | Transport::SctpUdp | Transport::SctpKernel = transport {
         let location = location.for_sctp(transport)?;
         let channel = sctp::Channel::open(transport, &location, &args.from, args.streams).await?;
         return Ok(vec![Channel::Sctp(channel)]);

@@ -7,7 +7,7 @@ use super::protocol::{DATA, MAX_SIZE, Reply, Session, echoed};
 use super::transport::Transport;
 use bytes::Bytes;
 use ringway_sctp_tokio::{
-    Association, Config, Connect, Error, Over, Received, SendOptions, Settings, Stack,
+    Association, Config, Connect, EndedError, Over, Received, SendOptions, Settings, Stack,
 };
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ const MAX_RECEIVED: usize = 1024;
 /// Timeout of the end of an association.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-fn to_error(error: Error) -> PerfError {
+fn to_error(error: impl std::error::Error) -> PerfError {
     PerfError::Failed(error.to_string())
 }
 
@@ -40,6 +40,7 @@ fn settings(streams: u16) -> Settings {
 fn stack(transport: Transport, locals: &[IpAddr], port: u16) -> Result<Stack, PerfError> {
     let over = match transport {
         Transport::SctpUdp => Over::Udp { locals: locals.to_vec(), port },
+        Transport::SctpKernel => Over::Kernel,
         _ => Over::Ip,
     };
     Stack::new(Config::new(over)).map_err(to_error)
@@ -123,7 +124,10 @@ impl Channel {
 }
 
 /// Reads a complete message into the buffer; returns `false` at the end.
-async fn receive_message(association: &Association, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+async fn receive_message(
+    association: &Association,
+    buffer: &mut Vec<u8>,
+) -> Result<bool, EndedError> {
     buffer.clear();
     while let Some(received) = association.recv_into(buffer).await? {
         check(association, buffer.len(), &received)?;
@@ -136,7 +140,7 @@ async fn receive_message(association: &Association, buffer: &mut Vec<u8>) -> Res
 
 /// Aborts an association whose peer sends messages that no `ringway perf` sends; the next read
 /// reports it.
-fn check(association: &Association, length: usize, received: &Received) -> Result<(), Error> {
+fn check(association: &Association, length: usize, received: &Received) -> Result<(), EndedError> {
     if received.cut {
         association.abort(b"expected whole messages")
     } else if length > MAX_SIZE {
@@ -152,13 +156,15 @@ pub(crate) async fn serve(
     location: ResolvedLocation,
     output: Output,
 ) -> Result<(), PerfError> {
-    let to_error = |error| PerfError::at(format_args!("{transport} on {location}"), error);
+    let place = format!("{transport} on {location}");
     let stack = stack(transport, &location.addresses, location.encap.unwrap_or_default())?;
-    let listener =
-        stack.listen(&location.addresses, location.port, Some(settings(1))).map_err(to_error)?;
-    output.print_ready(&format!("{transport} on {location}"));
+    let listener = stack
+        .listen(&location.addresses, location.port, Some(settings(1)))
+        .map_err(|error| PerfError::at(&place, error))?;
+    output.print_ready(&place);
     loop {
-        let association = listener.accept().await.map_err(to_error)?;
+        let accepted = listener.accept().await;
+        let association = accepted.map_err(|error| PerfError::at(&place, error))?;
         let output = output.clone();
         tokio::spawn(async move {
             let peer = name(&association);
@@ -179,7 +185,11 @@ fn name(association: &Association) -> String {
     }
 }
 
-async fn answer(association: Association, peer: &str, output: &Output) -> Result<(), Error> {
+async fn answer(
+    association: Association,
+    peer: &str,
+    output: &Output,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let mut session = Session::default();
     let (mut buffer, mut taken) = (Vec::new(), Vec::new());
     while association.recv_many_into(&mut buffer, &mut taken, MAX_RECEIVED).await? > 0 {

@@ -16,7 +16,7 @@ pub(crate) async fn run(args: Server) -> Result<(), PerfError> {
         match transport {
             Transport::Tcp => tcp::serve(location.single(transport)?, output).await,
             Transport::Udp => udp::serve(location.single(transport)?, output).await,
-            Transport::Sctp | Transport::SctpUdp => {
+            Transport::Sctp | Transport::SctpUdp | Transport::SctpKernel => {
                 sctp::serve(transport, location.for_sctp(transport)?, output).await
             }
         }

@@ -20,6 +20,10 @@ pub(crate) enum Transport {
     #[value(name = "sctp+udp")]
     #[serde(rename = "sctp+udp")]
     SctpUdp,
+    /// The kernel's SCTP, where it is loaded
+    #[value(name = "sctp+kernel")]
+    #[serde(rename = "sctp+kernel")]
+    SctpKernel,
 }
 
 impl fmt::Display for Transport {
@@ -29,6 +33,7 @@ impl fmt::Display for Transport {
             Transport::Tcp => "tcp",
             Transport::Sctp => "sctp",
             Transport::SctpUdp => "sctp+udp",
+            Transport::SctpKernel => "sctp+kernel",
         })
     }
 }

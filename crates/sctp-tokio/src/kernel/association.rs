@@ -4,7 +4,7 @@
 //! receive a message. At most one is held until a reader takes it, and events behind it wait.
 
 use super::notice::parse;
-use crate::error::Error;
+use crate::error::{AddAddressError, CallError, EndedError, SendError, Stopped, SystemError};
 use crate::limits::EVENT_QUEUE;
 use crate::locals::check_scope;
 use crate::message::Event;
@@ -12,6 +12,7 @@ use crate::waiters::Waiters;
 use bytes::Bytes;
 use ringway_os::sctp as sys;
 use ringway_os::{Watched, watch_both};
+use ringway_sctp as refusal;
 use ringway_sctp::wire::cause::code::USER_ABORT;
 use ringway_sctp::{
     Close, PathSnapshot, PathState, Received, Reliability, Reset, SendOptions, Snapshot, Ssn,
@@ -193,8 +194,8 @@ async fn wake_when_ready(shared: Arc<Shared>, reading: bool) {
 
 impl Association {
     /// Creates an association from a socket that is connected or connecting. To be called within a runtime.
-    pub(super) fn new(socket: Socket, up: bool) -> Result<Association, Error> {
-        let io = watch_both(socket).map_err(|e| Error::system("an sctp association", e))?;
+    pub(super) fn new(socket: Socket, up: bool) -> Result<Association, SystemError> {
+        let io = watch_both(socket).map_err(|e| SystemError::new("an sctp association", e))?;
         let state = Mutex::new(State { up, ..State::default() });
         let (reading, writing) = (Notify::new(), Notify::new());
         let shared = Arc::new(Shared { io, state, reading, writing });
@@ -237,10 +238,10 @@ impl Association {
         result.map_or(Poll::Pending, Poll::Ready)
     }
 
-    pub(crate) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_established(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
         self.poll_events(cx, |state| match &state.closed {
             _ if state.up => Some(Ok(())),
-            Some(why) => Some(Err(Error::Closed(why.clone()))),
+            Some(why) => Some(Err(EndedError::Closed(why.clone()))),
             None => None,
         })
     }
@@ -257,10 +258,10 @@ impl Association {
         })
     }
 
-    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
+    pub(crate) fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<Result<(), EndedError>> {
         self.poll_events(cx, |state| match &state.closed {
             Some(Close::Finished) => Some(Ok(())),
-            Some(why) => Some(Err(Error::Closed(why.clone()))),
+            Some(why) => Some(Err(EndedError::Closed(why.clone()))),
             None => None,
         })
     }
@@ -269,7 +270,7 @@ impl Association {
         &self,
         cx: &mut Context<'_>,
         out: &mut Vec<u8>,
-    ) -> Poll<Result<Option<Received>, Error>> {
+    ) -> Poll<Result<Option<Received>, EndedError>> {
         let mut state = self.shared.state();
         if let Some((received, bytes)) = state.pending.take() {
             out.extend_from_slice(&bytes);
@@ -286,7 +287,7 @@ impl Association {
             }
             Err(_) => match &state.closed {
                 Some(why) if *why != Close::Finished => {
-                    Poll::Ready(Err(Error::Closed(why.clone())))
+                    Poll::Ready(Err(EndedError::Closed(why.clone())))
                 }
                 _ => Poll::Ready(Ok(None)),
             },
@@ -300,7 +301,7 @@ impl Association {
     }
 
     /// Passes a message to the kernel, which copies it.
-    pub(crate) fn queue(&self, data: &mut Bytes, options: &SendOptions) -> Result<(), Error> {
+    pub(crate) fn queue(&self, data: &mut Bytes, options: &SendOptions) -> Result<(), SendError> {
         let mut flags = 0;
         if options.unordered {
             flags |= sys::UNORDERED;
@@ -329,27 +330,27 @@ impl Association {
         }
     }
 
-    fn not_given(&self, error: &io::Error, got: usize, options: &SendOptions) -> Error {
-        use ringway_sctp::Error as E;
+    fn not_given(&self, error: &io::Error, got: usize, options: &SendOptions) -> SendError {
+        use refusal::SendError as E;
         if let Some(why) = &self.shared.state().closed {
-            return Error::Closed(why.clone());
+            return CallError::Closed(why.clone());
         }
         let limit = self.shared.io.get_ref().send_buffer_size().unwrap_or(0);
         match error.raw_os_error() {
-            Some(libc::EAGAIN) => E::NoRoom { room: 0, got }.into(),
-            Some(libc::EMSGSIZE) => E::Size { limit, got }.into(),
+            Some(libc::EAGAIN) => CallError::Refused(E::NoRoom { room: 0, got }),
+            Some(libc::EMSGSIZE) => CallError::Refused(E::Size { limit, got }),
             Some(libc::EINVAL) => {
                 let streams = self.status().map_or(0, |status| u16_at(&status, 18));
                 if got == 0 || options.stream < streams {
-                    return E::Size { limit, got }.into();
+                    return CallError::Refused(E::Size { limit, got });
                 }
-                E::Stream { streams, got: options.stream }.into()
+                CallError::Refused(E::Stream { streams, got: options.stream })
             }
-            Some(libc::EPIPE | libc::ESHUTDOWN | libc::ENOTCONN) => E::Closing.into(),
-            Some(libc::ECONNRESET | libc::ETIMEDOUT) => Error::Closed(close_of(error)),
+            Some(libc::EPIPE | libc::ESHUTDOWN | libc::ENOTCONN) => CallError::Refused(E::Closing),
+            Some(libc::ECONNRESET | libc::ETIMEDOUT) => CallError::Closed(close_of(error)),
             code => {
                 let error = code.map_or_else(|| error.kind().into(), io::Error::from_raw_os_error);
-                Error::system("sending over sctp", error)
+                CallError::System(SystemError::new("sending over sctp", error))
             }
         }
     }
@@ -359,9 +360,9 @@ impl Association {
         cx: &mut Context<'_>,
         data: &mut Bytes,
         options: &SendOptions,
-    ) -> Poll<Result<(), Error>> {
+    ) -> Poll<Result<(), SendError>> {
         match self.queue(data, options) {
-            Err(Error::Refused(ringway_sctp::Error::NoRoom { .. })) => {
+            Err(CallError::Refused(refusal::SendError::NoRoom { .. })) => {
                 self.shared.state().writers.add(cx);
                 self.shared.writing.notify_one();
                 Poll::Pending
@@ -392,10 +393,10 @@ impl Association {
         Ok(addresses)
     }
 
-    pub(crate) fn statistics(&self) -> Result<Snapshot, Error> {
+    pub(crate) fn statistics(&self) -> Result<Snapshot, EndedError> {
         let failed = |error: io::Error| match &self.shared.state().closed {
-            Some(why) => Error::Closed(why.clone()),
-            None => Error::system("the status of an sctp association", error),
+            Some(why) => EndedError::Closed(why.clone()),
+            None => SystemError::new("the status of an sctp association", error).into(),
         };
         let status = self.status().map_err(failed)?;
         let locals = self.addresses(sys::LOCAL_ADDRS).map_err(failed)?;
@@ -470,103 +471,132 @@ impl Association {
         }
     }
 
-    pub(crate) fn ports(&self) -> Result<(u16, u16), Error> {
+    pub(crate) fn ports(&self) -> Result<(u16, u16), EndedError> {
         let port = |option| {
-            let addresses = self.addresses(option).map_err(|e| Error::system("sctp ports", e))?;
-            addresses.first().map(SocketAddr::port).ok_or(Error::Stopped)
+            let addresses =
+                self.addresses(option).map_err(|e| SystemError::new("sctp ports", e))?;
+            addresses.first().map(SocketAddr::port).ok_or(EndedError::from(Stopped))
         };
         Ok((port(sys::LOCAL_ADDRS)?, port(sys::PEER_ADDRS)?))
     }
 
-    fn set(&self, what: &str, option: i32, value: &[u8]) -> Result<(), Error> {
+    fn set(&self, what: &str, option: i32, value: &[u8]) -> Result<(), EndedError> {
         let set = sys::set(self.shared.io.get_ref().as_fd(), option, value);
         set.map_err(|error| match &self.shared.state().closed {
-            Some(why) => Error::Closed(why.clone()),
-            None => Error::system(what, error),
+            Some(why) => EndedError::Closed(why.clone()),
+            None => SystemError::new(what, error).into(),
         })
     }
 
-    fn peer_addr(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+    fn peer_addr(&self, ip: IpAddr) -> Result<SocketAddr, EndedError> {
         Ok(SocketAddr::new(ip, self.ports()?.1))
     }
 
-    fn local_addr(&self, ip: IpAddr) -> Result<SocketAddr, Error> {
+    fn local_addr(&self, ip: IpAddr) -> Result<SocketAddr, EndedError> {
         Ok(SocketAddr::new(ip, self.ports()?.0))
     }
 
-    pub(crate) fn set_primary(&self, remote: IpAddr) -> Result<(), Error> {
+    pub(crate) fn set_primary(&self, remote: IpAddr) -> Result<(), CallError<refusal::NoPath>> {
         let value = sys::encode_address(self.peer_addr(remote)?, 0);
-        self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)
+        Ok(self.set("choosing a primary path", sys::PRIMARY_ADDR, &value)?)
     }
 
-    pub(crate) fn request_heartbeat(&self, remote: IpAddr) -> Result<(), Error> {
+    pub(crate) fn request_heartbeat(
+        &self,
+        remote: IpAddr,
+    ) -> Result<(), CallError<refusal::NoPath>> {
         let mut value = sys::encode_address(self.peer_addr(remote)?, PARAMETERS);
         value[PARAMETERS_FLAGS..PARAMETERS_FLAGS + 4].copy_from_slice(&HEARTBEAT.to_ne_bytes());
-        self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)
+        Ok(self.set("asking for a heartbeat", sys::PEER_ADDR_PARAMS, &value)?)
     }
 
-    pub(crate) fn add_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn add_address(&self, local: IpAddr) -> Result<(), AddAddressError> {
         check_scope(&[local])?;
-        let value = sys::encode_addresses(&[self.local_addr(local)?]);
-        self.set("adding an address", sys::BINDX_ADD, &value)
+        let add = || -> Result<(), EndedError> {
+            let value = sys::encode_addresses(&[self.local_addr(local)?]);
+            self.set("adding an address", sys::BINDX_ADD, &value)
+        };
+        Ok(add().map_err(CallError::<refusal::AddressError>::from)?)
     }
 
-    pub(crate) fn delete_address(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn delete_address(
+        &self,
+        local: IpAddr,
+    ) -> Result<(), CallError<refusal::AddressError>> {
         let value = sys::encode_addresses(&[self.local_addr(local)?]);
-        self.set("deleting an address", sys::BINDX_REMOVE, &value)
+        Ok(self.set("deleting an address", sys::BINDX_REMOVE, &value)?)
     }
 
-    pub(crate) fn ask_primary(&self, local: IpAddr) -> Result<(), Error> {
+    pub(crate) fn ask_primary(
+        &self,
+        local: IpAddr,
+    ) -> Result<(), CallError<refusal::AddressError>> {
         let value = sys::encode_address(self.local_addr(local)?, 0);
-        self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)
+        Ok(self.set("asking for a primary path", sys::SET_PEER_PRIMARY_ADDR, &value)?)
     }
 
-    pub(crate) fn reset_streams(&self, reset: Reset<'_>) -> Result<(), Error> {
+    pub(crate) fn reset_streams(
+        &self,
+        reset: Reset<'_>,
+    ) -> Result<(), CallError<refusal::StreamError>> {
         // Flags of linux/sctp.h: incoming 1, outgoing 2.
         let (flags, streams) = match reset {
             Reset::Incoming(streams) => (1u16, streams),
             Reset::Outgoing(streams) => (2, streams),
             Reset::Everything => {
-                return self.set("resetting an association", sys::RESET_ASSOC, &[0; 4]);
+                return Ok(self.set("resetting an association", sys::RESET_ASSOC, &[0; 4])?);
             }
         };
         let count = u16::try_from(streams.len()).unwrap_or(u16::MAX);
         let mut value = vec![0; 4];
         value.extend([flags, count].map(u16::to_ne_bytes).concat());
         value.extend(streams.iter().take(count.into()).flat_map(|s| s.to_ne_bytes()));
-        self.set("resetting streams", sys::RESET_STREAMS, &value)
+        Ok(self.set("resetting streams", sys::RESET_STREAMS, &value)?)
     }
 
-    pub(crate) fn add_streams(&self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub(crate) fn add_streams(
+        &self,
+        outgoing: u16,
+        incoming: u16,
+    ) -> Result<(), CallError<refusal::StreamError>> {
         let value = [0, 0, incoming, outgoing].map(u16::to_ne_bytes).concat();
-        self.set("adding streams", sys::ADD_STREAMS, &value)
+        Ok(self.set("adding streams", sys::ADD_STREAMS, &value)?)
     }
 
-    pub(crate) fn set_auth_key(&self, key: u16, secret: &[u8]) -> Result<(), Error> {
+    pub(crate) fn set_auth_key(
+        &self,
+        key: u16,
+        secret: &[u8],
+    ) -> Result<(), CallError<refusal::SetKeyError>> {
         let Ok(length) = u16::try_from(secret.len()) else {
-            let (what, high) = ("octets of a key", u16::MAX.into());
-            let got = secret.len() as u64;
-            return Err(ringway_sctp::Error::Setting { what, low: 0, high, got }.into());
+            let text =
+                format!("expected a key of at most {} bytes, got {}", u16::MAX, secret.len());
+            let error = io::Error::new(io::ErrorKind::InvalidInput, text);
+            return Err(CallError::System(SystemError::new("setting a key", error)));
         };
         let mut value = vec![0; 4];
         value.extend([key, length].map(u16::to_ne_bytes).concat());
         value.extend(secret);
-        self.set("setting a key", sys::AUTH_KEY, &value)
+        Ok(self.set("setting a key", sys::AUTH_KEY, &value)?)
     }
 
-    pub(crate) fn use_auth_key(&self, key: u16) -> Result<(), Error> {
+    pub(crate) fn use_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
         let value = [0, 0, key, 0].map(u16::to_ne_bytes).concat();
-        self.set("choosing a key", sys::AUTH_ACTIVE_KEY, &value)
+        Ok(self.set("choosing a key", sys::AUTH_ACTIVE_KEY, &value)?)
     }
 
-    pub(crate) fn delete_auth_key(&self, key: u16) -> Result<(), Error> {
+    pub(crate) fn delete_auth_key(&self, key: u16) -> Result<(), CallError<refusal::KeyError>> {
         let value = [0, 0, key, 0].map(u16::to_ne_bytes).concat();
-        self.set("deleting a key", sys::AUTH_DELETE_KEY, &value)
+        Ok(self.set("deleting a key", sys::AUTH_DELETE_KEY, &value)?)
     }
 
-    pub(crate) fn set_stream_value(&self, stream: u16, value: u16) -> Result<(), Error> {
+    pub(crate) fn set_stream_value(
+        &self,
+        stream: u16,
+        value: u16,
+    ) -> Result<(), CallError<refusal::NoStream>> {
         let value = [0, 0, stream, value].map(u16::to_ne_bytes).concat();
-        self.set("setting the value of a stream", sys::STREAM_SCHEDULER_VALUE, &value)
+        Ok(self.set("setting the value of a stream", sys::STREAM_SCHEDULER_VALUE, &value)?)
     }
 
     pub(crate) fn begin_shutdown(&self) {
@@ -574,13 +604,13 @@ impl Association {
         let _ = self.shared.io.get_ref().shutdown(std::net::Shutdown::Write);
     }
 
-    pub(crate) fn abort(&self, reason: &[u8]) -> Result<(), Error> {
+    pub(crate) fn abort(&self, reason: &[u8]) -> Result<(), EndedError> {
         let mut state = self.shared.state();
         if state.closed.is_some() {
             return Ok(());
         }
         sys::abort(self.shared.io.get_ref())
-            .map_err(|error| Error::system("aborting an sctp association", error))?;
+            .map_err(|error| SystemError::new("aborting an sctp association", error))?;
         let reason = Bytes::copy_from_slice(reason);
         state.handle_event(Event::Closed(Close::Aborted { code: USER_ABORT, reason }));
         self.wake(state);

@@ -7,9 +7,10 @@ mod notice;
 pub(super) use association::Association;
 
 use super::config::Connect;
-use super::error::Error;
+use super::error::{AcceptError, ConnectError, ListenError, OpenError, SystemError};
 use ringway_os::sctp as sys;
 use ringway_os::{Watched, watch_both};
+use ringway_sctp as refusal;
 use ringway_sctp::Settings;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -32,23 +33,29 @@ const SUBSCRIBE_SIZE: usize = 14;
 const REQUESTS: u32 = 7;
 
 /// Converts an error of the system, and explains the one of a kernel without SCTP.
-fn fault(what: impl Into<String>, error: io::Error) -> Error {
+fn fault(what: impl Into<String>, error: io::Error) -> SystemError {
     if matches!(error.raw_os_error(), Some(libc::EPROTONOSUPPORT | libc::ESOCKTNOSUPPORT)) {
         let what = "the kernel has no SCTP (its module sctp is not loaded, or not there)";
-        return Error::system(what, error);
+        return SystemError::new(what, error);
     }
-    Error::system(what.into(), error)
+    SystemError::new(what.into(), error)
 }
 
 /// Returns an error unless the kernel has SCTP.
-pub(super) fn check() -> Result<(), Error> {
-    open(false, &Settings::default()).map(|_| ()).map_err(|e| fault("the kernel's sctp", e))
+pub(super) fn check() -> Result<(), OpenError> {
+    open(&[], &Settings::default()).map_err(|e| fault("the kernel's sctp", e))?;
+    Ok(())
 }
 
-/// Opens a socket with `settings`, as far as the kernel has options for them.
-fn open(ipv6: bool, settings: &Settings) -> io::Result<Socket> {
+/// Opens a socket for associations between these addresses with `settings`, as far as the kernel has options for them.
+fn open(addresses: &[IpAddr], settings: &Settings) -> io::Result<Socket> {
+    let ipv6 = addresses.iter().any(IpAddr::is_ipv6);
     let domain = if ipv6 { Domain::IPV6 } else { Domain::IPV4 };
     let socket = Socket::new(domain, Type::STREAM, Some(Protocol::from(libc::IPPROTO_SCTP)))?;
+    if ipv6 && addresses.iter().all(IpAddr::is_ipv6) {
+        // Another listener may have the wildcard of IPv4.
+        socket.set_only_v6(true)?;
+    }
     socket.set_nonblocking(true)?;
     // Associations of an earlier listener may still have the port.
     socket.set_reuse_address(true)?;
@@ -96,10 +103,6 @@ fn bind(socket: &Socket, addresses: &[IpAddr], port: u16) -> io::Result<u16> {
     Ok(port)
 }
 
-fn any_ipv6(addresses: &[IpAddr]) -> bool {
-    addresses.iter().any(IpAddr::is_ipv6)
-}
-
 /// A listening socket of the kernel's SCTP.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -111,42 +114,45 @@ impl Listener {
         addresses: &[IpAddr],
         port: u16,
         settings: &Settings,
-    ) -> Result<(Listener, u16), Error> {
-        settings.check()?;
+    ) -> Result<(Listener, u16), ListenError> {
+        settings.check().map_err(refusal::ListenError::from)?;
         let failed = |error| fault(format!("sctp port {port}"), error);
-        let socket = open(any_ipv6(addresses), settings).map_err(failed)?;
+        let socket = open(addresses, settings).map_err(failed)?;
         let port = bind(&socket, addresses, port).map_err(failed)?;
         socket.listen(BACKLOG).map_err(failed)?;
         Ok((Listener { io: watch_both(socket).map_err(failed)? }, port))
     }
 
-    pub(super) fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<Result<Association, Error>> {
+    pub(super) fn poll_accept(
+        &self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Association, AcceptError>> {
         let failed = |error| fault("accepting an sctp association", error);
         loop {
             let mut ready = ready!(self.io.poll_read_ready(cx)).map_err(failed)?;
             match self.io.get_ref().accept() {
                 Ok((socket, _)) => {
                     socket.set_nonblocking(true).map_err(failed)?;
-                    return Poll::Ready(Association::new(socket, true));
+                    return Poll::Ready(Ok(Association::new(socket, true)?));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return Poll::Ready(Err(failed(error))),
+                Err(error) => return Poll::Ready(Err(failed(error).into())),
             }
         }
     }
 }
 
 /// Begins to open an association.
-pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Association, Error> {
-    settings.check()?;
+pub(super) fn connect(connect: &Connect, settings: &Settings) -> Result<Association, ConnectError> {
+    settings.check().map_err(refusal::ConnectError::from)?;
     let failed = |error| fault("opening an sctp association", error);
-    let ipv6 = any_ipv6(&connect.locals) || any_ipv6(&connect.remotes);
-    let socket = open(ipv6, settings).map_err(failed)?;
+    let both = [&connect.locals[..], &connect.remotes[..]].concat();
+    let socket = open(&both, settings).map_err(failed)?;
     bind(&socket, &connect.locals, connect.local_port).map_err(failed)?;
     let remotes = sys::encode_addresses(&with_port(&connect.remotes, connect.remote_port));
     match sys::set(socket.as_fd(), sys::CONNECTX, &remotes) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error)),
-        _ => Association::new(socket, false),
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(failed(error).into()),
+        _ => Ok(Association::new(socket, false)?),
     }
 }

@@ -12,8 +12,8 @@ use super::addresses::is_unicast;
 use super::change::Change;
 use super::{Association, Close, Cx, State};
 use crate::auth::AUTH_CHUNK;
+use crate::error::AddressError;
 use crate::features::Features;
-use crate::settings::Error;
 use crate::wire::asconf::{AddressChange, outcomes};
 use crate::wire::cause::{Cause, code};
 use crate::wire::chunk::{Chunk, T_BIT, kind};
@@ -37,13 +37,17 @@ impl Association {
     /// Requests that the peer add, delete or prefer a local address (RFC 5061). An added address is used as a source
     /// after [`Change::AddressAdded`](crate::Change::AddressAdded); a deleted one, which cannot be the last, no
     /// longer, and packets to it are accepted until [`Change::AddressDeleted`](crate::Change::AddressDeleted).
-    pub fn change_address(&mut self, cx: &Cx<'_>, change: AddressChange) -> Result<(), Error> {
+    pub fn change_address(
+        &mut self,
+        cx: &Cx<'_>,
+        change: AddressChange,
+    ) -> Result<(), AddressError> {
         self.keep_identity();
         if self.state != State::Established {
-            return Err(Error::Closing);
+            return Err(AddressError::NotEstablished);
         }
         if !self.features.has(Features::ASCONF) {
-            return Err(Error::NotSupported { what: "changes of addresses (RFC 5061)" });
+            return Err(AddressError::NotSupported);
         }
         let address = change.address();
         let known = self.ends.locals.contains(&address);
@@ -61,13 +65,9 @@ impl Association {
             AddressChange::Primary(_) => known && !resting,
         };
         if !right {
-            return Err(Error::Address { max: MAX_ADDRESSES });
+            return Err(AddressError::Address { address, max: MAX_ADDRESSES });
         }
-        let asconf = self.asconf_mut();
-        if asconf.queued.len() >= MAX_ADDRESS_REQUESTS {
-            return Err(Error::Full { what: "requests", limit: MAX_ADDRESS_REQUESTS });
-        }
-        asconf.queued.push_back(change);
+        self.asconf_mut().queue(change)?;
         match change {
             // Packets to the new address are accepted from now on, and none is sent from it (F1).
             AddressChange::Add(_) => {
@@ -98,15 +98,12 @@ impl Association {
 
     /// Starts the next request.
     fn asconf_progress(&mut self) {
-        let path = self.current;
-        let Some(asconf) = &mut self.asconf else { return };
-        if asconf.pending.is_some() || self.state != State::Established {
-            return;
+        let path = self.chosen.current;
+        if let Some(asconf) = &mut self.asconf
+            && self.state == State::Established
+        {
+            asconf.start_next(path);
         }
-        let Some(change) = asconf.queued.pop_front() else { return };
-        let serial = asconf.next_serial;
-        asconf.next_serial = serial.wrapping_add(1);
-        asconf.pending = Some(PendingRequest { serial, change, send: true, path, sent: 0 });
     }
 
     /// Writes an ASCONF-ACK or an ASCONF, alone after its AUTH chunk, if one is due.
@@ -116,7 +113,7 @@ impl Association {
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = usize::from(u16::MAX);
         let start = out.len();
-        if let Some((way, serial, value)) = asconf.unsent.pop_front() {
+        if let Some((way, serial, value)) = asconf.take_answer() {
             let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
             agreed.begin(packet.chunks());
             Chunk::AsconfAck(serial, &value).emit(packet.chunks());
@@ -124,18 +121,12 @@ impl Association {
             packet.finish();
             return Some(way);
         }
-        let pending = asconf.pending.as_mut().filter(|pending| pending.send)?;
-        pending.send = false;
-        pending.sent += 1;
-        let (again, change, serial, index) =
-            (pending.sent > 1, pending.change, pending.serial, pending.path);
-        let path = &self.paths[index];
-        asconf.timer = Some(cx.now + path.rto.get());
+        let PendingRequest { serial, change, path: index, sent, .. } = asconf.take_request()?;
+        asconf.start_timer(cx.now + self.paths[index].rto.get());
         let mut way = self.way(index);
-        // The new address may be the only one that still works (section 5.3.2).
+        // The new address may be the only one that still works (section 5.3.2). So every second attempt comes from it.
         if let AddressChange::Add(new) = change
-            && again
-            && sent_from_new(self.asconf.as_deref())
+            && sent % 2 == 0
             && new.is_ipv4() == way.destination.is_ipv4()
         {
             way.source = new;
@@ -160,11 +151,7 @@ impl Association {
 
     /// Handles the expiry of T-4 (section 5.1, B1 to B5).
     pub(super) fn asconf_timeout(&mut self, now: Time) {
-        let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) else {
-            return;
-        };
-        pending.send = true;
-        let last = pending.path;
+        let Some(last) = self.asconf.as_mut().and_then(|asconf| asconf.repeat()) else { return };
         self.paths[last].rto.back_off();
         self.paths[last].error(&self.settings);
         if self.count_error() {
@@ -173,8 +160,8 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(pending) = self.asconf.as_mut().and_then(|asconf| asconf.pending.as_mut()) {
-            pending.path = next;
+        if let Some(asconf) = &mut self.asconf {
+            asconf.move_to(next);
         }
     }
 
@@ -187,21 +174,17 @@ impl Association {
         value: &[u8],
     ) {
         let asconf = self.asconf_mut();
-        let pending =
-            asconf.pending.take_if(|pending| pending.serial == serial && pending.sent > 0);
-        let Some(pending) = pending else {
-            // Section 5.3, F0.
-            if asconf.pending.is_none() && (serial.wrapping_sub(asconf.next_serial) as i32) >= 0 {
+        let Some(change) = asconf.complete(serial) else {
+            if asconf.answers_nothing(serial) {
                 let cause = Cause::Other(code::ILLEGAL_ASCONF_ACK, &[]);
                 self.fail(cause, Close::Violation("an ASCONF-ACK answers nothing"));
             }
             return;
         };
-        asconf.timer = None;
         self.errors = 0;
         self.paths[path].answered();
         let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
-        self.address_changed(cx, pending.change, cause);
+        self.address_changed(cx, change, cause);
         self.asconf_progress();
     }
 
@@ -237,8 +220,7 @@ impl Association {
         }
         self.features = self.features.without(Features::ASCONF);
         let Some(asconf) = self.asconf.take() else { return };
-        let changes = asconf.pending.map(|pending| pending.change).into_iter().chain(asconf.queued);
-        for change in changes {
+        for change in asconf.changes() {
             self.address_changed(cx, change, Some(code::UNRECOGNIZED_CHUNK));
         }
     }
@@ -247,11 +229,8 @@ impl Association {
     /// deleted (section 5.3.1), or it answers a packet from an address that the peer did not know yet
     /// (RFC 9260 section 8.4, rule 8).
     pub(super) fn is_stray_abort(&self, local: IpAddr, flags: u8) -> bool {
-        let leaves = |change: &AddressChange| *change == AddressChange::Delete(local);
-        let leaving = self.asconf.as_ref().is_some_and(|asconf| {
-            asconf.pending.as_ref().is_some_and(|pending| leaves(&pending.change))
-                || asconf.queued.iter().any(leaves)
-        });
+        let leaves = |change: AddressChange| change == AddressChange::Delete(local);
+        let leaving = self.asconf.as_ref().is_some_and(|asconf| asconf.changes().any(leaves));
         leaving || (flags & T_BIT != 0 && self.ends.resting.contains(&local))
     }
 
@@ -259,10 +238,4 @@ impl Association {
     pub(super) fn auth_room(&self) -> usize {
         if self.authenticates_all() { AUTH_CHUNK } else { 0 }
     }
-}
-
-/// Returns whether the next packet comes from the address that is being added, which is so for every
-/// second attempt.
-fn sent_from_new(asconf: Option<&Asconf>) -> bool {
-    asconf.and_then(|asconf| asconf.pending.as_ref()).is_some_and(|pending| pending.sent % 2 == 0)
 }

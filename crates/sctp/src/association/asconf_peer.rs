@@ -28,22 +28,11 @@ impl Association {
         let Addressing { source, destination, udp_port, .. } = *addressing;
         let way =
             Addressing { udp_port, ..Addressing::new(destination, source, addressing.protocol) };
-        let asconf = self.asconf_mut();
-        if serial != asconf.expected {
-            // E2: a repeated request is answered with the stored answer.
-            if let Some((last, answer)) = &asconf.answered
-                && *last == serial
-            {
-                let answer = answer.clone();
-                asconf.answer(way, serial, answer);
-            }
+        if !self.asconf_mut().expects(serial, way) {
             return;
         }
         let answer = self.perform_all(cx, addressing, value);
-        let asconf = self.asconf_mut();
-        asconf.expected = serial.wrapping_add(1);
-        asconf.answered = Some((serial, answer.clone()));
-        asconf.answer(way, serial, answer);
+        self.asconf_mut().answer(way, serial, answer);
     }
 
     /// Performs the requests in order. Returns the answer, which is empty when all succeeded (V1, V2).
@@ -113,8 +102,8 @@ impl Association {
                 // Section 5.4: the request is advice, and an unknown address is ignored.
                 let path = self.path_to(address)?;
                 if self.set_primary(address).is_err() {
-                    self.paths[path].beat_now = true;
-                    self.asconf_mut().primary_requested = Some(address);
+                    self.paths[path].heartbeat.request();
+                    self.asconf_mut().request_primary(address);
                 }
                 self.pending.changes.push_back(Change::PeerPrimary(address));
                 None
@@ -137,7 +126,7 @@ impl Association {
         if here.is_some() {
             path.encapsulate(from.udp_port);
         }
-        path.beat_now = true;
+        path.heartbeat.request();
         path.plan_beat(cx.now, &self.settings, cx.random);
         self.pending.changes.push_back(Change::PeerAddressAdded(address));
         None

@@ -1,7 +1,7 @@
 //! Heartbeats and the verification of paths (RFC 9260 sections 5.4 and 8.3; RFC 7829 section 4).
 
 use super::{Association, Cx, MAX_BEATS, State};
-use crate::path::{Beat, Path, PathState};
+use crate::path::{Path, PathState};
 use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk};
 use crate::wire::{COMMON_HEADER, Parameter, Writer};
@@ -31,10 +31,14 @@ impl Association {
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
         let (mut burst, max) = (0, self.settings.heartbeat_max_burst);
         for path in self.paths.iter_mut().filter(|path| !path.gone) {
-            path.used = cx.now;
+            path.heartbeat.note_use(cx.now);
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
-                path.beat_now = burst < max;
+                if burst < max {
+                    path.heartbeat.request();
+                } else {
+                    path.heartbeat.cancel();
+                }
                 path.timers.start(PathTimer::Heartbeat, cx.now + path.rto.get() * (burst / max));
                 burst += 1;
             }
@@ -68,21 +72,19 @@ impl Association {
             return;
         }
         let Some(path) = self.paths.get_mut(index) else { return };
-        let Some(beat) = path.beat.filter(|beat| beat.nonce == number(12)) else { return };
-        path.beat = None;
-        path.timers.cancel(PathTimer::HeartbeatLost);
-        path.rto.measure(cx.now.since(beat.at));
-        path.answered();
-        if !core::mem::replace(&mut path.confirmed, true) {
+        if !path.heartbeat_answered(cx.now, number(12)) {
+            return;
+        }
+        if path.confirm() {
             // Data that waited for a verified address may be sent.
             path.allow_burst(&self.settings);
         }
         let remote = path.remote;
         path.plan_beat(cx.now, &self.settings, cx.random);
         if let Some(asconf) = &mut self.asconf
-            && asconf.primary_requested.take_if(|requested| *requested == remote).is_some()
+            && asconf.takes_primary(remote)
         {
-            self.primary = index;
+            self.chosen.primary = index;
         }
         if self.out.outstanding == 0 {
             // RFC 9260 section 8.1: not while data is outstanding, which may be lost although
@@ -118,19 +120,15 @@ impl Association {
             self.control.beats.pop_front();
         }
         let path = &mut self.paths[index];
-        if !path.beat_now || packet.space() < INFO + 2 * crate::wire::TLV_HEADER {
+        if !path.heartbeat.is_due() || packet.space() < INFO + 2 * crate::wire::TLV_HEADER {
             return;
         }
-        path.beat_now = false;
         let nonce = cx.random.next_u64();
         let info = info(index, cx.now, nonce);
         let mut parameter = Vec::with_capacity(INFO + crate::wire::TLV_HEADER);
         Parameter::HeartbeatInfo(&info).emit(&mut parameter);
         Chunk::Heartbeat(&parameter).emit(packet.chunks());
-        path.beat = Some(Beat { at: cx.now, nonce });
-        path.beat_turn = path.turns;
-        path.timers.start(PathTimer::HeartbeatLost, cx.now + path.rto.get());
-        path.used = cx.now;
+        path.heartbeat_sent(cx.now, nonce);
         path.plan_beat(cx.now, &self.settings, cx.random);
         if !self.paths.iter().any(Path::usable) {
             // Nothing is sent to any path before one is verified.
@@ -146,13 +144,12 @@ impl Association {
         for index in 0..self.paths.len() {
             let path = &mut self.paths[index];
             if path.timers.take_expired(PathTimer::HeartbeatLost, now) {
-                path.beat = None;
-                let turn = path.beat_turn;
+                let turn = path.heartbeat.lose();
                 changed |= path.error(&self.settings);
                 path.rto.back_off();
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
                 // an address that is being verified.
-                let counts = index == self.current && path.confirmed;
+                let counts = index == self.chosen.current && path.is_confirmed();
                 // Where no path is verified, heartbeats are the only sign of a failure.
                 let none = !self.paths.iter().any(Path::usable);
                 if (counts || none) && self.count_error() {
@@ -162,11 +159,11 @@ impl Association {
             }
             let path = &mut self.paths[index];
             if path.timers.take_expired(PathTimer::Heartbeat, now) {
-                let idle = path.used <= path.beat_from || path.state() != PathState::Active;
+                let idle = path.heartbeat.is_idle() || path.state() != PathState::Active;
                 if self.beats_go() {
                     let path = &mut self.paths[index];
-                    if idle && path.beat.is_none() {
-                        path.beat_now = true;
+                    if idle && !path.heartbeat.is_under_way() {
+                        path.heartbeat.request();
                     } else {
                         path.plan_beat(now, &self.settings, cx.random);
                     }
@@ -184,7 +181,7 @@ impl Association {
     /// Sends a heartbeat on a path now (RFC 9260 section 11.1.10).
     pub(super) fn send_heartbeat(&mut self, index: usize) {
         if self.beats_go() {
-            self.paths[index].beat_now = true;
+            self.paths[index].heartbeat.request();
         }
     }
 

@@ -34,31 +34,29 @@ impl Association {
     fn begin_closing(&mut self, cx: &mut Cx<'_>, state: State) {
         self.state = state;
         self.errors = 0;
-        self.closing_path = self.current;
+        self.chosen.closing = self.chosen.current;
         self.control.shutdown = true;
         self.start_t2(cx);
         for path in &mut self.paths {
             // RFC 9260 section 8.3: heartbeats end here.
-            path.timers.stop();
-            path.beat_now = false;
-            path.reset_rack();
+            path.rest();
         }
     }
 
     pub(super) fn start_t2(&mut self, cx: &Cx<'_>) {
-        self.timers.start(Timer::T2Shutdown, cx.now + self.paths[self.closing_path].rto.get());
+        self.timers.start(Timer::T2Shutdown, cx.now + self.paths[self.chosen.closing].rto.get());
     }
 
     /// Handles the expiry of T2-shutdown.
     pub(super) fn closing_timeout(&mut self, cx: &mut Cx<'_>) {
-        let path = &mut self.paths[self.closing_path];
+        let path = &mut self.paths[self.chosen.closing];
         path.error(&self.settings);
         path.rto.back_off();
         if self.count_error() {
             return;
         }
         self.path_changed();
-        self.closing_path = self.other_than(self.closing_path);
+        self.chosen.closing = self.other_than(self.chosen.closing);
         self.control.shutdown = true;
         self.start_t2(cx);
     }
@@ -93,7 +91,7 @@ impl Association {
                 self.pending.peer_shutdown |= !again;
                 let outstanding = self.out.outstanding;
                 self.state = State::ShutdownReceived;
-                self.heard = u32::MAX;
+                self.window.peer_heard();
                 self.acks.clear();
                 self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
                 self.closing_progress(cx);
@@ -121,7 +119,7 @@ impl Association {
     /// works, while the failure of the data's path would go unnoticed once heartbeats have ended.
     fn answer_shutdown_on(&mut self, path: usize) {
         if self.state == State::ShutdownAckSent && self.paths[path].usable() {
-            self.closing_path = path;
+            self.chosen.closing = path;
         }
     }
 

@@ -70,8 +70,8 @@ impl Association {
         }
         let Some((position, path)) = self.out.whereabouts(tsn) else { return };
         if position > self.marks.exit {
-            let path = path.unwrap_or(self.current);
-            if self.paths[path].recovery.is_none() && !self.out.in_recovery() {
+            let path = path.unwrap_or(self.chosen.current);
+            if !self.paths[path].in_recovery() && !self.out.in_recovery() {
                 self.paths[path].lost(now);
                 self.totals.marks += 1;
             }

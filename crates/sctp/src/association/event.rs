@@ -128,9 +128,7 @@ impl Association {
     /// Returns the next path whose state differs from the one last reported.
     fn take_path_change(&mut self) -> Option<(IpAddr, PathState)> {
         for path in &mut self.paths {
-            let state = path.state();
-            if path.reported != state {
-                path.reported = state;
+            if let Some(state) = path.take_change() {
                 return Some((path.remote, state));
             }
         }

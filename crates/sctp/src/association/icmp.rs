@@ -45,7 +45,7 @@ impl Association {
             return;
         }
         self.path_changed();
-        if self.current != index && self.paths[self.current].active() {
+        if self.chosen.current != index && self.paths[self.chosen.current].active() {
             // Data may arrive over another path and need not wait for a timer.
             self.out.mark_all(index, &mut self.paths[index], true);
             self.paths[index].timers.cancel(PathTimer::T3Rtx);

@@ -2,34 +2,61 @@
 
 use super::acks::{MAX_SACKS, PacketData};
 use super::{Association, Close, Cx, MAX_REASON, SentForwardTsn, State};
-use crate::Tsn;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
 use crate::outgoing::SackError;
+use crate::path::Path;
 use crate::timers::PathTimer;
 use crate::wire::cause::{Cause, Causes, code};
 use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
-use crate::wire::{Data, Gap, NrSack, Packet, Sack};
+use crate::wire::{Data, Gap, NrSack, Packet, Sack, WireError};
+use crate::{PROTOCOL, Tsn};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
 impl Association {
-    /// Handles a packet between its addresses with the local tag. Returns `false` if the packet is to be handled as one
-    /// out of the blue (RFC 9260 section 8.5.1 E).
+    /// Handles a packet. `payload` begins with the common header. Returns `false`, and does nothing, if the packet is one
+    /// for [`Endpoint::handle_packet`](crate::Endpoint::handle_packet): it is invalid, has another tag or other addresses,
+    /// opens an association or restarts one, or is out of the blue (RFC 9260 section 8.5.1 E).
     pub fn handle_packet(
         &mut self,
         cx: &mut Cx<'_>,
         addressing: &Addressing,
-        packet: &Packet<'_>,
+        payload: &[u8],
     ) -> bool {
-        let Some(Ok(first)) = packet.chunks().next() else { return true };
-        self.handle_from(cx, addressing, packet, first)
+        let Some(packet) = self.parse_own(addressing, payload) else { return false };
+        let Some(Ok(first)) = packet.chunks().next() else { return false };
+        // A COOKIE ECHO may come behind an AUTH chunk (RFC 4895 section 6.3).
+        let opens = match first.kind {
+            kind::AUTH => packet.chunks().nth(1).and_then(Result::ok).map(|second| second.kind),
+            first => Some(first),
+        };
+        opens != Some(kind::COOKIE_ECHO) && self.handle_from(cx, addressing, &packet, first)
     }
 
-    /// As [`Association::handle_packet`], with the first chunk of the packet.
+    /// Returns the packet if it is valid, has the local tag, and is between addresses of the association.
+    fn parse_own<'a>(&self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
+        let ours = |packet: &Packet<'_>| {
+            packet.tag == self.local_tag
+                && self.state != State::Closed
+                && self.is_between(addressing, packet)
+        };
+        // The checksum is what takes time.
+        let packet = Packet::parse_unchecked(payload).ok().filter(ours)?;
+        match Packet::parse(payload) {
+            Ok(_) if addressing.protocol == PROTOCOL => Some(packet),
+            Err(WireError::Checksum { .. }) if self.settings.over_dtls => {
+                Packet::parse_zero_checksum(payload)
+            }
+            _ => None,
+        }
+    }
+
+    /// Handles a packet between its addresses with the local tag, whose first chunk is `first`. Returns `false`, and does
+    /// nothing, if the packet is to be handled as one out of the blue (RFC 9260 section 8.5.1 E).
     pub(crate) fn handle_from(
         &mut self,
         cx: &mut Cx<'_>,
@@ -204,7 +231,7 @@ impl Association {
             return;
         }
         for raw in chunks.map_while(Result::ok).take_while(|raw| raw.kind == kind::ASCONF) {
-            let path = self.current;
+            let path = self.chosen.current;
             self.handle_address_chunk(cx, path, addressing, &raw);
         }
     }
@@ -256,7 +283,7 @@ impl Association {
             Chunk::ShutdownAck => self.handle_shutdown_ack(),
             Chunk::CookieAck => self.handle_cookie_ack(cx, path),
             Chunk::ForwardTsn(ref forward) | Chunk::IForwardTsn(ref forward)
-                if self.out.forwards =>
+                if self.out.forwards() =>
             {
                 let other = matches!(chunk, Chunk::IForwardTsn(_)) != self.inn.is_interleaved();
                 if other {
@@ -378,7 +405,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = u32::MAX;
+        self.window.peer_heard();
         let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
@@ -395,7 +422,7 @@ impl Association {
             return;
         }
         self.totals.sacks_received += 1;
-        self.heard = u32::MAX;
+        self.window.peer_heard();
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
@@ -430,7 +457,7 @@ impl Association {
         self.totals.reneged += u64::from(outcome.reneged);
         self.totals.fast_retransmits += u64::from(outcome.marked);
         for path in &mut self.paths {
-            if path.acked > 0 {
+            if path.tally.acked() > 0 {
                 path.add_burst(&self.settings);
             } else {
                 path.allow_burst(&self.settings);
@@ -439,7 +466,7 @@ impl Association {
         if outcome.acked {
             (self.errors, self.tried) = (0, 0);
             self.check_writable();
-            if self.paths.iter().any(|path| path.reported != path.state()) {
+            if self.paths.iter().any(Path::has_changed) {
                 self.path_changed();
             }
         }
@@ -448,8 +475,8 @@ impl Association {
         // RFC 3758 section 3.5, rules C1 to C4.
         if self.out.advance() {
             self.control.forward |= outcome.advanced || outcome.acked;
-        } else if outcome.advanced && !self.probing {
-            for path in self.paths.iter_mut().filter(|path| path.flight == 0) {
+        } else if outcome.advanced && !self.window.is_probing() {
+            for path in self.paths.iter_mut().filter(|path| path.flight.is_empty()) {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }
@@ -457,7 +484,7 @@ impl Association {
             self.forced = true;
             self.totals.recoveries += 1;
         }
-        if self.probes > 0 || self.probing {
+        if self.window.was_probed() {
             self.after_probe(cx, outcome.advanced);
         }
     }
@@ -480,20 +507,19 @@ impl Association {
         if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.timers.is_running(PathTimer::T3Rtx));
             if self.out.outstanding == 0 && self.out.has_marked() && !waits {
-                self.wait_for_window(cx, self.current);
+                self.wait_for_window(cx, self.chosen.current);
             }
             return;
         }
         for (index, path) in self.paths.iter_mut().enumerate() {
-            if self.probing && path.flight > 0 && !fills {
+            if self.window.is_probing() && !path.flight.is_empty() && !fills {
                 self.out.mark_all(index, path, false);
             }
-            if path.flight == 0 {
+            if path.flight.is_empty() {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }
-        self.probing = false;
-        self.probes = 0;
+        self.window.opened();
     }
 
     /// RFC 9260 section 9.1.

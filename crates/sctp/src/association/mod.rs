@@ -13,6 +13,7 @@ mod asconf_peer;
 mod beats;
 mod calls;
 mod change;
+mod chosen;
 mod closing;
 mod ecn;
 mod event;
@@ -25,6 +26,7 @@ mod paths;
 mod probing;
 mod reconfig;
 mod timers;
+mod zero_window;
 
 pub(crate) use addresses::{families_match, is_unicast};
 pub use asconf::MAX_ADDRESS_REQUESTS;
@@ -35,11 +37,12 @@ pub use reconfig::{MAX_REQUESTS, MAX_RESET_STREAMS, Reset};
 
 use crate::PROTOCOL;
 use crate::auth::Agreed;
+use crate::error::{NoPath, NoStream, SendError};
 use crate::features::Features;
 use crate::incoming::{Incoming, Received};
 use crate::outgoing::{Outgoing, SendOptions};
 use crate::path::{Path, PathState};
-use crate::settings::{Error, Settings};
+use crate::settings::Settings;
 use crate::timers::AssociationTimers;
 use crate::wire::cause::Cause;
 use crate::wire::chunk;
@@ -47,6 +50,7 @@ use crate::wire::{AuthParameters, Packet};
 use acks::Acks;
 use asconf::Asconf;
 use bytes::Bytes;
+use chosen::Chosen;
 use ecn::Marks;
 use event::Pending;
 use opening::Opening;
@@ -55,6 +59,7 @@ use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use zero_window::ZeroWindow;
 
 /// Maximum number of heartbeats that wait for an answer. More are not answered.
 const MAX_BEATS: usize = 4;
@@ -289,9 +294,7 @@ pub struct Association {
     state: State,
     pub(crate) ends: Ends,
     paths: Vec<Path>,
-    primary: usize,
-    /// The path that data is sent on.
-    current: usize,
+    chosen: Chosen,
     pub(crate) local_tag: u32,
     /// The peer's tag, 0 until it is known.
     pub(crate) peer_tag: u32,
@@ -312,18 +315,10 @@ pub struct Association {
     control: Control,
     errors: u32,
     timers: AssociationTimers,
-    /// The path of SHUTDOWN or SHUTDOWN ACK.
-    closing_path: usize,
     shutdown_requested: bool,
     /// Whether the next packet of retransmissions is sent regardless of the window.
     forced: bool,
-    /// Whether a zero window may be probed now; whether a probe is outstanding; the paths, a bit each,
-    /// whose timer has not expired since the last SACK; and the number of probes in a row (RFC 9260
-    /// section 6.1 A).
-    probe: bool,
-    probing: bool,
-    heard: u32,
-    probes: u32,
+    window: ZeroWindow,
     /// Whether the limit of chunks in flight holds new data back.
     held_by_limit: bool,
     /// The paths, a bit each, on which data was sent or lost since data was last acknowledged.
@@ -409,7 +404,7 @@ impl Association {
 
     /// Returns the addressing of the final chunk.
     pub(crate) fn final_addressing(&self) -> Addressing {
-        self.way(self.current)
+        self.way(self.chosen.current)
     }
 
     /// Returns whether it has ended and its user has read all messages and events.
@@ -428,14 +423,14 @@ impl Association {
     }
 
     /// Queues a message (RFC 9260 section 11.1.5). Its bytes are shared until they are acknowledged, not copied.
-    pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), Error> {
+    pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), SendError> {
         use State::*;
         if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
         {
-            return Err(Error::Closing);
+            return Err(SendError::Closing);
         }
         let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
-        self.refused |= matches!(result, Err(Error::NoRoom { .. }));
+        self.refused |= matches!(result, Err(SendError::NoRoom { .. }));
         if result.is_ok() {
             self.allow_bursts();
         }
@@ -443,9 +438,9 @@ impl Association {
     }
 
     /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
-    pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), Error> {
+    pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), NoStream> {
         if stream >= self.streams.0 {
-            return Err(Error::Stream { streams: self.streams.0, got: stream });
+            return Err(NoStream { streams: self.streams.0, got: stream });
         }
         self.out.set_value(stream, value);
         Ok(())
@@ -478,12 +473,12 @@ impl Association {
     }
 
     /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
-    pub fn set_primary(&mut self, remote: IpAddr) -> Result<(), Error> {
-        let path = self.path_to(remote).ok_or(Error::NoPath)?;
+    pub fn set_primary(&mut self, remote: IpAddr) -> Result<(), NoPath> {
+        let path = self.path_to(remote).ok_or(NoPath { remote })?;
         if !self.paths[path].usable() {
-            return Err(Error::NoPath);
+            return Err(NoPath { remote });
         }
-        self.primary = path;
+        self.chosen.primary = path;
         self.choose_current();
         Ok(())
     }
@@ -519,9 +514,7 @@ impl Association {
         self.timers.stop();
         self.acks.clear();
         for path in &mut self.paths {
-            path.timers.stop();
-            path.beat_now = false;
-            path.rack = None;
+            path.close();
         }
         self.pending.closed = Some(why);
     }
@@ -532,9 +525,8 @@ impl Association {
     }
 
     /// Returns the keys of authenticated chunks.
-    pub(crate) fn keys(&mut self) -> Result<&mut Agreed, Error> {
-        let agreed = self.auth.as_mut().and_then(|auth| auth.agreed.as_mut());
-        agreed.ok_or(Error::NotSupported { what: "authenticated chunks (RFC 4895)" })
+    pub(crate) fn keys(&mut self) -> Option<&mut Agreed> {
+        self.auth.as_mut()?.agreed.as_mut()
     }
 
     /// Returns whether addresses may change.
@@ -569,7 +561,7 @@ impl Association {
     fn life_on(&mut self, path: usize) {
         if self.tried & (1 << path) == 0
             && self.paths[path].usable()
-            && self.paths[path].flight == 0
+            && self.paths[path].flight.is_empty()
         {
             self.errors = 0;
         }
@@ -609,11 +601,11 @@ impl Association {
             udp_port: path.udp_port,
             mtu: path.mtu(),
             state: path.state(),
-            primary: index == self.primary,
+            primary: index == self.chosen.primary,
             cwnd: path.window.cwnd,
             ssthresh: path.window.ssthresh,
             partial_bytes_acked: path.window.partial_bytes_acked,
-            flight: path.flight,
+            flight: path.flight.bytes(),
             srtt: path.rto.srtt(),
             rto: path.rto.get(),
             errors: path.errors,
@@ -622,12 +614,12 @@ impl Association {
             state: self.state,
             streams: self.streams,
             paths: self.paths.iter().enumerate().filter(|(_, p)| !p.gone).map(path).collect(),
-            peer_rwnd: self.out.peer_rwnd,
+            peer_rwnd: self.out.peer_window.room(),
             outstanding: self.out.outstanding,
             unacknowledged: self.out.messages(),
             unread: self.inn.buffered(),
             errors: self.errors,
-            recovering: self.out.in_recovery() || self.paths.iter().any(|p| p.recovery.is_some()),
+            recovering: self.out.in_recovery() || self.paths.iter().any(Path::in_recovery),
             totals: self.totals,
         }
     }

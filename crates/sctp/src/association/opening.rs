@@ -5,8 +5,10 @@ mod handshake;
 pub(super) use handshake::Opening;
 
 use super::acks::Acks;
+use super::chosen::Chosen;
 use super::ecn::Marks;
 use super::offer::{Offer, local_parameters};
+use super::zero_window::ZeroWindow;
 use super::{Association, Auth, Close, Control, Cx, Ends, Pending, State, Totals};
 use crate::Tsn;
 use crate::auth::{self, Agreed};
@@ -42,8 +44,7 @@ impl Association {
             state: State::CookieWait,
             ends,
             paths: Vec::new(),
-            primary: 0,
-            current: 0,
+            chosen: Chosen::default(),
             local_tag: tag,
             peer_tag: 0,
             ties: (random.next_u64() as u32 | 1, random.next_u64() as u32 | 1),
@@ -61,15 +62,11 @@ impl Association {
             control: Control::default(),
             errors: 0,
             timers: AssociationTimers::default(),
-            closing_path: 0,
             shutdown_requested: false,
             forced: false,
-            probe: false,
-            probing: false,
+            window: ZeroWindow::default(),
             held_by_limit: false,
-            heard: 0,
             tried: 0,
-            probes: 0,
             max: 1,
             probe_due: false,
             marks: Marks::default(),
@@ -155,15 +152,12 @@ impl Association {
             let local = self.auth.take().map(|auth| auth.local).unwrap_or_default();
             Box::new(Auth { local, agreed: Some(agreed) })
         });
-        self.out.forwards = offer.features.has(Features::FORWARD);
+        self.out.set_forwards(offer.features.has(Features::FORWARD));
         self.out.interleave(offer.features.has(Features::INTERLEAVE));
         self.inn.interleave(offer.features.has(Features::INTERLEAVE));
         self.inn.restart(offer.peer_tsn);
         for path in &mut self.paths {
-            path.used = now;
-            if self.settings.initial_ssthresh.is_none() && path.data_at.is_none() {
-                path.window.ssthresh = offer.peer_rwnd;
-            }
+            path.offered(now, &self.settings, offer.peer_rwnd);
         }
     }
 
@@ -211,7 +205,7 @@ impl Association {
             self.finish_auth(&mut packet, start);
         }
         let path = &mut self.paths[index];
-        path.used = cx.now;
+        path.heartbeat.note_use(cx.now);
         self.timers.start(Timer::T1, cx.now + path.rto.get());
         opening.timed = (opening.retransmits == 0).then_some(cx.now);
         self.opening = Some(opening);
@@ -252,7 +246,7 @@ impl Association {
         }
         if self.state == State::CookieEchoed {
             // The data may have made the packet too large, and the rest of it was the cookie.
-            let lost = path.flight as usize + opening.cookie.len();
+            let lost = path.flight.bytes() as usize + opening.cookie.len();
             path.suspect_black_hole(cx.now, lost);
         }
         path.error(&self.settings);
@@ -358,7 +352,7 @@ impl Association {
         }
         self.opening = Some(opening);
         self.timers.cancel(Timer::T1);
-        self.current = path.min(self.paths.len() - 1);
+        self.chosen.current = path.min(self.paths.len() - 1);
         self.choose_current();
     }
 
@@ -396,7 +390,7 @@ impl Association {
         self.begin_beats(cx);
         self.pending.up = true;
         for path in &mut self.paths {
-            if path.flight > 0 {
+            if !path.flight.is_empty() {
                 path.start_t3(cx.now);
             }
         }
@@ -464,17 +458,7 @@ impl Association {
         self.initial_tsn = offer.local_tsn;
         self.ties = (cx.random.next_u64() as u32 | 1, cx.random.next_u64() as u32 | 1);
         for path in &mut self.paths {
-            path.reset_window(&self.settings, offer.peer_rwnd);
-            path.flight = 0;
-            path.timers.cancel(PathTimer::T3Rtx);
-            path.timed = None;
-            path.beat = None;
-            path.timers.cancel(PathTimer::HeartbeatLost);
-            path.earliest = 0;
-            path.one_packet = false;
-            path.recovery = None;
-            path.reset_rack();
-            path.answered();
+            path.restart(&self.settings, offer.peer_rwnd);
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);
         self.inn.finish();
@@ -487,7 +471,8 @@ impl Association {
         self.ends.resting.clear();
         self.errors = 0;
         self.marks = Marks::default();
-        (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
+        self.forced = false;
+        self.window.reset();
         self.leave_unlisted(offer, path);
         if offer.alone {
             self.ends.locals.retain(|local| *local == offer.local);
@@ -515,13 +500,10 @@ impl Association {
         }
         // RFC 9260 section 5.4, rule 2: the cookie was sent to this address and came back.
         if let Some(source) = self.path_to(offer.source) {
-            self.paths[source].confirmed = true;
+            self.paths[source].confirm();
         }
-        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if self.paths[*chosen].gone {
-                *chosen = path;
-            }
-        }
+        let paths = &self.paths;
+        self.chosen.replace(|chosen| paths[chosen].gone, path);
     }
 
     /// Queues the COOKIE ACK of a new association to the address that the cookie came from.
@@ -529,7 +511,7 @@ impl Association {
         self.control.cookie_ack = Some(path);
         if !self.paths[path].usable() {
             // RFC 9260 section 5.4: with a heartbeat, since the address is not verified.
-            self.paths[path].beat_now = true;
+            self.paths[path].heartbeat.request();
         }
     }
 }

@@ -73,7 +73,7 @@ impl Association {
         }
         let alone = packet.len() == empty;
         self.put_beats(cx, target, alone, &mut packet);
-        if usable && self.control.shutdown && target == self.closing_path {
+        if usable && self.control.shutdown && target == self.chosen.closing {
             self.put_shutdown(&mut packet);
         } else if data == Some(target) {
             self.put_data(cx, target, &mut packet);
@@ -138,19 +138,19 @@ impl Association {
         if let Some((path, _)) = self.control.beats.front() {
             return Some(*path);
         }
-        if let Some(path) = self.paths.iter().position(|path| path.beat_now) {
+        if let Some(path) = self.paths.iter().position(|path| path.heartbeat.is_due()) {
             return Some(path);
         }
         if self.control.shutdown {
-            return Some(self.closing_path);
+            return Some(self.chosen.closing);
         }
         if !self.control.errors.is_empty() || self.owes_cwr() {
-            return Some(self.current);
+            return Some(self.chosen.current);
         }
         if self.control.forward {
             let other = self.control.forward_to.map(usize::from);
             let other = other.filter(|other| self.paths[*other].usable());
-            return other.or(Some(self.current));
+            return other.or(Some(self.chosen.current));
         }
         if let Some(path) = self.reconfig_target() {
             return Some(path);
@@ -161,7 +161,7 @@ impl Association {
     /// Returns the path of a SACK, which is the one DATA came from (RFC 9260 section 6.4).
     pub(super) fn ack_path(&self) -> usize {
         let path = self.acks.path;
-        if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.current }
+        if self.paths.get(path).is_some_and(|p| p.usable()) { path } else { self.chosen.current }
     }
 
     /// Writes a FORWARD TSN, which T3-rtx protects (RFC 3758 section 3.5, rules C3 to C5).
@@ -179,7 +179,7 @@ impl Association {
                     Some(SentForwardTsn { position, path: target as u8, at: cx.now, again });
             }
             let path = &mut self.paths[target];
-            path.data_turn = path.turns;
+            path.note_turn();
             if !path.timers.is_running(PathTimer::T3Rtx) && self.out.is_ahead() {
                 path.start_t3(cx.now);
             }
@@ -287,7 +287,7 @@ impl Association {
 
     /// Returns whether the peer's window is closed to the next new chunk (RFC 9260 section 6.1 A).
     fn is_blocked(&self, len: usize) -> bool {
-        (self.out.peer_rwnd as usize) < len
+        (self.out.peer_window.room() as usize) < len
     }
 
     /// Returns the first chunk to be sent again whose message is not abandoned.
@@ -319,7 +319,7 @@ impl Association {
             // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
             let asked = self.out.outstanding > 0
                 || self.paths.iter().any(|p| p.timers.is_running(PathTimer::T3Rtx));
-            if self.probing && !self.forced && asked {
+            if self.window.is_probing() && !self.forced && asked {
                 return None;
             }
             let target = self.retransmit_to(last, timed_out);
@@ -329,7 +329,7 @@ impl Association {
         let len = self.out.next_len(self.max)?;
         let target = self.new_data_to();
         let path = &self.paths[target];
-        let blocked = self.is_blocked(len) && !self.probe && !self.out.takes_one();
+        let blocked = self.is_blocked(len) && !self.window.is_due() && !self.out.takes_one();
         if !path.usable() || !path.may_send() || blocked {
             return None;
         }
@@ -342,7 +342,7 @@ impl Association {
         self.marks.data = true;
         self.paths[target].before_data(cx.now);
         self.tried |= 1 << target;
-        if self.paths[target].pmtu.is_some() {
+        if self.paths[target].pmtu().is_some() {
             self.begin_search(cx.now, target);
         }
         while let Some((len, last, timed_out)) = self.first_worth_it(cx.now) {
@@ -355,19 +355,19 @@ impl Association {
             if !may && packet.len() == before {
                 break;
             }
-            if !may && !self.paths[target].one_packet {
+            if !may && !self.paths[target].takes_one_packet() {
                 break;
             }
             self.paths[target].spend_burst(self.out.chunk_size(len));
             self.out.send_again(cx.now, target, &mut self.paths, packet.chunks());
             self.totals.retransmits += 1;
-            if self.probing {
+            if self.window.is_probing() {
                 break;
             }
         }
         if packet.len() > before {
             self.forced = false;
-            if self.probing {
+            if self.window.is_probing() {
                 self.wait_for_window(cx, target);
             }
         }
@@ -393,25 +393,23 @@ impl Association {
             }
             let path = &mut self.paths[target];
             // After a timeout the one packet is filled (RFC 9260 section 7.2.3).
-            let filling = path.one_packet && packet.len() > before && path.burst > 0;
+            let filling = path.takes_one_packet() && packet.len() > before && path.has_burst();
             if !path.may_send() && !filling {
                 break;
             }
-            if (self.out.peer_rwnd as usize) < len && !self.out.takes_one() {
-                if !self.probe || self.out.outstanding > 0 {
+            if (self.out.peer_window.room() as usize) < len && !self.out.takes_one() {
+                if !self.window.is_due() || self.out.outstanding > 0 {
                     break;
                 }
-                self.probing = true;
-                self.probes += 1;
+                self.window.probe_sent();
                 self.totals.window_probes += 1;
-                self.heard = 0;
             }
-            self.probe = false;
+            self.window.data_sent();
             path.spend_burst(self.out.chunk_size(len));
             let ask = self.state == State::ShutdownPending;
             self.out.cut(cx.now, max, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;
-            if self.probing {
+            if self.window.is_probing() {
                 self.wait_for_window(cx, target);
             }
         }
@@ -422,20 +420,20 @@ impl Association {
     fn rest(&mut self, cx: &Cx<'_>) {
         self.count_full();
         for path in &mut self.paths {
-            path.burst = 0;
+            path.end_burst();
         }
         let idle = self.out.outstanding == 0 && !self.out.has_marked() && !self.out.is_ahead();
         if !self.sends_data() || !idle {
             return;
         }
         let Some(len) = self.out.next_len(self.max) else { return };
-        let path = &self.paths[self.current];
+        let path = &self.paths[self.chosen.current];
         if self.is_blocked(len)
             && !self.out.takes_one()
             && !path.timers.is_running(PathTimer::T3Rtx)
             && path.usable()
         {
-            self.wait_for_window(cx, self.current);
+            self.wait_for_window(cx, self.chosen.current);
         }
     }
 
@@ -455,7 +453,7 @@ impl Association {
     /// 9260 section 6.1 A).
     pub(super) fn wait_for_window(&mut self, cx: &Cx<'_>, path: usize) {
         let path = &mut self.paths[path];
-        let wait = path.rto.get() * (1 << self.probes.min(16));
+        let wait = path.rto.get() * self.window.back_off();
         path.timers.start(PathTimer::T3Rtx, cx.now + wait.min(self.settings.rto_max));
     }
 }

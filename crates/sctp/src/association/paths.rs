@@ -22,13 +22,15 @@ impl Association {
             return;
         }
         if let Some(path) = self.path_to(remote) {
-            self.paths[path].confirmed |= confirmed;
+            if confirmed {
+                self.paths[path].confirm();
+            }
             return;
         }
         let same = |p: &&Path| !p.gone && p.remote.is_ipv4() == remote.is_ipv4();
         let nth = self.paths.iter().filter(same).count();
         let Some(local) = local.or_else(|| self.local_beside(remote, nth)) else { return };
-        let ssthresh = self.out.first_rwnd;
+        let ssthresh = self.out.peer_window.first();
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
         match self.paths.iter_mut().find(|path| path.gone) {
@@ -63,7 +65,8 @@ impl Association {
             let path = &this.paths[index];
             let mut others = this.paths.iter().enumerate().filter(|(other, _)| *other != index);
             let alone = !others.any(|(_, other)| !other.gone && other.local == path.local);
-            this.may_send_from(path.local) && (index == this.current || (path.active() && alone))
+            this.may_send_from(path.local)
+                && (index == this.chosen.current || (path.active() && alone))
         });
     }
 
@@ -84,8 +87,8 @@ impl Association {
             match beside {
                 Some(beside) if beside != local => {
                     let path = &mut self.paths[index];
-                    path.send_from(beside, &self.settings, self.out.first_rwnd);
-                    path.beat_now = true;
+                    path.send_from(beside, &self.settings, self.out.peer_window.first());
+                    path.heartbeat.request();
                 }
                 Some(_) => {}
                 None if self.remotes().count() > 1 => self.remove_path(now, index),
@@ -99,7 +102,7 @@ impl Association {
     /// opened to it.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
         let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
-        self.path_to(address).is_some_and(|path| opening || self.paths[path].confirmed)
+        self.path_to(address).is_some_and(|path| opening || self.paths[path].is_confirmed())
     }
 
     /// Removes an address that the peer listed but that belongs to another association.
@@ -119,11 +122,7 @@ impl Association {
         let other = (0..self.paths.len()).find(|path| self.paths[*path].usable());
         let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
         let other = other.unwrap_or(index);
-        for chosen in [&mut self.primary, &mut self.current, &mut self.closing_path] {
-            if *chosen == index {
-                *chosen = other;
-            }
-        }
+        self.chosen.replace(|chosen| chosen == index, other);
         if self.acks.path == index {
             self.acks.path = other;
         }
@@ -133,7 +132,9 @@ impl Association {
         self.requests_leave(index, other);
         if !self.paths.iter().any(Path::usable) {
             // The remaining path is verified before anything is sent to it.
-            self.paths[other].beat_now |= !self.paths[other].gone;
+            if !self.paths[other].gone {
+                self.paths[other].heartbeat.request();
+            }
         }
         self.abandon_expired(now);
         self.path_changed();
@@ -148,9 +149,9 @@ impl Association {
         let path = &mut self.paths[path];
         // RFC 6951 section 5.4: the tag was checked.
         path.encapsulate(addressing.udp_port);
-        let open = core::mem::take(&mut path.guessed) || !path.active();
+        let open = path.take_guess() || !path.active();
         if moves && open {
-            path.send_from(local, &self.settings, self.out.first_rwnd);
+            path.send_from(local, &self.settings, self.out.peer_window.first());
         }
     }
 
@@ -165,19 +166,19 @@ impl Association {
     /// Chooses the path for data: the primary path, or one that works while that does not (RFC 9260
     /// section 6.4.1). Of potentially failed paths it takes the one with the fewest errors.
     pub(super) fn choose_current(&mut self) {
-        let before = self.current;
-        self.current = self.best();
-        if self.current != before {
+        let before = self.chosen.current;
+        self.chosen.current = self.best();
+        if self.chosen.current != before {
             self.allow_bursts();
         }
     }
 
     fn best(&self) -> usize {
-        if self.paths[self.primary].active() {
-            return self.primary;
+        if self.paths[self.chosen.primary].active() {
+            return self.chosen.primary;
         }
-        if self.paths[self.current].active() {
-            return self.current;
+        if self.paths[self.chosen.current].active() {
+            return self.chosen.current;
         }
         let usable = || self.paths.iter().enumerate().filter(|(_, path)| path.usable());
         if let Some((index, _)) = usable().find(|(_, path)| path.active()) {
@@ -185,8 +186,8 @@ impl Association {
         }
         let failed = |path: &Path| path.state() == PathState::Inactive;
         usable()
-            .min_by_key(|(index, path)| (failed(path), path.errors, *index != self.primary))
-            .map_or(self.primary, |(index, _)| index)
+            .min_by_key(|(index, path)| (failed(path), path.errors, *index != self.chosen.primary))
+            .map_or(self.chosen.primary, |(index, _)| index)
     }
 
     /// Returns the path of a retransmission (RFC 9260 section 6.4): after a timeout another path that
@@ -211,13 +212,13 @@ impl Association {
     /// that delays no faster path.
     pub(super) fn new_data_to(&self) -> usize {
         if self.settings.multipath == Multipath::Off {
-            return self.current;
+            return self.chosen.current;
         }
         let active = || self.paths.iter().enumerate().filter(|(_, path)| path.active());
         let Some((fastest, fast)) = active().min_by_key(|(_, path)| path.round_trip()) else {
-            return self.current;
+            return self.chosen.current;
         };
-        let room = |path: &Path| path.window.cwnd.saturating_sub(path.flight);
+        let room = |path: &Path| path.window.cwnd.saturating_sub(path.flight.bytes());
         let open = |(index, path): &(usize, &Path)| {
             path.may_send() && (*index == fastest || self.leaves_room(fast, path))
         };
@@ -230,13 +231,13 @@ impl Association {
     /// fastest path could carry until it arrives. Otherwise the fastest path would wait (RFC 6356
     /// section 2, goal 1; the blocking estimation of Ferlin et al., "BLEST").
     fn leaves_room(&self, fast: &Path, slow: &Path) -> bool {
-        let window = u64::from(self.out.peer_rwnd) + u64::from(self.out.outstanding);
+        let window = u64::from(self.out.peer_window.room()) + u64::from(self.out.outstanding);
         // In slow start the window grows by half during the measured round trip.
         let grows = if slow.window.in_slow_start() { 1.5 } else { 1.0 };
         let slow_trip = slow.round_trip().as_nanos() as f64 * grows;
         let turns = slow_trip / fast.round_trip().as_nanos().max(1) as f64;
         let meanwhile = (f64::from(fast.window.cwnd) * turns) as u64;
-        meanwhile + u64::from(slow.flight) + u64::from(slow.window.pmdcs) <= window
+        meanwhile + u64::from(slow.flight.bytes()) + u64::from(slow.window.pmdcs) <= window
     }
 
     /// Returns whether data arrives over several paths, so that a chunk out of order is not a sign of
@@ -249,8 +250,8 @@ impl Association {
     /// Returns whether new data may be sent on a path.
     pub(super) fn takes_new_data(&self, path: usize) -> bool {
         match self.settings.multipath {
-            Multipath::Off => path == self.current,
-            _ => self.paths[path].active() || path == self.current,
+            Multipath::Off => path == self.chosen.current,
+            _ => self.paths[path].active() || path == self.chosen.current,
         }
     }
 
@@ -259,8 +260,9 @@ impl Association {
     /// packet was sent, that pair is used.
     pub(super) fn try_other_local(&mut self, index: usize, turn: u8) {
         let usable = self.paths.iter().filter(|path| path.usable()).count();
-        let Path { local, remote, confirmed, turns, .. } = self.paths[index];
-        if usable != usize::from(confirmed) || turns != turn {
+        let path = &self.paths[index];
+        let Path { local, remote, .. } = *path;
+        if usable != usize::from(path.is_confirmed()) || path.turns() != turn {
             return;
         }
         let fits =
@@ -269,8 +271,7 @@ impl Association {
         let at = locals.iter().position(|other| *other == local);
         if let Some(next) = at.and_then(|at| locals.get((at + 1) % locals.len())) {
             let path = &mut self.paths[index];
-            path.guessed = *next != local;
-            path.send_from(*next, &self.settings, self.out.first_rwnd);
+            path.guess_local(*next, &self.settings, self.out.peer_window.first());
         }
     }
 
@@ -278,8 +279,8 @@ impl Association {
     pub(super) fn other_than(&self, last: usize) -> usize {
         let count = self.paths.len();
         let others = (1..count).map(|step| (last + step) % count);
-        if self.current != last && self.paths[self.current].active() {
-            return self.current;
+        if self.chosen.current != last && self.paths[self.chosen.current].active() {
+            return self.chosen.current;
         }
         let usable = others.filter(|&index| self.paths[index].usable());
         // RFC 7829 section 3.2, rule 4: where none is active, those with the fewest errors take turns.
@@ -287,7 +288,7 @@ impl Association {
             let path = &self.paths[index];
             (!path.active(), if path.active() { 0 } else { path.errors })
         };
-        usable.min_by_key(worth).unwrap_or(self.current)
+        usable.min_by_key(worth).unwrap_or(self.chosen.current)
     }
 
     /// Allows a burst of new data on every path (RFC 9260 section 6.1 D).
@@ -299,7 +300,7 @@ impl Association {
 
     /// Handles a possible change of a path's state: data may have to move, and the user is notified.
     pub(super) fn path_changed(&mut self) {
-        self.pending.paths |= self.paths.iter().any(|path| path.reported != path.state());
+        self.pending.paths |= self.paths.iter().any(Path::has_changed);
         self.choose_current();
     }
 }

@@ -1,7 +1,7 @@
 //! Probes of a path's MTU (RFC 8899): a HEARTBEAT enlarged by PAD (RFC 4820).
 
 use super::{Association, Cx, State};
-use crate::pmtu::{BASE, MIN_WAIT};
+use crate::pmtu::MIN_WAIT;
 use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk, kind};
 use crate::wire::{Parameter, TLV_HEADER, Writer};
@@ -12,7 +12,7 @@ impl Association {
     pub(super) fn begin_search(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
-        if let Some(pmtu) = &mut path.pmtu {
+        if let Some(pmtu) = path.pmtu_mut() {
             self.probe_due |= pmtu.begin(now, mtu);
         }
     }
@@ -24,7 +24,7 @@ impl Association {
         out: &mut Vec<u8>,
     ) -> Option<Addressing> {
         let wants = |path: &crate::path::Path| {
-            path.active() && path.pmtu.as_ref().is_some_and(|pmtu| pmtu.probe_due)
+            path.active() && path.pmtu().is_some_and(|pmtu| pmtu.probe_due)
         };
         let index = self.paths.iter().position(wants).filter(|_| self.state == State::Established);
         let Some(index) = index else {
@@ -34,7 +34,7 @@ impl Association {
         let way = self.way(index);
         let path = &mut self.paths[index];
         let mtu = path.mtu();
-        let pmtu = path.pmtu.as_mut()?;
+        let pmtu = path.pmtu_mut()?;
         let size = pmtu.size(mtu);
         let nonce = cx.random.next_u64();
         pmtu.sent(size, nonce);
@@ -54,12 +54,10 @@ impl Association {
     /// Handles a HEARTBEAT ACK that may answer a probe. Returns `true` if it does.
     pub(super) fn probe_answered(&mut self, now: Time, index: usize, nonce: u64) -> bool {
         let path = &mut self.paths[index];
-        let Some(pmtu) = &mut path.pmtu else { return false };
+        let Some(pmtu) = path.pmtu_mut() else { return false };
         let Some(size) = pmtu.answered(now, nonce) else { return false };
         self.probe_due |= pmtu.probe_due;
-        path.timers.cancel(PathTimer::PmtuProbe);
-        path.set_mtu(size);
-        path.large |= size > BASE;
+        path.mtu_found(size);
         true
     }
 
@@ -67,7 +65,7 @@ impl Association {
     pub(super) fn probe_timeout(&mut self, now: Time, index: usize) {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
-        if let Some(pmtu) = &mut path.pmtu {
+        if let Some(pmtu) = path.pmtu_mut() {
             pmtu.timeout(now, mtu);
             self.probe_due |= pmtu.probe_due;
         }
@@ -81,7 +79,7 @@ impl Association {
         if reported == 0 {
             return;
         }
-        let falls = match &mut path.pmtu {
+        let falls = match path.pmtu_mut() {
             Some(pmtu) => pmtu.too_big(now, mtu, reported),
             None => (reported < mtu).then_some(reported),
         };
@@ -90,7 +88,7 @@ impl Association {
             path.timers.cancel(PathTimer::PmtuProbe);
             self.out.mark_larger(index, path);
             self.abandon_expired(now);
-        } else if let Some(pmtu) = &path.pmtu {
+        } else if let Some(pmtu) = path.pmtu() {
             self.probe_due |= pmtu.probe_due;
         }
     }

@@ -12,9 +12,9 @@ use super::acks::PacketData;
 use super::change::{Change, MAX_CHANGES};
 use super::{Association, Cx, State};
 use crate::Tsn;
+use crate::error::{NoStream, StreamError};
 use crate::features::Features;
 use crate::numbers::{Mid, Ssn};
-use crate::settings::Error;
 use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
@@ -26,14 +26,9 @@ const MAX_PARAMETERS: usize = 2;
 /// Time for which nothing new is sent, so that a peer's reset of everything finds nothing in flight.
 /// The peer repeats its request within an RTO.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Maximum number of times that a reset of everything is postponed because of data in flight. Then it
-/// is denied.
-const MAX_DELAYS: u16 = 1000;
 /// Maximum number of chunks held back while a reset of their stream waits. The peer sends the others
 /// again.
 pub(crate) const MAX_HELD: usize = 64;
-/// Number of answers stored in case a request is repeated, which is as many as one chunk can request.
-const RETAINED_ANSWERS: usize = 2;
 
 /// DATA or I-DATA.
 pub(super) trait Numbered {
@@ -65,23 +60,19 @@ impl Association {
         self.reconfig.get_or_insert_with(|| Box::new(Reconfig::new(next_request, expected)))
     }
 
-    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), Error> {
+    fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), StreamError> {
         if self.state != State::Established {
-            return Err(Error::Closing);
+            return Err(StreamError::NotEstablished);
         }
         if !self.features.has(Features::RECONFIG) {
-            return Err(Error::NotSupported { what: "re-configuration (RFC 6525)" });
-        }
-        let reconfig = self.reconfig_mut();
-        if reconfig.queued.len() >= MAX_REQUESTS {
-            return Err(Error::Full { what: "requests", limit: MAX_REQUESTS });
+            return Err(StreamError::NotSupported);
         }
         let closed = match &kind {
             QueuedRequest::Outgoing(streams, _) => Some(streams.clone()),
             QueuedRequest::Everything => Some(Box::default()),
             _ => None,
         };
-        reconfig.queued.push_back(kind);
+        self.reconfig_mut().queue(kind)?;
         if let Some(streams) = closed {
             self.out.close_streams(&streams);
         }
@@ -89,17 +80,20 @@ impl Association {
     }
 
     /// Queues a request to reset streams.
-    pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), Error> {
+    pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), StreamError> {
         let (streams, max) = match reset {
             Reset::Outgoing(streams) => (streams, self.streams.0),
             Reset::Incoming(streams) => (streams, self.streams.1),
             Reset::Everything => return self.queue_request(QueuedRequest::Everything),
         };
         if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
-            return Err(Error::Stream { streams: max, got });
+            return Err(NoStream { streams: max, got }.into());
         }
         if streams.len() > MAX_RESET_STREAMS {
-            return Err(Error::Full { what: "streams in one request", limit: MAX_RESET_STREAMS });
+            return Err(StreamError::Full {
+                what: "streams in one request",
+                limit: MAX_RESET_STREAMS,
+            });
         }
         self.queue_request(match reset {
             Reset::Incoming(_) => QueuedRequest::Incoming(streams.into()),
@@ -108,10 +102,10 @@ impl Association {
     }
 
     /// Queues requests for more streams in each direction.
-    pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), Error> {
+    pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), StreamError> {
         for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
             if have.checked_add(count).is_none() {
-                return Err(Error::Stream { streams: u16::MAX, got: count });
+                return Err(NoStream { streams: u16::MAX, got: count }.into());
             }
         }
         if outgoing > 0 {
@@ -126,10 +120,10 @@ impl Association {
     /// Starts the next request once the data that it waits for is sent.
     pub(super) fn reconfig_progress(&mut self) {
         let Some(reconfig) = &mut self.reconfig else { return };
-        if reconfig.pending.is_some() || self.state != State::Established {
+        if self.state != State::Established {
             return;
         }
-        let ready = match reconfig.queued.front() {
+        let ready = match reconfig.next() {
             None => return,
             Some(QueuedRequest::Outgoing(streams, _)) => self.out.has_sent(streams),
             Some(QueuedRequest::Everything) => self.out.is_done(),
@@ -138,40 +132,38 @@ impl Association {
         if !ready {
             return;
         }
-        let Some(kind) = reconfig.queued.pop_front() else { return };
-        let request = reconfig.next_request;
-        reconfig.next_request = request.wrapping_add(1);
-        let mut value = Vec::new();
-        match &kind {
-            QueuedRequest::Outgoing(streams, answers) => Wire::OutgoingReset {
-                request,
-                response: answers.unwrap_or(reconfig.expected.wrapping_sub(1)),
-                last_tsn: self.out.next_tsn().minus(1),
-                streams: Streams::new(&bytes(streams)),
+        let last_tsn = self.out.next_tsn().minus(1);
+        reconfig.start_next(self.chosen.current, |kind, request, last| {
+            let mut value = Vec::new();
+            match kind {
+                QueuedRequest::Outgoing(streams, answers) => Wire::OutgoingReset {
+                    request,
+                    response: answers.unwrap_or(last),
+                    last_tsn,
+                    streams: Streams::new(&bytes(streams)),
+                }
+                .emit(&mut value),
+                QueuedRequest::Incoming(streams) => {
+                    let streams = bytes(streams);
+                    let streams = Streams::new(&streams);
+                    Wire::IncomingReset { request, streams }.emit(&mut value);
+                }
+                QueuedRequest::Everything => Wire::TsnReset { request }.emit(&mut value),
+                QueuedRequest::AddOutgoing(count) => {
+                    Wire::AddOutgoing { request, count: *count }.emit(&mut value);
+                }
+                QueuedRequest::AddIncoming(count) => {
+                    Wire::AddIncoming { request, count: *count }.emit(&mut value);
+                }
             }
-            .emit(&mut value),
-            QueuedRequest::Incoming(streams) => {
-                let streams = bytes(streams);
-                Wire::IncomingReset { request, streams: Streams::new(&streams) }.emit(&mut value);
-            }
-            QueuedRequest::Everything => Wire::TsnReset { request }.emit(&mut value),
-            QueuedRequest::AddOutgoing(count) => {
-                Wire::AddOutgoing { request, count: *count }.emit(&mut value);
-            }
-            QueuedRequest::AddIncoming(count) => {
-                Wire::AddIncoming { request, count: *count }.emit(&mut value);
-            }
-        }
-        let path = self.current;
-        reconfig.pending =
-            Some(PendingRequest { request, kind, value, send: true, path, in_progress: false });
+            value
+        });
     }
 
     /// Moves requests of a removed path to another path.
     pub(super) fn requests_leave(&mut self, path: usize, other: usize) {
-        let pending = self.reconfig.as_mut().and_then(|reconfig| reconfig.pending.as_mut());
-        if let Some(pending) = pending.filter(|pending| pending.path == path) {
-            pending.path = other;
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.leave(path, other);
         }
         if let Some(asconf) = &mut self.asconf {
             asconf.leave(path, other);
@@ -181,7 +173,7 @@ impl Association {
     /// Returns the path of the next RE-CONFIG.
     pub(super) fn reconfig_target(&self) -> Option<usize> {
         let reconfig = self.reconfig.as_ref().filter(|reconfig| reconfig.wants_to_send())?;
-        match &reconfig.pending {
+        match reconfig.pending() {
             Some(pending) if pending.send => Some(pending.path),
             _ => Some(self.ack_path()),
         }
@@ -193,19 +185,19 @@ impl Association {
             return;
         }
         let Some(reconfig) = &mut self.reconfig else { return };
-        while !reconfig.unsent.is_empty() {
+        while reconfig.unsent().next().is_some() {
             let mut value = Vec::new();
-            for answer in reconfig.unsent.iter().take(MAX_PARAMETERS) {
+            for answer in reconfig.unsent().take(MAX_PARAMETERS) {
                 let Answer { request: response, result, next } = *answer;
                 Wire::Response { response, result, next }.emit(&mut value);
             }
             if packet.space() < TLV_HEADER + value.len() {
                 return;
             }
-            reconfig.unsent.drain(..reconfig.unsent.len().min(MAX_PARAMETERS));
+            reconfig.drop_unsent(MAX_PARAMETERS);
             crate::wire::Chunk::ReConfig(&value).emit(packet.chunks());
         }
-        let Some(pending) = reconfig.pending.as_mut().filter(|pending| pending.send) else {
+        let Some(pending) = reconfig.pending_mut().filter(|pending| pending.send) else {
             return;
         };
         let fresh = packet.len() == COMMON_HEADER;
@@ -214,14 +206,13 @@ impl Association {
         }
         pending.send = false;
         crate::wire::Chunk::ReConfig(&pending.value).emit(packet.chunks());
-        reconfig.timer = Some(cx.now + self.paths[target].rto.get());
+        reconfig.start_timer(cx.now + self.paths[target].rto.get());
     }
 
     /// Handles the expiry of the Re-configuration Timer (section 5.1.1).
     pub(super) fn reconfig_timeout(&mut self, now: Time) {
-        let Some(reconfig) = &mut self.reconfig else { return };
-        reconfig.timer = None;
-        let Some(pending) = &mut reconfig.pending else { return };
+        let pending = self.reconfig.as_mut().and_then(|reconfig| reconfig.pending_mut());
+        let Some(pending) = pending else { return };
         pending.send = true;
         let last = pending.path;
         if core::mem::take(&mut pending.in_progress) {
@@ -235,8 +226,8 @@ impl Association {
         self.paths[last].ask_soon(now);
         self.path_changed();
         let next = self.other_than(last);
-        if let Some(pending) = self.reconfig.as_mut().and_then(|r| r.pending.as_mut()) {
-            pending.path = next;
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.leave(last, next);
         }
     }
 
@@ -274,29 +265,20 @@ impl Association {
             self.acks.now();
         }
         let reconfig = self.reconfig_mut();
-        let known = reconfig.answers.iter().find(|answer| answer.request == request).copied();
+        let known = reconfig.answer_to(request);
         // A reset of everything that had to wait is attempted again. Other requests proceed by
         // themselves.
         let waits = |answer: &Answer| {
             answer.result == result::IN_PROGRESS && matches!(wire, Wire::TsnReset { .. })
         };
-        if request != reconfig.expected && !known.as_ref().is_some_and(waits) {
+        if !reconfig.expects(request) && !known.as_ref().is_some_and(waits) {
             let result = result::BAD_SEQUENCE_NUMBER;
             reconfig.answer(known.unwrap_or(Answer { request, result, next: None }));
             return;
         }
         let (result, next) = self.perform(cx, request, wire);
         let answer = Answer { request, result, next };
-        let reconfig = self.reconfig_mut();
-        reconfig.answers.retain(|other| other.request != request);
-        if known.is_none() {
-            reconfig.expected = request.wrapping_add(1);
-        }
-        if reconfig.answers.len() >= RETAINED_ANSWERS {
-            reconfig.answers.pop_front();
-        }
-        reconfig.answers.push_back(answer);
-        reconfig.answer(answer);
+        self.reconfig_mut().answer_new(answer, known.is_some());
     }
 
     /// Performs a request of the peer, or refuses it.
@@ -336,16 +318,14 @@ impl Association {
         streams: Streams<'_>,
     ) -> u32 {
         let reconfig = self.reconfig_mut();
-        if reconfig.deferred.is_some() {
+        if reconfig.is_deferring() {
             return result::ALREADY_IN_PROGRESS;
         }
         // E1.
         let answers = |pending: &mut PendingRequest| {
             pending.request == response && matches!(pending.kind, QueuedRequest::Incoming(_))
         };
-        if reconfig.pending.take_if(answers).is_some() {
-            reconfig.timer = None;
-        }
+        reconfig.complete(answers);
         let known = self.streams.1;
         let list: Box<[u16]> = streams.iter().collect();
         if list.iter().any(|stream| *stream >= known) {
@@ -353,7 +333,7 @@ impl Association {
         }
         if last_tsn.after(self.inn.cumulative()) {
             let deferred = DeferredReset { request, last_tsn, streams: list, held: Vec::new() };
-            self.reconfig_mut().deferred = Some(deferred);
+            self.reconfig_mut().defer(deferred);
             return result::IN_PROGRESS;
         }
         self.reset_incoming(list);
@@ -373,7 +353,7 @@ impl Association {
     }
 
     pub(super) fn pending_full_reset(&self) -> Option<&PendingRequest> {
-        let pending = self.reconfig.as_ref()?.pending.as_ref()?;
+        let pending = self.reconfig.as_ref()?.pending()?;
         Some(pending).filter(|pending| pending.kind == QueuedRequest::Everything)
     }
 
@@ -388,7 +368,7 @@ impl Association {
 
     /// Notes that data was accepted, which shows that the peer knows of the reset of everything.
     pub(super) fn goes_by_new_numbers(&mut self) {
-        if self.reconfig.as_ref().is_some_and(|reconfig| reconfig.answering) {
+        if self.reconfig.as_ref().is_some_and(|reconfig| reconfig.is_answering()) {
             self.end_quiet();
         }
     }
@@ -397,15 +377,9 @@ impl Association {
     pub(super) fn deferred_reset(&mut self, seen: &mut PacketData) {
         let cumulative = self.inn.cumulative();
         let Some(reconfig) = &mut self.reconfig else { return };
-        let reached = |deferred: &mut DeferredReset| !deferred.last_tsn.after(cumulative);
-        let Some(DeferredReset { request, streams, held, .. }) = reconfig.deferred.take_if(reached)
-        else {
+        let Some(DeferredReset { streams, held, .. }) = reconfig.take_reached(cumulative) else {
             return;
         };
-        for answer in reconfig.answers.iter_mut().filter(|answer| answer.request == request) {
-            answer.result = result::PERFORMED;
-        }
-        reconfig.answer(Answer { request, result: result::PERFORMED, next: None });
         self.reset_incoming(streams);
         for HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user } in held {
             let user = &*user;
@@ -425,12 +399,12 @@ impl Association {
     /// Holds back a chunk that uses the numbers after a waiting reset (section 5.2.2, E2). Returns
     /// `true` if it does. Beyond [`MAX_HELD`] the peer sends them again.
     pub(super) fn holds_back(&mut self, data: &impl Numbered, seen: &mut PacketData) -> bool {
-        if self.reconfig.as_ref().is_none_or(|reconfig| reconfig.deferred.is_none()) {
+        if self.reconfig.as_ref().is_none_or(|reconfig| !reconfig.is_deferring()) {
             return false;
         }
         // The last chunk that the reset waited for may have arrived in this packet.
         self.deferred_reset(seen);
-        let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred.as_mut());
+        let deferred = self.reconfig.as_mut().and_then(|reconfig| reconfig.deferred_mut());
         let Some(DeferredReset { last_tsn, streams, held, .. }) = deferred else { return false };
         let IData { flags, tsn, stream, mid: number, ppid_or_fsn, user } = data.parts();
         if !tsn.after(*last_tsn) || !(streams.is_empty() || streams.contains(&stream)) {
@@ -445,11 +419,8 @@ impl Association {
     /// Drops a waiting reset of streams when everything is reset. It is unknown whether it uses the old
     /// or the new numbers, and the peer repeats it.
     fn end_deferred(&mut self) {
-        let Some(reconfig) = &mut self.reconfig else { return };
-        let Some(DeferredReset { request, .. }) = reconfig.deferred.take() else { return };
-        if reconfig.expected == request.wrapping_add(1) {
-            reconfig.expected = request;
-            reconfig.answers.retain(|answer| answer.request != request);
+        if let Some(reconfig) = &mut self.reconfig {
+            reconfig.drop_deferred();
         }
     }
 
@@ -469,7 +440,7 @@ impl Association {
             }
             _ => false,
         };
-        if self.reconfig_mut().pending.as_ref().is_some_and(|pending| covers(&pending.kind)) {
+        if self.reconfig_mut().pending().is_some_and(|pending| covers(&pending.kind)) {
             return result::NOTHING_TO_DO;
         }
         match self.queue_request(QueuedRequest::Outgoing(list, Some(request))) {
@@ -488,18 +459,15 @@ impl Association {
         }
         let under_way = self.out.is_under_way();
         let reconfig = self.reconfig_mut();
-        if under_way && reconfig.delays >= MAX_DELAYS {
-            reconfig.delays = 0;
+        if under_way && !reconfig.postpone(cx.now + PATIENCE) {
             self.end_quiet();
             return (result::DENIED, None);
         }
         if under_way {
-            reconfig.delays += 1;
-            reconfig.quiet = Some(cx.now + PATIENCE);
             self.out.hold(true);
             return (result::IN_PROGRESS, None);
         }
-        let put_off = core::mem::take(&mut reconfig.delays) > 0;
+        let put_off = reconfig.take_delays();
         // G1 and G2.
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
@@ -512,9 +480,8 @@ impl Association {
         if put_off {
             // The peer accepts data with the old numbers. Data with the new ones must not overtake the
             // answer.
-            let wait = self.paths[self.current].rto.get();
-            let reconfig = self.reconfig_mut();
-            (reconfig.quiet, reconfig.answering) = (Some(cx.now + wait), true);
+            let wait = self.paths[self.chosen.current].rto.get();
+            self.reconfig_mut().protect_answer(cx.now + wait);
             self.out.hold(true);
         }
         self.pending.changes.push_back(Change::EverythingReset);
@@ -524,7 +491,7 @@ impl Association {
     /// Allows new data again. The peer has the answer, or has not repeated its request in time.
     pub(super) fn end_quiet(&mut self) {
         if let Some(reconfig) = &mut self.reconfig {
-            (reconfig.quiet, reconfig.answering) = (None, false);
+            reconfig.end_quiet();
         }
         self.out.hold(false);
         self.allow_bursts();
@@ -537,7 +504,8 @@ impl Association {
         for path in &mut self.paths {
             path.empty();
         }
-        (self.forced, self.probe, self.probing, self.probes) = (false, false, false, 0);
+        self.forced = false;
+        self.window.reset();
         (self.control.forward, self.control.forwarded) = (false, None);
         self.marks = super::ecn::Marks::default();
         self.pending.readable |= self.inn.is_readable();
@@ -546,13 +514,9 @@ impl Association {
 
     /// Section 5.2.5.
     fn add_inbound(&mut self, count: u16) -> u32 {
-        let reconfig = self.reconfig_mut();
-        let pending = reconfig
-            .pending
-            .take_if(|pending| matches!(pending.kind, QueuedRequest::AddIncoming(_)));
-        if pending.is_some() {
-            reconfig.timer = None;
-        }
+        let adds =
+            |pending: &mut PendingRequest| matches!(pending.kind, QueuedRequest::AddIncoming(_));
+        self.reconfig_mut().complete(adds);
         let more = self.streams.1.checked_add(count);
         match more.filter(|more| *more <= self.settings.max_inbound_streams) {
             Some(more) => {
@@ -580,7 +544,7 @@ impl Association {
         let Some(reconfig) = &mut self.reconfig else { return };
         if result == result::IN_PROGRESS {
             // H2: the timer starts again.
-            let pending = reconfig.pending.as_mut().filter(|pending| pending.request == response);
+            let pending = reconfig.pending_mut().filter(|pending| pending.request == response);
             if let Some(pending) = pending {
                 pending.in_progress = true;
                 // Section 8.1 of RFC 9260: the peer answers, however often it postpones.
@@ -594,14 +558,13 @@ impl Association {
                     wait +=
                         Duration::from_nanos((wait.as_nanos() as u64 / 1024).saturating_mul(share));
                 }
-                reconfig.timer = Some(cx.now + wait);
+                reconfig.start_timer(cx.now + wait);
             }
             return;
         }
-        let Some(pending) = reconfig.pending.take_if(|pending| pending.request == response) else {
+        let Some(pending) = reconfig.complete(|pending| pending.request == response) else {
             return;
         };
-        reconfig.timer = None;
         self.errors = 0;
         let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
         match pending.kind {

@@ -4,10 +4,6 @@ use super::{Association, Cx, State};
 use crate::timers::{PathTimer, Timer};
 use ringway_sansio::Time;
 
-fn due(timer: &mut Option<Time>, now: Time) -> bool {
-    timer.take_if(|at| *at <= now).is_some()
-}
-
 impl Association {
     /// Returns the time when [`Association::handle_timeout`] is to be called; `None` when nothing waits.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -20,15 +16,14 @@ impl Association {
         look(self.timers.first());
         look(self.acks.timer);
         if let Some(reconfig) = &self.reconfig {
-            look(reconfig.timer);
-            look(reconfig.quiet);
+            look(reconfig.timer());
         }
         if let Some(asconf) = &self.asconf {
-            look(asconf.timer);
+            look(asconf.timer());
         }
         for path in &self.paths {
             look(path.timers.first());
-            if let Some(rack) = &path.rack {
+            if let Some(rack) = path.rack() {
                 look(rack.timer());
             }
         }
@@ -53,17 +48,17 @@ impl Association {
             self.closing_timeout(cx);
         }
         if let Some(reconfig) = &mut self.reconfig
-            && due(&mut reconfig.timer, now)
+            && reconfig.take_expired(now)
         {
             self.reconfig_timeout(now);
         }
         if let Some(reconfig) = &mut self.reconfig
-            && due(&mut reconfig.quiet, now)
+            && reconfig.take_quiet_end(now)
         {
             self.end_quiet();
         }
         if let Some(asconf) = &mut self.asconf
-            && due(&mut asconf.timer, now)
+            && asconf.take_expired(now)
         {
             self.asconf_timeout(now);
         }
@@ -77,7 +72,7 @@ impl Association {
             if self.state == State::Closed {
                 return;
             }
-            let timer = self.paths[index].rack.as_ref().and_then(|rack| rack.timer());
+            let timer = self.paths[index].rack().and_then(|rack| rack.timer());
             if timer.is_some_and(|at| at <= now) {
                 self.rack_expired(now, index);
             }
@@ -103,29 +98,27 @@ impl Association {
     fn t3_expired(&mut self, now: Time, index: usize) {
         let max = self.max_data();
         let path = &mut self.paths[index];
-        if path.flight == 0 && !self.out.has_marked() && !self.out.is_ahead() {
+        if path.flight.is_empty() && !self.out.has_marked() && !self.out.is_ahead() {
             // The window has been closed for an RTO (section 6.1 A).
-            self.probe = true;
+            self.window.set_due();
             self.allow_bursts();
             return;
         }
         self.totals.timeouts += 1;
         self.tried |= 1 << index;
-        let heard = self.heard & (1 << index) != 0 || path.flight == 0;
-        self.heard &= !(1 << index);
+        let heard = self.window.timer_expired(index) || path.flight.is_empty();
         if heard && self.out.is_shut(max) {
             // The peer answers but has no room, which is no error (section 6.1 A). The data that it
             // refused probes its window, on another path where there is one, since the answer may
             // concern that path's data.
             self.out.mark_all(index, path, true);
             self.abandon_expired(now);
-            self.probing = true;
-            self.probes += 1;
+            self.window.probe_again();
             self.forced = true;
             return;
         }
-        path.suspect_black_hole(now, path.flight as usize);
-        let recovering = path.recovery.take().is_some() || self.out.in_recovery();
+        path.suspect_black_hole(now, path.flight.bytes() as usize);
+        let recovering = path.end_recovery() || self.out.in_recovery();
         path.reset_rack();
         path.rto.back_off();
         path.timeout(now, recovering);
@@ -138,7 +131,7 @@ impl Association {
             return;
         }
         self.paths[index].ask_soon(now);
-        self.try_other_local(index, self.paths[index].data_turn);
+        self.try_other_local(index, self.paths[index].data_turn());
         self.path_changed();
         if self.out.is_ahead() {
             // RFC 3758 section 3.5, rule C5.

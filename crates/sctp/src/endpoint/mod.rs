@@ -16,8 +16,9 @@ mod packets;
 
 use crate::PROTOCOL;
 use crate::association::{Association, Cx, Ends, FinalChunk, Identity, State};
+use crate::error::{ConnectError, ListenError, NoListener, SettingError};
 use crate::numbers::Tsn;
-use crate::settings::{Error, Limits, Settings};
+use crate::settings::{Limits, Settings};
 use crate::wire::Chunk;
 use crate::wire::chunk::kind;
 use crate::wire::init::MAX_ADDRESSES;
@@ -42,6 +43,8 @@ pub const MAX_ENDED: usize = 1024;
 /// Maximum number of tags drawn until one is free. Each is in use with a probability of one in 2^32 per
 /// association.
 const MAX_TAGS: usize = 8;
+/// Maximum number of classes of tags, see [`Endpoint::spread_tags`].
+pub const MAX_TAG_CLASSES: u32 = 64;
 
 /// Identifies an association for as long as it exists. It is never reused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -167,6 +170,9 @@ pub struct Endpoint {
     inits: Budget,
     strays: Budget,
     next_port: u16,
+    /// The number of classes that tags are drawn from in turn, and the class of the next one.
+    tag_classes: u32,
+    next_class: u32,
     counters: Counters,
 }
 
@@ -184,7 +190,7 @@ impl Endpoint {
         limits: Limits,
         settings: Settings,
         mut random: Box<dyn Random + Send>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SettingError> {
         settings.check()?;
         let mut keyed = || Keyed(random.next_u64(), random.next_u64());
         let (tags, table, listening) = (keyed(), keyed(), keyed());
@@ -209,12 +215,14 @@ impl Endpoint {
             inits: Budget::new(limits.inits_per_second),
             strays: Budget::new(limits.strays_per_second),
             next_port,
+            tag_classes: 1,
+            next_class: 0,
             counters: Counters::default(),
         })
     }
 
     /// Returns the settings of a call, or the default ones.
-    fn shared(&mut self, settings: Option<Settings>) -> Result<Arc<Settings>, Error> {
+    fn shared(&mut self, settings: Option<Settings>) -> Result<Arc<Settings>, SettingError> {
         let Some(settings) = settings else { return Ok(Arc::clone(&self.settings)) };
         settings.check()?;
         if settings != *self.last_settings {
@@ -230,14 +238,14 @@ impl Endpoint {
         addresses: &[IpAddr],
         port: u16,
         settings: Option<Settings>,
-    ) -> Result<ListenerId, Error> {
+    ) -> Result<ListenerId, ListenError> {
         let settings = self.shared(settings)?;
         let wild = addresses.len() == 1 && addresses[0].is_unspecified();
         if port == 0 || !(wild || are_ends(addresses)) {
-            return Err(Error::Address { max: MAX_ADDRESSES });
+            return Err(ListenError::Address { max: MAX_ADDRESSES });
         }
         if addresses.iter().any(|&a| self.listening.contains_key(&(number(a), port))) {
-            return Err(Error::InUse);
+            return Err(ListenError::InUse);
         }
         let listener =
             Listener { generation: 0, addresses: Some(addresses.to_vec()), port, settings };
@@ -248,7 +256,7 @@ impl Endpoint {
                 slot
             }
             None if self.listeners.len() >= self.limits.listeners => {
-                return Err(Error::Full { what: "listeners", limit: self.limits.listeners });
+                return Err(ListenError::Full { limit: self.limits.listeners });
             }
             None => {
                 self.listeners.push(listener);
@@ -268,13 +276,13 @@ impl Endpoint {
     }
 
     /// Closes a listener. Established associations stay.
-    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), Error> {
+    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), NoListener> {
         let listener = self
             .listeners
             .get_mut(id.slot as usize)
             .filter(|l| l.generation == id.generation)
-            .ok_or(Error::NoListener)?;
-        let addresses = listener.addresses.take().ok_or(Error::NoListener)?;
+            .ok_or(NoListener)?;
+        let addresses = listener.addresses.take().ok_or(NoListener)?;
         for address in addresses {
             self.listening.remove(&(number(address), listener.port));
         }
@@ -297,22 +305,22 @@ impl Endpoint {
         remotes: &[IpAddr],
         remote_port: u16,
         settings: Option<Settings>,
-    ) -> Result<AssocId, Error> {
+    ) -> Result<AssocId, ConnectError> {
         let settings = self.shared(settings)?;
         let together = crate::association::families_match(locals, remotes);
         if remote_port == 0 || !are_ends(locals) || !are_ends(remotes) || !together {
-            return Err(Error::Address { max: MAX_ADDRESSES });
+            return Err(ConnectError::Address { max: MAX_ADDRESSES });
         }
         let limit = self.limits.associations;
         if self.len() >= limit {
-            return Err(Error::Full { what: "associations", limit });
+            return Err(ConnectError::Full { limit });
         }
         let local_port = match local_port {
             0 => self.free_port(associations, locals, remotes, remote_port)?,
             port if self.is_free(associations, locals, port, remotes, remote_port) => port,
-            _ => return Err(Error::InUse),
+            _ => return Err(ConnectError::InUse),
         };
-        let tag = self.free_tag().ok_or(Error::InUse)?;
+        let tag = self.free_tag().ok_or(ConnectError::NoTag)?;
         let tsn = Tsn::new(self.random.next_u64() as u32);
         let udp_port = settings.udp_port;
         let (locals_here, resting) = (locals.to_vec(), Vec::new());
@@ -383,11 +391,28 @@ impl Endpoint {
         })
     }
 
+    /// Draws the tags of associations such that their remainders of a division by `classes` take turns. A lower layer that
+    /// distributes packets by the tag then distributes the associations evenly. What else is in a tag stays random, so
+    /// that at most [`MAX_TAG_CLASSES`] classes cost 6 of its 32 bits (RFC 9260 section 5.3.1).
+    pub fn spread_tags(&mut self, classes: u32) {
+        self.tag_classes = classes.clamp(1, MAX_TAG_CLASSES);
+    }
+
     /// Returns a tag that no association has (RFC 9260 section 5.3.1).
     fn free_tag(&mut self) -> Option<u32> {
+        let (classes, class) = (self.tag_classes, self.next_class);
+        self.next_class = (class + 1) % classes;
         (0..MAX_TAGS)
-            .map(|_| self.random.next_u64() as u32)
+            .map(|_| {
+                let drawn = self.random.next_u64() as u32;
+                (drawn - drawn % classes).checked_add(class).unwrap_or(class)
+            })
             .find(|tag| *tag != 0 && !self.tags.contains_key(tag))
+    }
+
+    /// Returns the association whose packets have a tag.
+    pub fn find(&self, tag: u32) -> Option<AssocId> {
+        self.tags.get(&tag).map(|slot| self.id(*slot))
     }
 
     fn is_free(
@@ -413,7 +438,7 @@ impl Endpoint {
         locals: &[IpAddr],
         remotes: &[IpAddr],
         remote_port: u16,
-    ) -> Result<u16, Error> {
+    ) -> Result<u16, ConnectError> {
         for _ in 0..EPHEMERAL_COUNT {
             self.next_port = self.next_port.wrapping_add(1);
             let port = EPHEMERAL_FIRST + self.next_port % EPHEMERAL_COUNT;
@@ -422,7 +447,7 @@ impl Endpoint {
                 return Ok(port);
             }
         }
-        Err(Error::NoPort)
+        Err(ConnectError::NoPort)
     }
 
     fn insert(

@@ -141,13 +141,8 @@ impl Endpoint {
         addressing: &Addressing,
         payload: &'a [u8],
     ) -> Option<Packet<'a>> {
-        if payload.get(8..COMMON_HEADER)? != [0; 4] || addressing.protocol != PROTOCOL {
-            return None;
-        }
-        let packet = Packet::parse_unchecked(payload).ok()?;
-        let first = packet.chunks().next()?.ok()?.kind;
-        // Section 5.2: these always have a checksum.
-        if [kind::INIT, kind::COOKIE_ECHO].contains(&first) {
+        let packet = Packet::parse_zero_checksum(payload)?;
+        if addressing.protocol != PROTOCOL {
             return None;
         }
         let slot = self.by_tag(associations, addressing, &packet)?;

@@ -11,7 +11,8 @@ pub use event::Event;
 
 use crate::association::Cx;
 use crate::endpoint::{AssocId, Counters, Endpoint, ListenerId, Settled};
-use crate::settings::{Error, Limits, Settings};
+use crate::error::{ConnectError, ListenError, NoListener, SettingError};
+use crate::settings::{Limits, Settings};
 use core::fmt;
 use ringway_sansio::{Addressing, Icmp, Random, Time};
 use std::net::IpAddr;
@@ -35,7 +36,7 @@ impl Sctp {
         limits: Limits,
         settings: Settings,
         random: Box<dyn Random + Send>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SettingError> {
         let endpoint = Endpoint::new(limits, settings, random)?;
         Ok(Sctp { endpoint, table: Table::default() })
     }
@@ -46,7 +47,7 @@ impl Sctp {
         addresses: &[IpAddr],
         port: u16,
         settings: Option<Settings>,
-    ) -> Result<ListenerId, Error> {
+    ) -> Result<ListenerId, ListenError> {
         self.endpoint.listen(addresses, port, settings)
     }
 
@@ -56,7 +57,7 @@ impl Sctp {
     }
 
     /// Closes a listener. Established associations stay.
-    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), Error> {
+    pub fn unlisten(&mut self, id: ListenerId) -> Result<(), NoListener> {
         self.endpoint.unlisten(id)
     }
 
@@ -71,7 +72,7 @@ impl Sctp {
         remotes: &[IpAddr],
         remote_port: u16,
         settings: Option<Settings>,
-    ) -> Result<AssocId, Error> {
+    ) -> Result<AssocId, ConnectError> {
         let table = &mut self.table;
         let opened =
             self.endpoint.connect(now, table, locals, local_port, remotes, remote_port, settings);

@@ -1,6 +1,6 @@
 //! Abandoned messages (RFC 3758 section 3.5, RFC 7496).
 
-use super::{Fate, NONE, Outgoing, SentChunk, subtract};
+use super::{Fate, NONE, Outgoing, SentChunk};
 use crate::numbers::{Mid, Ssn};
 use crate::path::Path;
 use crate::wire::chunk::{Chunk, ForwardTsn};
@@ -134,10 +134,8 @@ impl Outgoing {
             let chunk = *chunk;
             if fate == Fate::Outstanding {
                 let path = &mut paths[usize::from(chunk.path)];
-                subtract(&mut path.flight, chunk.size());
-                if path.timed == Some(at) {
-                    path.timed = None;
-                }
+                path.flight.remove(chunk.size());
+                path.flight.take_timed(at);
                 self.unsend(u32::from(chunk.len));
             }
             self.marked.remove(&at);

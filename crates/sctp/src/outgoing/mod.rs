@@ -6,22 +6,28 @@
 //! previous one, so its cost is in what changed and in what is missing.
 
 mod abandon;
+mod closed_streams;
 mod message;
+mod peer_window;
 mod rack;
 mod returned;
 mod sack;
 mod streams;
 mod values;
 
+use closed_streams::ClosedStreams;
 use message::{Fate, Message, NONE, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
+pub(crate) use peer_window::PeerWindow;
+use returned::Returned;
 pub use returned::UndeliveredMessage;
 pub(crate) use sack::SackError;
 
+use crate::error::SendError;
 use crate::numbers::{Line, Mid, Ssn, Tsn};
-use crate::path::Path;
+use crate::path::{Path, subtract};
 use crate::scheduler::Scheduler;
-use crate::settings::{Error, Settings};
+use crate::settings::Settings;
 use crate::timers::PathTimer;
 use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
 use crate::wire::padded;
@@ -38,12 +44,6 @@ pub const MAX_IN_FLIGHT: usize = 32_767;
 pub const MESSAGE_COST: usize = 64;
 /// Maximum number of chunks that a debug build counts after each packet.
 const MAX_COUNTED: usize = 256;
-
-/// Subtracts from an amount in flight what was added to it before.
-fn subtract(amount: &mut u32, part: u32) {
-    debug_assert!(*amount >= part, "expected {part} or more in flight, got {amount}");
-    *amount = amount.saturating_sub(part);
-}
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -70,15 +70,11 @@ pub(crate) struct Outgoing {
     waiting: usize,
     /// Bytes of user data in flight.
     pub(crate) outstanding: u32,
-    /// Room in the peer's buffer, and the room that it last reported.
-    pub(crate) peer_rwnd: u32,
-    told_rwnd: u32,
-    /// The window that the peer offered first.
-    pub(crate) first_rwnd: u32,
+    pub(crate) peer_window: PeerWindow,
     /// The position at which the fast recovery ends.
     recovery: Option<u64>,
     /// Whether the peer supports FORWARD TSN.
-    pub(crate) forwards: bool,
+    forwards: bool,
     /// Advanced.Peer.Ack.Point of RFC 3758 section 3.5: everything up to here is acknowledged or
     /// abandoned.
     advanced: u64,
@@ -88,11 +84,8 @@ pub(crate) struct Outgoing {
     emptied: usize,
     /// Whether a message that may be abandoned was queued.
     unreliable: bool,
-    /// Whether undelivered messages are returned to the user; those that wait for that, and their
-    /// bytes.
-    returns_undelivered: bool,
-    returned: VecDeque<UndeliveredMessage>,
-    returned_bytes: usize,
+    /// Undelivered messages that wait to be returned to the user.
+    returned: Returned,
     /// Whether the gap blocks being processed acknowledge for good.
     for_good: bool,
     /// The position of the Cumulative TSN Ack being processed.
@@ -106,9 +99,8 @@ pub(crate) struct Outgoing {
     priorities: BTreeMap<(u16, u32), ()>,
     /// Whether no message is begun now (RFC 6525).
     held: bool,
-    /// Streams that accept no messages now, and how many times all streams are closed (RFC 6525).
-    closed: Vec<u16>,
-    all_closed: u8,
+    /// Streams that accept no messages now (RFC 6525).
+    closed: ClosedStreams,
 }
 
 impl Outgoing {
@@ -128,9 +120,7 @@ impl Outgoing {
             buffered: 0,
             waiting: 0,
             outstanding: 0,
-            peer_rwnd: 0,
-            told_rwnd: 0,
-            first_rwnd: 0,
+            peer_window: PeerWindow::default(),
             recovery: None,
             forwards: false,
             advanced: Line::ORIGIN - 1,
@@ -138,11 +128,8 @@ impl Outgoing {
             emptied: 0,
             unreliable: false,
             held: false,
-            closed: Vec::new(),
-            all_closed: 0,
-            returns_undelivered: settings.return_undelivered,
-            returned: VecDeque::new(),
-            returned_bytes: 0,
+            closed: ClosedStreams::default(),
+            returned: Returned::new(settings.return_undelivered),
             for_good: false,
             cumulative: 0,
             interleaved: false,
@@ -177,6 +164,16 @@ impl Outgoing {
             self.schedule_anew(settings);
         }
         dropped as u32
+    }
+
+    /// Sets whether the peer supports FORWARD TSN (RFC 3758).
+    pub(crate) fn set_forwards(&mut self, on: bool) {
+        self.forwards = on;
+    }
+
+    /// Returns whether the peer supports FORWARD TSN.
+    pub(crate) fn forwards(&self) -> bool {
+        self.forwards
     }
 
     /// Turns interleaving on or off (RFC 8260 section 2.2.1).
@@ -245,7 +242,8 @@ impl Outgoing {
 
     /// Returns the bytes that are queued or not acknowledged.
     pub(crate) fn buffered(&self) -> usize {
-        self.returned_bytes + self.buffered.max((self.messages.len() - self.emptied) * MESSAGE_COST)
+        self.returned.bytes()
+            + self.buffered.max((self.messages.len() - self.emptied) * MESSAGE_COST)
     }
 
     /// Returns whether nothing is left to send or to be acknowledged.
@@ -284,16 +282,16 @@ impl Outgoing {
         data: Bytes,
         streams: u16,
         limit: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<(), SendError> {
         let size = data.len();
         if size == 0 || size > limit {
-            return Err(Error::Size { limit, got: size });
+            return Err(SendError::Size { limit, got: size });
         }
         if options.stream >= streams {
-            return Err(Error::Stream { streams, got: options.stream });
+            return Err(SendError::Stream { streams, got: options.stream });
         }
         if self.is_closed(options.stream) {
-            return Err(Error::Resetting);
+            return Err(SendError::Resetting);
         }
         let buffered = self.buffered();
         let cost = size.max(MESSAGE_COST);
@@ -305,7 +303,7 @@ impl Outgoing {
         if full
             && !priority.is_some_and(|priority| self.evict_lower_priorities(priority, cost, limit))
         {
-            return Err(Error::NoRoom { room: limit.saturating_sub(buffered), got: size });
+            return Err(SendError::NoRoom { room: limit.saturating_sub(buffered), got: size });
         }
         let index = usize::from(options.stream);
         if index >= self.queues.len() {
@@ -382,13 +380,13 @@ impl Outgoing {
 
     /// Sets the peer's first window.
     pub(crate) fn offered(&mut self, rwnd: u32) {
-        (self.peer_rwnd, self.told_rwnd, self.first_rwnd) = (rwnd, rwnd, rwnd);
+        self.peer_window = PeerWindow::offered(rwnd);
     }
 
     /// Returns whether the peer has some room and nothing is in flight, so that one larger chunk may be
     /// sent.
     pub(crate) fn takes_one(&self) -> bool {
-        self.outstanding == 0 && self.told_rwnd > 0
+        self.outstanding == 0 && self.peer_window.reported() > 0
     }
 
     /// Returns whether the peer has no room for the first chunk that it refused, or for the next one.
@@ -398,7 +396,7 @@ impl Outgoing {
         !self.is_ahead()
             && first
                 .or_else(|| self.next_len(max))
-                .is_some_and(|len| (self.told_rwnd as usize) < len)
+                .is_some_and(|len| (self.peer_window.reported() as usize) < len)
     }
 
     /// Returns the user bytes of the chunk cut next, with at most `max` in one.
@@ -507,10 +505,8 @@ impl Outgoing {
         self.write(&sent, position, out);
         self.sent.push_back(sent);
         self.put_in_flight(now, &sent, position, path);
-        if path.timed.is_none() {
-            path.timed = Some(position);
-        }
-        path.used = now;
+        path.flight.time(position);
+        path.heartbeat.note_use(now);
         if self.unreliable {
             self.drop_expired(now);
         }
@@ -534,19 +530,14 @@ impl Outgoing {
     fn put_in_flight(&mut self, now: Time, sent: &SentChunk, position: u64, path: &mut Path) {
         // RFC 9260 section 6.3.2, rule R1, and section 6.1: T3-rtx is restarted only with the earliest
         // chunk. While nothing is in flight it may wait to probe a closed window.
-        let start = path.flight == 0 || !path.timers.is_running(PathTimer::T3Rtx);
-        if path.flight == 0 || position < path.earliest {
-            path.earliest = position;
-        }
-        path.flight += sent.size();
+        let start = path.flight.is_empty() || !path.timers.is_running(PathTimer::T3Rtx);
+        path.flight.add(position, sent.size());
         self.outstanding += u32::from(sent.len);
-        self.peer_rwnd = self.peer_rwnd.saturating_sub(u32::from(sent.len));
-        if start || (sent.again > 0 && position == path.earliest) {
+        self.peer_window.take(u32::from(sent.len));
+        if start || (sent.again > 0 && position == path.flight.earliest()) {
             path.start_t3(now);
         }
-        if path.rack.is_some() {
-            path.plan_probe(now);
-        }
+        path.plan_probe(now);
     }
 
     /// Returns the user bytes of the first chunk to be sent again, its last path, and whether a timer
@@ -567,9 +558,7 @@ impl Outgoing {
         let Some(position) = self.marked.pop_first() else { return };
         // RFC 9260 section 6.3.1, rule C5.
         for path in paths.iter_mut() {
-            if path.timed.is_some_and(|timed| timed >= position) {
-                path.timed = None;
-            }
+            path.flight.stop_timing_from(position);
         }
         let Some(chunk) = self.chunk_mut(position) else { return };
         chunk.at = now;
@@ -579,7 +568,7 @@ impl Outgoing {
         chunk.misses = 0;
         chunk.again = chunk.again.saturating_add(1);
         let sent = *chunk;
-        if !sent.fast || paths[path_index].rack.is_some() {
+        if !sent.fast || paths[path_index].rack().is_some() {
             self.uncounted = self.uncounted.min(position);
         }
         self.write(&sent, position, out);
@@ -597,9 +586,9 @@ impl Outgoing {
                 chunk.timed_out |= timed_out;
             }
         }
-        let (mut count, mut position) = (0, path.earliest.max(self.first));
+        let (mut count, mut position) = (0, path.flight.earliest().max(self.first));
         let end = self.next_position();
-        while path.flight > 0 && position < end {
+        while !path.flight.is_empty() && position < end {
             if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
@@ -607,21 +596,21 @@ impl Outgoing {
                 chunk.fate = Fate::Marked;
                 chunk.timed_out = timed_out;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
-                subtract(&mut path.flight, size);
+                path.flight.remove(size);
                 self.unsend(len);
                 self.marked.insert(position);
                 count += 1;
             }
             position += 1;
         }
-        path.timed = None;
+        path.flight.stop_timing();
         count
     }
 
     /// Marks chunks in flight on a path that are larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
         let (end, max) = (self.next_position(), path.packet - crate::wire::COMMON_HEADER);
-        for position in path.earliest.max(self.first)..end {
+        for position in path.flight.earliest().max(self.first)..end {
             if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
@@ -629,12 +618,12 @@ impl Outgoing {
             {
                 chunk.fate = Fate::Marked;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
-                subtract(&mut path.flight, size);
+                path.flight.remove(size);
                 self.unsend(len);
                 self.marked.insert(position);
             }
         }
-        path.timed = None;
+        path.flight.stop_timing();
     }
 
     /// Asserts in a debug build that the bytes in flight are those of the outstanding chunks. Long queues are skipped,
@@ -648,7 +637,11 @@ impl Outgoing {
         assert_eq!(self.outstanding, len, "outstanding");
         for (index, path) in paths.iter().enumerate() {
             let on_path = outstanding().filter(|chunk| usize::from(chunk.path) == index);
-            assert_eq!(path.flight, on_path.map(SentChunk::size).sum(), "flight of path {index}");
+            assert_eq!(
+                path.flight.bytes(),
+                on_path.map(SentChunk::size).sum(),
+                "flight of path {index}"
+            );
         }
         let marked = |chunk: &&SentChunk| chunk.fate == Fate::Marked;
         assert_eq!(self.marked.len(), self.sent.iter().filter(marked).count(), "marked");
@@ -657,7 +650,7 @@ impl Outgoing {
     /// Removes a marked chunk from the outstanding bytes (RFC 9260 section 6.2.1 C).
     fn unsend(&mut self, len: u32) {
         subtract(&mut self.outstanding, len);
-        self.peer_rwnd = self.peer_rwnd.saturating_add(len);
+        self.peer_window.release(len);
     }
 
     /// Releases a chunk that left the ring.

@@ -8,37 +8,13 @@ use crate::path::Path;
 use crate::timers::PathTimer;
 use ringway_sansio::Time;
 
-impl Path {
-    /// Schedules a probe of the tail where RACK is configured.
-    pub(super) fn plan_probe(&mut self, now: Time) {
-        if let Some(rack) = &mut self.rack {
-            let srtt = self.rto.srtt().filter(|_| self.flight > 0);
-            rack.plan_probe(
-                now,
-                srtt,
-                self.flight <= self.window.pmdcs,
-                self.timers.get(PathTimer::T3Rtx),
-            );
-        }
-    }
-
-    /// Lets the window fall for a loss that begins a recovery.
-    pub(super) fn fall(&mut self, now: Time) {
-        self.lost(now);
-        if let Some(rack) = &mut self.rack {
-            rack.window_fell(now);
-            rack.shrink();
-        }
-    }
-}
-
 impl Outgoing {
     /// Handles a SACK's report of duplicates: what was sent again was not lost.
     pub(crate) fn came_twice(&self, paths: &mut [Path], twice: impl Iterator<Item = Tsn> + Clone) {
         if twice.clone().next().is_none() {
             return;
         }
-        for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
+        for rack in paths.iter_mut().filter_map(Path::rack_mut) {
             let is_twice = |position| {
                 let probe = self.line.tsn(position);
                 twice.clone().any(|tsn| tsn == probe)
@@ -51,10 +27,10 @@ impl Outgoing {
     /// loss if something later has arrived (RFC 8985 section 7.4.2).
     pub(crate) fn settle_probes(&self, now: Time, paths: &mut [Path]) {
         for path in paths {
-            let later = path.highest.map(|highest| highest.0);
-            let Some(rack) = &mut path.rack else { continue };
+            let later = path.tally.highest().map(|highest| highest.0);
+            let Some(rack) = path.rack_mut() else { continue };
             let repaired = rack.probe_repaired(later);
-            if repaired && path.recovery.is_none() && self.recovery.is_none() {
+            if repaired && !path.in_recovery() && self.recovery.is_none() {
                 path.lost(now);
             }
         }
@@ -72,7 +48,7 @@ impl Outgoing {
         let mut hit = 0;
         let mut floor = None;
         let mut newest = Time::ZERO;
-        for rack in paths.iter_mut().filter_map(|path| path.rack.as_mut()) {
+        for rack in paths.iter_mut().filter_map(Path::rack_mut) {
             newest = newest.max(rack.begin_search());
         }
         let (mut position, mut block) = (self.uncounted.max(self.first), 0);
@@ -94,12 +70,12 @@ impl Outgoing {
             }
             if chunk.fate == Fate::Outstanding {
                 let index = usize::from(chunk.path);
-                let rack = paths[index].rack.as_mut();
+                let rack = paths[index].rack_mut();
                 let at = rack.as_ref().and_then(|rack| rack.lost_at(position, chunk.at));
                 if at.is_some_and(|at| at <= now) {
                     hit |= 1 << index;
                     if chunk.again > 0 && rack.is_some_and(|rack| rack.fell_before(chunk.at)) {
-                        paths[index].recovery = None;
+                        paths[index].end_recovery();
                         self.recovery = None;
                     }
                     self.mark_lost(position, paths);
@@ -127,7 +103,7 @@ impl Outgoing {
         settings: &crate::Settings,
     ) -> SackOutcome {
         let mut outcome = SackOutcome::default();
-        let Some(rack) = &mut paths[index].rack else { return outcome };
+        let Some(rack) = paths[index].rack_mut() else { return outcome };
         let tail = rack.take_probe(now);
         if rack.search_due(now) {
             let hit = self.find_late(now, paths, &mut outcome);
@@ -151,12 +127,12 @@ impl Outgoing {
                 chunk.timed_out = true;
             }
             paths[index].ask_now();
-            if paths[index].flight == 0 {
+            if paths[index].flight.is_empty() {
                 paths[index].timers.cancel(PathTimer::T3Rtx);
             }
             return outcome;
         }
-        if let Some(rack) = &mut paths[index].rack {
+        if let Some(rack) = paths[index].rack_mut() {
             rack.probes(last);
         }
         // RFC 8985 section 7.3: T3-rtx waits for the result of the probe.

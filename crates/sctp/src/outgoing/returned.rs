@@ -2,6 +2,7 @@
 
 use super::{Message, Outgoing};
 use bytes::Bytes;
+use std::collections::VecDeque;
 
 /// A message that was not acknowledged.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,10 +19,41 @@ pub struct UndeliveredMessage {
     pub data: Bytes,
 }
 
+/// Undelivered messages that wait to be returned to the user.
+#[derive(Debug)]
+pub(super) struct Returned {
+    /// Whether undelivered messages are returned.
+    enabled: bool,
+    messages: VecDeque<UndeliveredMessage>,
+    bytes: usize,
+}
+
+impl Returned {
+    pub(super) fn new(enabled: bool) -> Returned {
+        Returned { enabled, messages: VecDeque::new(), bytes: 0 }
+    }
+
+    /// Returns the bytes of the messages.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn push(&mut self, message: UndeliveredMessage) {
+        self.bytes += message.data.len();
+        self.messages.push_back(message);
+    }
+
+    fn pop(&mut self) -> Option<UndeliveredMessage> {
+        let message = self.messages.pop_front()?;
+        self.bytes -= message.data.len();
+        Some(message)
+    }
+}
+
 impl Outgoing {
     /// Returns an abandoned message to its user, if that is configured.
     pub(super) fn return_message(&mut self, key: u32) {
-        if !self.returns_undelivered {
+        if !self.returned.enabled {
             return;
         }
         let Some(message) = self.messages.get(key as usize) else { return };
@@ -29,20 +61,13 @@ impl Outgoing {
         if data.is_empty() {
             return;
         }
-        self.returned_bytes += data.len();
-        let data = data.clone();
-        self.returned.push_back(UndeliveredMessage {
-            stream,
-            ppid,
-            unordered,
-            sent: cut > 0,
-            data,
-        });
+        let (sent, data) = (cut > 0, data.clone());
+        self.returned.push(UndeliveredMessage { stream, ppid, unordered, sent, data });
     }
 
     /// Returns messages that were begun and not acknowledged.
     pub(super) fn return_sent(&mut self) {
-        if !self.returns_undelivered {
+        if !self.returned.enabled {
             return;
         }
         let heads = self.queues.iter().map(|queue| queue.head);
@@ -61,7 +86,7 @@ impl Outgoing {
 
     /// Returns the unsent messages of a stream.
     pub(super) fn return_queue(&mut self, stream: usize) {
-        if !self.returns_undelivered {
+        if !self.returned.enabled {
             return;
         }
         let mut at = self.queues[stream].head;
@@ -85,13 +110,11 @@ impl Outgoing {
 
     /// Removes and returns the next undelivered message.
     pub(crate) fn take_returned(&mut self) -> Option<UndeliveredMessage> {
-        let one = self.returned.pop_front()?;
-        self.returned_bytes -= one.data.len();
-        Some(one)
+        self.returned.pop()
     }
 
     /// Returns whether there is an undelivered message.
     pub(crate) fn has_returned(&self) -> bool {
-        !self.returned.is_empty()
+        !self.returned.messages.is_empty()
     }
 }

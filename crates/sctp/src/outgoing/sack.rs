@@ -2,8 +2,7 @@
 
 use super::{Fate, Outgoing, SentChunk, subtract};
 use crate::numbers::Tsn;
-use crate::path::Path;
-use crate::pmtu::BASE;
+use crate::path::{ArrivedChunk, Path};
 use crate::settings::{Multipath, Settings};
 use crate::timers::PathTimer;
 use crate::wire::Gap;
@@ -80,10 +79,7 @@ impl Outgoing {
         }
         self.cumulative = cumulative;
         for (index, path) in paths.iter_mut().enumerate() {
-            path.flight_before = path.flight;
-            path.acked = 0;
-            path.acked_earliest = false;
-            path.highest = None;
+            path.begin_sack();
             self.find_earliest(index, path);
         }
         let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
@@ -110,31 +106,29 @@ impl Outgoing {
         let step = if pooled { pooled_step(paths) } else { 0 };
         for (index, path) in paths.iter_mut().enumerate() {
             if several {
-                let over = |exit: &mut u64| path.flight == 0 || path.earliest > *exit;
-                path.recovery.take_if(over);
+                path.leave_recovery();
             }
             // With several paths, a window grows when the earliest chunk of its path arrives, wherever
             // the Cumulative TSN Ack is (CUC).
             let recovering =
-                if several { path.recovery.is_some() || !path.acked_earliest } else { recovering };
+                if several { path.in_recovery() || !path.tally.has_earliest() } else { recovering };
             path.settle_acked(now, recovering, step);
-            if path.flight == 0 {
+            if path.flight.is_empty() {
                 // Rule R2.
-                if path.acked > 0 {
+                if path.tally.acked() > 0 {
                     path.timers.cancel(PathTimer::T3Rtx);
                 }
-            } else if path.acked_earliest {
+            } else if path.tally.has_earliest() {
                 // Rule R3.
                 path.start_t3(now);
             }
-            if path.acked > 0 {
+            if path.tally.acked() > 0 {
                 self.find_earliest(index, path);
             }
         }
         self.count_misses(now, &news, packets, paths, settings, &mut outcome);
         if let Some(a_rwnd) = a_rwnd {
-            self.told_rwnd = a_rwnd;
-            self.peer_rwnd = a_rwnd.saturating_sub(self.outstanding);
+            self.peer_window.report(a_rwnd, self.outstanding);
         }
         Ok(outcome)
     }
@@ -142,8 +136,8 @@ impl Outgoing {
     /// Advances a path's earliest position to a chunk in flight there.
     fn find_earliest(&self, index: usize, path: &mut Path) {
         let end = self.next_position();
-        let mut position = path.earliest.max(self.first);
-        while path.flight > 0 && position < end {
+        let mut position = path.flight.earliest().max(self.first);
+        while !path.flight.is_empty() && position < end {
             let there = self.chunk(position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             });
@@ -152,7 +146,7 @@ impl Outgoing {
             }
             position += 1;
         }
-        path.earliest = position;
+        path.flight.set_earliest(position);
     }
 
     /// Handles a chunk that is acknowledged, for the first time or after reneging.
@@ -177,38 +171,23 @@ impl Outgoing {
                 return;
             }
             Fate::Outstanding => {
-                subtract(&mut path.flight, chunk.size());
-                path.acked_earliest |= position == path.earliest;
                 subtract(&mut self.outstanding, u32::from(chunk.len));
             }
             Fate::Marked => {
                 self.marked.remove(&position);
             }
         }
-        path.acked = path.acked.saturating_add(chunk.size());
-        path.large |= usize::from(chunk.size) > BASE;
-        // RFC 7829 section 3.2, rules 9 and 10.
-        if !chunk.several {
-            path.answered();
-        }
-        if path.timed == Some(position) {
-            path.timed = None;
-            // Rule C5: a retransmission at or below it clears `timed`.
-            path.rto.measure(now.since(chunk.at));
-        }
-        // It is unknown which transmission of a retransmitted chunk arrived, so it is no evidence about
-        // chunks that were sent again before it.
-        let at = if chunk.again > 0 { Time::ZERO } else { chunk.at };
+        let (again, several, in_flight) =
+            (chunk.again > 0, chunk.several, fate == Fate::Outstanding);
+        let (size, sent) = (chunk.size(), chunk.at);
+        path.chunk_arrived(now, ArrivedChunk { position, size, sent, again, several, in_flight });
+        let at = if again { Time::ZERO } else { sent };
         let higher = |highest: Option<(u64, Time)>| {
             highest.map_or((position, at), |h| if h.0 > position { h } else { (position, at) })
         };
-        path.highest = Some(higher(path.highest));
         news.lowest = if news.highest.is_some() { news.lowest.min(position) } else { position };
         news.highest = Some(higher(news.highest));
         news.paths |= 1 << chunk.path;
-        if let Some(rack) = &mut path.rack {
-            rack.acked(now, position, chunk.at, chunk.again > 0);
-        }
     }
 
     /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list, so that
@@ -265,17 +244,12 @@ impl Outgoing {
         chunk.misses = 1;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
-        if path.flight == 0 || position < path.earliest {
-            path.earliest = position;
-        }
-        path.flight += chunk.size();
+        path.flight.add(position, chunk.size());
         self.outstanding += u32::from(chunk.len);
         if !path.timers.is_running(PathTimer::T3Rtx) {
             path.start_t3(now);
         }
-        if path.timed.is_some_and(|timed| timed >= position) {
-            path.timed = None;
-        }
+        path.flight.stop_timing_from(position);
         self.uncounted = self.uncounted.min(position);
         true
     }
@@ -323,7 +297,7 @@ impl Outgoing {
                 // A retransmitted chunk is missed only by chunks that were sent after it. With several
                 // paths, any chunk is missed only by chunks of its path (SFR).
                 let after = if several {
-                    let path_highest = paths[usize::from(chunk.path)].highest;
+                    let path_highest = paths[usize::from(chunk.path)].tally.highest();
                     path_highest.is_some_and(|path_highest| {
                         path_highest.0 > position && (chunk.again == 0 || path_highest.1 > chunk.at)
                     })
@@ -357,7 +331,7 @@ impl Outgoing {
         chunk.timed_out = false;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
-        subtract(&mut path.flight, chunk.size());
+        path.flight.remove(chunk.size());
         self.unsend(u32::from(chunk.len));
         self.marked.insert(position);
     }
@@ -378,9 +352,8 @@ impl Outgoing {
         }
         let exit = self.next_position() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
-            if hit & (1 << index) != 0 && !(several && path.recovery.is_some()) {
-                path.fall(now);
-                path.recovery = several.then_some(exit);
+            if hit & (1 << index) != 0 && !(several && path.in_recovery()) {
+                path.begin_recovery(now, several.then_some(exit));
                 outcome.fast = true;
             }
         }

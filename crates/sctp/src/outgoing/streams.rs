@@ -12,18 +12,12 @@ impl Outgoing {
 
     /// Closes streams, or all if none is named, to new messages.
     pub(crate) fn close_streams(&mut self, streams: &[u16]) {
-        self.closed.extend_from_slice(streams);
-        self.all_closed += u8::from(streams.is_empty());
+        self.closed.close(streams);
     }
 
     /// Opens streams to messages again. With `reset` their numbers start from 0.
     pub(crate) fn open_streams(&mut self, streams: &[u16], reset: bool) {
-        self.all_closed = self.all_closed.saturating_sub(u8::from(streams.is_empty()));
-        for stream in streams {
-            if let Some(at) = self.closed.iter().position(|closed| closed == stream) {
-                self.closed.swap_remove(at);
-            }
-        }
+        self.closed.open(streams);
         if reset && streams.is_empty() {
             self.number_anew();
         } else if reset {
@@ -36,7 +30,7 @@ impl Outgoing {
     }
 
     pub(super) fn is_closed(&self, stream: u16) -> bool {
-        self.all_closed > 0 || (!self.closed.is_empty() && self.closed.contains(&stream))
+        self.closed.contains(stream)
     }
 
     /// Returns whether every message of streams, or of all if none is named, has its TSNs.
@@ -70,10 +64,9 @@ impl Outgoing {
     /// Restarts at a TSN (RFC 6525 section 5.2.4): chunks in flight are lost, and unsent messages keep
     /// their order. Returns the number of lost messages.
     pub(crate) fn reset_everything(&mut self, next: Tsn) -> u32 {
-        let window = self.peer_rwnd.saturating_add(self.outstanding);
-        let lost = self.renumber(next);
-        self.peer_rwnd = window;
-        lost
+        // What is in flight takes no room any more.
+        self.peer_window.release(self.outstanding);
+        self.renumber(next)
     }
 
     fn number_anew(&mut self) {
@@ -86,7 +79,6 @@ impl Outgoing {
     /// ones keep their order. Returns the number of lost messages.
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
         self.closed.clear();
-        self.all_closed = 0;
         self.held = false;
         self.renumber(initial_tsn)
     }

@@ -36,7 +36,7 @@ impl Outgoing {
         limit: usize,
     ) -> bool {
         // Evicted messages may have to be returned, and the returned ones have their own bound.
-        if self.returned_bytes > limit {
+        if self.returned.bytes() > limit {
             return false;
         }
         let (mut bytes, mut count) = (self.buffered, self.messages.len() - self.emptied);

@@ -1,6 +1,6 @@
 //! The packet: common header, checksum, and the iteration over its chunks.
 
-use super::chunk::Raw;
+use super::chunk::{Raw, kind};
 use super::{COMMON_HEADER, TLV_HEADER, WireError, padded, u16_at, u32_at};
 
 /// A received packet (RFC 9260 section 3) with a verified checksum.
@@ -49,6 +49,17 @@ impl<'a> Packet<'a> {
             tag: u32_at(head, 4),
             chunks,
         })
+    }
+
+    /// Parses a packet with a checksum of zero. Returns `None` if it has another, is too short, or begins with an INIT or
+    /// a COOKIE ECHO, which always have a checksum (RFC 9653 section 5.2).
+    pub fn parse_zero_checksum(bytes: &'a [u8]) -> Option<Packet<'a>> {
+        if bytes.get(8..COMMON_HEADER)? != [0; 4] {
+            return None;
+        }
+        let packet = Packet::parse_unchecked(bytes).ok()?;
+        let first = packet.chunks().next()?.ok()?.kind;
+        (![kind::INIT, kind::COOKIE_ECHO].contains(&first)).then_some(packet)
     }
 
     /// Returns its chunks in order. An incomplete chunk ends the iteration with an error and is to be

@@ -1,10 +1,11 @@
 //! Association termination (AT).
 
 use super::*;
-use ringway_sctp::{Error, SendOptions, State};
+use ringway_sctp::{CallError, SendError, SendOptions, State};
 
 fn refused(s: &mut Script) -> bool {
-    s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1]) == Err(Error::Closing)
+    s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1])
+        == Err(CallError::Refused(SendError::Closing))
 }
 
 /// AT 2.2: ABORT ends an association at once, without an answer.

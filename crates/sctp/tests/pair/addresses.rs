@@ -1,7 +1,7 @@
 //! Addresses that change while data flows.
 
 use super::support::*;
-use ringway_sctp::{Change, Close, Error, Event, PathState, Settings};
+use ringway_sctp::{CallError, Change, Close, Event, KeyError, PathState, SetKeyError, Settings};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -234,7 +234,7 @@ fn keys_are_changed_while_data_flows() {
     pair.b.set_auth_key(b, 7, b"between us").unwrap();
     pair.run(secs(2));
     assert_eq!(added(&pair.events[0]), 1);
-    assert_eq!(pair.b.delete_auth_key(b, 3), Err(Error::Key { got: 3 }));
+    assert_eq!(pair.b.delete_auth_key(b, 3), Err(CallError::Refused(KeyError::Key { got: 3 })));
     // The answer came with key 0, which is taken until a secret stands for it.
     pair.a.set_auth_key(a, 0, b"another").unwrap();
     pair.a.delete_address(pair.now, a, A2).unwrap();
@@ -246,7 +246,10 @@ fn keys_are_changed_while_data_flows() {
     assert!(pair.events[0].iter().any(deleted));
     let mut plain = Pair::new(super::quick(), super::quick(), ms(10));
     let (a, _) = plain.open();
-    assert!(matches!(plain.a.set_auth_key(a, 1, b""), Err(Error::NotSupported { .. })));
+    assert!(matches!(
+        plain.a.set_auth_key(a, 1, b""),
+        Err(CallError::Refused(SetKeyError::NotSupported))
+    ));
 }
 
 /// RFC 9260 section 5.4: an address that failed before it was verified is probed once per RTO where it

@@ -18,8 +18,8 @@ mod streams;
 use proptest::prelude::*;
 use ringway_sansio::{Duration, Time};
 use ringway_sctp::{
-    Algorithm, AssocId, Close, Error, Event, Multipath, PathState, Reliability, Scheduling,
-    SendOptions, Settings, State,
+    Algorithm, AssocId, CallError, Close, ConnectError, Event, Multipath, NoAssociation, PathState,
+    Reliability, Scheduling, SendError, SendOptions, Settings, State,
 };
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -259,12 +259,15 @@ fn a_full_send_buffer_says_so() {
             Err(error) => break error,
         }
     };
-    assert_eq!((count, refused), (10, Error::NoRoom { room: 0, got: 1000 }));
+    assert_eq!(
+        (count, refused),
+        (10, CallError::Refused(SendError::NoRoom { room: 0, got: 1000 }))
+    );
     let too_large = pair.a.send(pair.now, a, &options, vec![0; 10_001]);
-    assert_eq!(too_large, Err(Error::Size { limit: 10_000, got: 10_001 }));
+    assert_eq!(too_large, Err(CallError::Refused(SendError::Size { limit: 10_000, got: 10_001 })));
     let no_stream = SendOptions { stream: 1024, ..options };
     let wrong = pair.a.send(pair.now, a, &no_stream, vec![0]);
-    assert_eq!(wrong, Err(Error::Stream { streams: 1024, got: 1024 }));
+    assert_eq!(wrong, Err(CallError::Refused(SendError::Stream { streams: 1024, got: 1024 })));
     pair.run(secs(1));
     assert!(pair.events[0].contains(&Event::Writable(a)));
     assert_eq!(pair.received(b).len(), 10);
@@ -280,7 +283,7 @@ fn an_abort_carries_its_reason() {
     let reason = bytes::Bytes::from_static(b"enough");
     assert_eq!(pair.closed(1), Some(Close::Aborted { code: 12, reason }));
     assert_eq!((pair.a.len(), pair.b.len()), (0, 0));
-    assert_eq!(pair.b.shutdown(pair.now, b), Err(Error::NoAssociation));
+    assert_eq!(pair.b.shutdown(pair.now, b), Err(NoAssociation));
 }
 
 /// RFC 9260 sections 5.1.4 and 8.1: a peer that does not answer becomes unreachable.
@@ -413,7 +416,7 @@ fn families_may_be_mixed() {
     pair.run(secs(1));
     assert_eq!(pair.received(b), [(0, pattern(0, 5000))]);
     let wrong = pair.a.connect(pair.now, &[A1], 0, &[six(2)], PORT, None);
-    assert!(matches!(wrong, Err(Error::Address { .. })));
+    assert!(matches!(wrong, Err(ConnectError::Address { .. })));
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
@@ -466,7 +469,7 @@ fn exchange(pair: &mut Pair, ids: (AssocId, AssocId), lists: [&[(u16, bool, usiz
                 let options = SendOptions { stream, unordered, ppid, ..SendOptions::default() };
                 match host.send(now, ids[from], &options, pattern(given[from], size)) {
                     Ok(()) => given[from] += 1,
-                    Err(Error::NoRoom { .. }) => break,
+                    Err(CallError::Refused(SendError::NoRoom { .. })) => break,
                     Err(other) => panic!("{other:?}"),
                 }
             }

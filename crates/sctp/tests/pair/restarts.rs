@@ -1,12 +1,15 @@
 //! The events of users when messages are lost because the peer accepts fewer streams, or restarted.
 
 use super::support::*;
-use ringway_sctp::{AssocId, Error, Event, SendOptions, Settings};
+use ringway_sctp::{AssocId, CallError, Event, SendError, SendOptions, Settings};
 
 /// Sends messages on a stream until one is refused.
 fn fill(host: &mut ringway_sctp::Sctp, now: ringway_sansio::Time, id: AssocId, stream: u16) {
     let options = SendOptions { stream, ..SendOptions::default() };
-    while !matches!(host.send(now, id, &options, vec![1; 500]), Err(Error::NoRoom { .. })) {}
+    while !matches!(
+        host.send(now, id, &options, vec![1; 500]),
+        Err(CallError::Refused(SendError::NoRoom { .. }))
+    ) {}
 }
 
 /// RFC 9260 section 5.1.1: messages for streams that the peer does not accept are dropped and make

@@ -1,7 +1,7 @@
 //! Streams that begin anew and streams that are added, over bad wires.
 
 use super::support::*;
-use ringway_sctp::{Change, Error, Event, Reset, Scheduling, SendOptions, Settings};
+use ringway_sctp::{CallError, Change, Event, Reset, Scheduling, SendError, SendOptions, Settings};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -29,12 +29,12 @@ fn resets_lose_nothing() {
             let bytes = pattern(step, 1 + step * 13 % 2500);
             match pair.a.send(pair.now, a, &options, bytes.clone()) {
                 Ok(()) => sent.push((stream, bytes.clone())),
-                Err(Error::Resetting) => {}
+                Err(CallError::Refused(SendError::Resetting)) => {}
                 Err(other) => panic!("{other}"),
             }
             match pair.b.send(pair.now, b, &options, bytes.clone()) {
                 Ok(()) => back.push((stream, bytes)),
-                Err(Error::Resetting) => {}
+                Err(CallError::Refused(SendError::Resetting)) => {}
                 Err(other) => panic!("{other}"),
             }
             match step {

@@ -4,7 +4,7 @@ use crate::plan::Plan;
 use crate::support::{PORT, host, ms};
 use crate::wires::ADDRESSES;
 use crate::world::{OPENER_PORT, World};
-use ringway_sctp::{AssocId, Error, Reliability, Reset, SendOptions};
+use ringway_sctp::{AssocId, CallError, Reliability, Reset, SendError, SendOptions};
 
 /// Pauses between two actions, in milliseconds.
 const PAUSES: [u64; 6] = [0, 1, 5, 20, 100, 500];
@@ -84,7 +84,8 @@ impl World {
             match self.ends[end].host.send(now, id, &options, data) {
                 Ok(()) => self.ledgers[end].give(&options, size),
                 Err(error) => {
-                    self.ends[end].refused |= matches!(error, Error::NoRoom { .. });
+                    self.ends[end].refused |=
+                        matches!(error, CallError::Refused(SendError::NoRoom { .. }));
                     return;
                 }
             }

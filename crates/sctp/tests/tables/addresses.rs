@@ -8,7 +8,7 @@ use ringway_sctp::wire::asconf::{AddressChange, Outcome, outcomes, requests};
 use ringway_sctp::wire::cause::code;
 use ringway_sctp::wire::chunk::{self, Chunk, kind};
 use ringway_sctp::wire::{AuthParameters, Packet, Parameter, Writer};
-use ringway_sctp::{Change, Close, Error, Event, Settings, State};
+use ringway_sctp::{AddressError, CallError, Change, Close, Event, Settings, State};
 use sha2::Sha256;
 use std::net::IpAddr;
 
@@ -445,7 +445,7 @@ fn an_answer_to_nothing_is_a_violation() {
 fn without_negotiation_nothing_is_requested() {
     let mut s = Script::accepted(dynamic());
     let refused = s.sctp.add_address(s.now, s.id(), A2);
-    assert!(matches!(refused, Err(Error::NotSupported { .. })));
+    assert!(matches!(refused, Err(CallError::Refused(AddressError::NotSupported))));
     s.give("RECONFIG answer 1 1 + HEARTBEAT");
     s.expect("HEARTBEAT_ACK");
     let mut k = Keyed::new();
@@ -456,7 +456,7 @@ fn without_negotiation_nothing_is_requested() {
     let refused = Change::AddressRefused { address: A3, code: code::UNRECOGNIZED_CHUNK };
     assert_eq!(k.changes(), [refused]);
     let refused = k.s.sctp.add_address(k.s.now, k.s.id(), A3);
-    assert!(matches!(refused, Err(Error::NotSupported { .. })));
+    assert!(matches!(refused, Err(CallError::Refused(AddressError::NotSupported))));
     k.s.wait(secs(100));
     k.s.expect_nothing();
 }

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use super::{plain, snapshot};
-use ringway_sctp::{Close, Error, Event, SendOptions, Settings, State};
+use ringway_sctp::{CallError, Close, Event, SendError, SendOptions, Settings, State};
 
 fn closed(s: &mut Script) -> Option<Close> {
     s.events().into_iter().find_map(|event| match event {
@@ -27,7 +27,10 @@ fn data_comes_before_shutdown() {
     s.collect();
     s.sent.clear();
     shutdown(&mut s);
-    assert_eq!(s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1]), Err(Error::Closing));
+    assert_eq!(
+        s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1]),
+        Err(CallError::Refused(SendError::Closing))
+    );
     s.give("DATA 1 BE 0:0 5");
     s.expect("SACK 1");
     let mut acked = 4;
@@ -94,7 +97,10 @@ fn shutdown_waits_for_queued_messages() {
     s.expect_nothing();
     assert_eq!(snapshot(&s).state, State::ShutdownReceived);
     assert!(s.events().contains(&Event::PeerShutdown(s.id())));
-    assert_eq!(s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1]), Err(Error::Closing));
+    assert_eq!(
+        s.sctp.send(s.now, s.id(), &SendOptions::default(), vec![1]),
+        Err(CallError::Refused(SendError::Closing))
+    );
     // The user's own shutdown changes nothing now.
     shutdown(&mut s);
     assert_eq!(snapshot(&s).state, State::ShutdownReceived);

@@ -3,7 +3,7 @@
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sctp::wire::chunk::kind;
-use ringway_sctp::{Error, Settings};
+use ringway_sctp::{CallError, SendError, Settings};
 
 fn script(settings: Settings) -> Script {
     let mut s = Script::new(Settings { final_acks: true, ..settings });
@@ -36,11 +36,11 @@ fn the_send_buffer_is_freed() {
         give(&mut s).unwrap();
         s.expect(&format!("DATA {} BE 0:{n} 1000", n + 1));
     }
-    assert!(matches!(give(&mut s), Err(Error::NoRoom { .. })));
+    assert!(matches!(give(&mut s), Err(CallError::Refused(SendError::NoRoom { .. }))));
     s.give("NRSACK 0 2-3");
     give(&mut s).unwrap();
     give(&mut s).unwrap();
-    assert!(matches!(give(&mut s), Err(Error::NoRoom { .. })));
+    assert!(matches!(give(&mut s), Err(CallError::Refused(SendError::NoRoom { .. }))));
     s.sent.clear();
     s.give("NRSACK 0");
     assert_eq!(snapshot(&s).totals.reneged, 0);

@@ -3,7 +3,9 @@
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sctp::wire::chunk::kind;
-use ringway_sctp::{Error, Event, Reliability, Reset, Scheduling, SendOptions, Settings, State};
+use ringway_sctp::{
+    CallError, Event, Reliability, Reset, Scheduling, SendError, SendOptions, Settings, State,
+};
 
 fn script(settings: Settings) -> Script {
     let mut s = Script::new(settings);
@@ -262,10 +264,10 @@ fn messages_of_low_priority_are_evicted() {
     for value in [5, 7, 6, 5] {
         give(value).unwrap();
     }
-    assert!(matches!(give(7), Err(Error::NoRoom { .. })));
+    assert!(matches!(give(7), Err(CallError::Refused(SendError::NoRoom { .. }))));
     give(1).unwrap();
     give(2).unwrap();
-    assert!(matches!(give(5), Err(Error::NoRoom { .. })));
+    assert!(matches!(give(5), Err(CallError::Refused(SendError::NoRoom { .. }))));
     let failed = Event::SendFailed { id: s.id(), messages: 2 };
     s.collect();
     assert!(s.events().contains(&failed));

@@ -3,7 +3,7 @@
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sansio::{Addressing, Icmp};
-use ringway_sctp::{Close, Error, Event, PROTOCOL, PathState, Settings, State};
+use ringway_sctp::{Close, Event, NoAssociation, PROTOCOL, PathState, Settings, State};
 
 /// RFC 6951 sections 5.1 and 5.3: a locally opened association uses the configured port.
 #[test]
@@ -119,7 +119,7 @@ fn icmp_must_quote_the_tag() {
     icmp(&mut s, Icmp::ProtocolUnreachable, &good);
     let why = Close::Aborted { code: 0, reason: Default::default() };
     assert!(s.events().contains(&Event::Closed(s.id(), why)));
-    assert_eq!(s.sctp.snapshot(s.id()), Err(Error::NoAssociation));
+    assert_eq!(s.sctp.snapshot(s.id()), Err(NoAssociation));
     s.expect_nothing();
 }
 

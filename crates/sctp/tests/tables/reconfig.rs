@@ -3,7 +3,9 @@
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sctp::wire::chunk::kind;
-use ringway_sctp::{Change, Error, Event, Reset, SendOptions, Settings, State};
+use ringway_sctp::{
+    CallError, Change, Event, Reset, SendError, SendOptions, Settings, State, StreamError,
+};
 
 fn changes(s: &mut Script) -> Vec<Change> {
     let change = |event| match event {
@@ -27,7 +29,7 @@ fn an_outgoing_stream_is_reset() {
     s.sctp.reset_streams(s.id(), Reset::Outgoing(&[3])).unwrap();
     let options = SendOptions { stream: 3, ..SendOptions::default() };
     let refused = s.sctp.send(s.now, s.id(), &options, &b"early"[..]);
-    assert_eq!(refused, Err(Error::Resetting));
+    assert_eq!(refused, Err(CallError::Refused(SendError::Resetting)));
     s.expect("DATA 1 BE 3:0 10 + DATA 2 BE 4:0 10");
     s.expect("RECONFIG out 1 0 2 3");
     s.expect_nothing();
@@ -157,7 +159,7 @@ fn streams_are_added() {
         let options = SendOptions { stream: 12, ..SendOptions::default() };
         s.sctp.send(s.now, s.id(), &options, &b"new"[..])
     };
-    assert!(matches!(send(&mut s), Err(Error::Stream { streams: 10, .. })));
+    assert!(matches!(send(&mut s), Err(CallError::Refused(SendError::Stream { streams: 10, .. }))));
     s.give("RECONFIG answer 1 1");
     assert_eq!(changes(&mut s), [Change::Streams { outbound: 13, inbound: 15 }]);
     send(&mut s).unwrap();
@@ -190,7 +192,7 @@ fn everything_is_reset() {
     s.sctp.reset_streams(s.id(), Reset::Everything).unwrap();
     s.expect_nothing();
     let early = s.sctp.send(s.now, s.id(), &SendOptions::default(), &b"early"[..]);
-    assert_eq!(early, Err(Error::Resetting));
+    assert_eq!(early, Err(CallError::Refused(SendError::Resetting)));
     s.give("SACK 1");
     s.expect("RECONFIG all 1");
     s.expect_nothing();
@@ -365,8 +367,11 @@ fn without_negotiation_nothing_is_reset() {
     s.echo("");
     s.expect("COOKIE_ACK");
     let refused = s.sctp.reset_streams(s.id(), Reset::Everything);
-    assert!(matches!(refused, Err(Error::NotSupported { .. })));
-    assert!(matches!(s.sctp.add_streams(s.id(), 1, 1), Err(Error::NotSupported { .. })));
+    assert!(matches!(refused, Err(CallError::Refused(StreamError::NotSupported))));
+    assert!(matches!(
+        s.sctp.add_streams(s.id(), 1, 1),
+        Err(CallError::Refused(StreamError::NotSupported))
+    ));
     s.give("RECONFIG all 1 + HEARTBEAT");
     // The highest bits of its type: continue without a report.
     s.expect("HEARTBEAT_ACK");
@@ -384,12 +389,12 @@ fn changes_are_bounded() {
     }
     assert_eq!(changes(&mut s).len(), 32);
     let more = s.sctp.reset_streams(s.id(), Reset::Outgoing(&[1; 201]));
-    assert!(matches!(more, Err(Error::Full { limit: 200, .. })));
+    assert!(matches!(more, Err(CallError::Refused(StreamError::Full { limit: 200, .. }))));
     for _ in 0..8 {
         s.sctp.reset_streams(s.id(), Reset::Incoming(&[1])).unwrap();
     }
     let more = s.sctp.reset_streams(s.id(), Reset::Incoming(&[1]));
-    assert!(matches!(more, Err(Error::Full { limit: 8, .. })));
+    assert!(matches!(more, Err(CallError::Refused(StreamError::Full { limit: 8, .. }))));
 }
 
 /// RFC 6525 section 5.2.4: a message of several fragments that was not read yet is there after the

@@ -8,7 +8,10 @@ use ringway_flow::{Broken, CallStreams, Carrier, EarlyCalls, Flows, Open, Pipes,
 use ringway_sansio::{
     Addressing, CloseReason, Endpoint, FlowId, Peer, Program, Random, Time, Transport,
 };
-use ringway_sctp::{AssocId, Close, Error, Event, Limits, PathState, SendOptions, Settings};
+use ringway_sctp::{
+    AssocId, CallError, Close, Event, Limits, ListenError, PathState, SendError, SendOptions,
+    Settings,
+};
 use ringway_sip::limits::MAX_MESSAGE;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
@@ -31,7 +34,7 @@ impl Sctp {
         settings: Settings,
         (streams, calls): (u16, CallStreams),
         random: impl Random + Send + 'static,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ListenError> {
         let mut sctp = ringway_sctp::Sctp::new(Limits::default(), settings, Box::new(random))?;
         sctp.listen(locals, port, None)?;
         let (locals, associations) = (locals.to_vec(), Table::new());
@@ -222,7 +225,7 @@ impl Carrier<ringway_sctp::Sctp> for Messages {
         let options = SendOptions { stream, ..SendOptions::default() };
         match sctp.send(now, self.id, &options, Bytes::copy_from_slice(message)) {
             Ok(()) => Poll::Ready(Ok(queue.written(length))),
-            Err(Error::NoRoom { .. }) => Poll::Pending,
+            Err(CallError::Refused(SendError::NoRoom { .. })) => Poll::Pending,
             // What was received before is still read.
             Err(_) if self.end.is_some() => Poll::Pending,
             Err(_) => Poll::Ready(Err(Broken)),
