@@ -104,12 +104,6 @@ impl Memory {
         Some(entry.outcome)
     }
 
-    /// Returns the outcomes with the times that they were recorded at, in the order of their keys: for a caller that
-    /// writes them down. [`Memory::record`] with these times restores them.
-    pub fn outcomes(&self) -> impl Iterator<Item = (&Key, Time, Outcome)> {
-        self.entries.iter().map(|(key, entry)| (key, entry.at, entry.outcome))
-    }
-
     /// Removes what has expired.
     pub fn expire(&mut self, now: Time) {
         self.entries.retain(|_, entry| now < entry.expires());
@@ -201,16 +195,6 @@ mod tests {
         assert_eq!(memory.len(), 2);
         memory.clear_network("home");
         assert!(memory.is_empty());
-    }
-
-    #[test]
-    fn outcomes_are_restored_with_their_times() {
-        let mut memory = Memory::new();
-        memory.record(Time::from_secs(5), key("a:1"), worked());
-        memory.record(Time::from_secs(9), key("b:1"), Outcome::Failed);
-        let mut restored = Memory::new();
-        memory.outcomes().for_each(|(key, at, outcome)| restored.record(at, key.clone(), outcome));
-        assert!(memory.outcomes().eq(restored.outcomes()));
     }
 
     #[test]
