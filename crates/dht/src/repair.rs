@@ -29,6 +29,8 @@ const MAX_HURRY: Duration = Duration::from_millis(1_600);
 
 /// Digests to all after a change, before the longer interval.
 const CALM: u8 = 1;
+/// Times that the longer interval is doubled while there is nothing to compare.
+const DOUBLED: u8 = 3;
 /// The time to the next digest after a record has changed.
 const SOON: Duration = Duration::from_secs(15);
 /// The same after another router has sent one that this one lacked.
@@ -226,7 +228,7 @@ impl Repair {
         let mut leaves = desk.neighbours.leaves().distinct();
         let settled = self.is_complete(desk.neighbours);
         let hurry = self.repeats > 0;
-        let mut interval = if self.calm < CALM { desk.config.repair } else { desk.config.rest };
+        let mut interval = self.interval(desk, settled);
         let to_all = core::mem::take(&mut self.untold) || !hurry;
         if hurry && !settled {
             interval = (HURRY * (1 << (REPEATS - self.repeats))).min(MAX_HURRY);
@@ -258,6 +260,17 @@ impl Repair {
             }
             desk.send(leaf, &digest);
         }
+    }
+
+    /// Returns the time to the next digest to all. What no router has a record for needs none until there is one: a change of
+    /// the routers beside this one, or of a record, ends that.
+    fn interval(&self, desk: &Desk<'_>, settled: bool) -> Duration {
+        if self.calm < CALM {
+            return desk.config.repair;
+        }
+        let is_idle = settled && desk.table.is_empty();
+        let doubled = if is_idle { (self.calm - CALM).min(DOUBLED) } else { 0 };
+        desk.config.rest * (1 << doubled)
     }
 
     /// Notes that a record of this router's range has changed, which its publisher or, in a repair, another router has sent.

@@ -305,6 +305,25 @@ fn at_rest_little_is_sent() {
     assert!(net.messages / 50 < 16, "{}", net.messages);
 }
 
+/// Who keeps nothing has nothing to compare. The first record ends that.
+#[test]
+fn without_records_ever_less_is_sent() {
+    let mut net = Net::new(50, 9);
+    net.run(600_000);
+    (net.octets, net.messages) = (0, 0);
+    net.run(600_000);
+    // Four digests in 480 s; every 60 s they were 40 messages.
+    assert!(net.messages / 50 < 8, "{}", net.messages);
+    let by = net.some();
+    net.publish(by, b"alice", b"here", 600);
+    await_stored(&mut net, by, b"alice");
+    let keepers = right_keepers(&net, b"alice");
+    keepers.iter().filter(|&&id| id != by).take(2).for_each(|&id| net.crash(id));
+    net.run(10_000);
+    let from = net.some();
+    assert_eq!(net.values(from, b"alice"), [b"here"]);
+}
+
 #[test]
 fn strangers_can_neither_write_for_others_nor_list_what_is_kept() {
     let mut net = Net::new(30, 10);
