@@ -144,6 +144,16 @@ pub enum AcceptError {
     System(#[from] SystemError),
 }
 
+impl AcceptError {
+    /// Returns the kind of the system's error, or the kind that fits another error best.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            AcceptError::System(system) => system.error.kind(),
+            AcceptError::Stopped(_) => io::ErrorKind::NotConnected,
+        }
+    }
+}
+
 /// The reason why an association is not opened.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -265,6 +275,16 @@ impl AddAddressError {
 }
 
 impl<E: std::error::Error + 'static> CallError<E> {
+    /// Returns the kind of the system's error, or the kind that fits another error best.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            CallError::System(system) => system.error.kind(),
+            CallError::Closed(why) => kind_of(why),
+            CallError::Stopped(_) => io::ErrorKind::NotConnected,
+            CallError::Refused(_) => io::ErrorKind::InvalidInput,
+        }
+    }
+
     /// Returns how the association ended, if it has.
     pub fn closed(&self) -> Option<&Close> {
         if let CallError::Closed(why) = self { Some(why) } else { None }
@@ -296,6 +316,24 @@ impl<E: std::error::Error + 'static> From<Stopped> for CallError<E> {
         CallError::Stopped(stopped)
     }
 }
+
+/// For callers whose errors are those of the system: what the system has said with its number, and anything else with its
+/// kind and the error itself.
+macro_rules! into_io {
+    ($($error:ident),+) => {$(
+        impl From<$error> for io::Error {
+            fn from(error: $error) -> io::Error {
+                let number = match &error {
+                    $error::System(system) => system.error.raw_os_error(),
+                    _ => None,
+                };
+                number.map_or_else(|| io::Error::new(error.kind(), error), io::Error::from_raw_os_error)
+            }
+        }
+    )+};
+}
+
+into_io!(OpenError, ListenError, AcceptError, ConnectError, EndedError, SendError);
 
 /// Returns the kind of error that fits the end of an association best.
 fn kind_of(why: &Close) -> io::ErrorKind {

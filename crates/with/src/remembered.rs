@@ -37,7 +37,8 @@ pub(crate) fn save(path: &Path, now: Time, memory: &mut Memory) -> io::Result<()
     let folder = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(folder)?;
     let new = folder.join(format!(".with.{}", std::process::id()));
-    let written = fs::File::create(&new).and_then(|mut file| file.write_all(memory.to_text().as_bytes()));
+    let written =
+        fs::File::create(&new).and_then(|mut file| file.write_all(memory.to_text().as_bytes()));
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
         // What is left of it is of no use; that it cannot be removed changes nothing.
         let _ = fs::remove_file(&new);

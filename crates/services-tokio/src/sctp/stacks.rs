@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use ringway_sctp_tokio::{
-    Association, Config, Connect, Error as SctpError, Limits as SctpLimits, Over, Settings, Stack,
-    StackSockets,
+    Association, Config, Connect, ConnectError, Limits as SctpLimits, OpenError, Over, Settings,
+    Stack, StackSockets,
 };
 use ringway_services::Protocol;
 use std::io;
@@ -18,15 +18,14 @@ pub(crate) struct Stacks {
     ip: Mutex<Option<Stack>>,
 }
 
-pub(super) fn failed(error: SctpError) -> Error {
-    let kind = error.kind();
-    Error::system("SCTP", io::Error::new(kind, error))
+pub(super) fn failed(error: impl Into<io::Error>) -> Error {
+    Error::system("SCTP", error.into())
 }
 
 impl Stacks {
     fn get(
         stack: &Mutex<Option<Stack>>,
-        new: impl FnOnce() -> Result<Stack, SctpError>,
+        new: impl FnOnce() -> Result<Stack, OpenError>,
     ) -> Result<Stack, Error> {
         let mut stack = stack.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(stack) = stack.as_ref() {
@@ -40,7 +39,7 @@ impl Stacks {
     /// Opens an association; with a new stack if the runtime of the one that there is has ended.
     pub(super) fn open(&self, protocol: Protocol, connect: &Connect) -> Result<Association, Error> {
         match self.of(protocol)?.open(connect) {
-            Err(SctpError::Stopped) => {
+            Err(ConnectError::Stopped(_)) => {
                 let stack = if protocol == Protocol::SctpUdp { &self.udp } else { &self.ip };
                 *stack.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 self.of(protocol)?.open(connect).map_err(failed)

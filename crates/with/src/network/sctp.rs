@@ -12,8 +12,8 @@ use crate::locking::lock;
 use bytes::Bytes;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
-    Association, Close, Config, Connect, Error, Listener, Over, Received as Part, SendOptions,
-    Settings, Stack,
+    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over,
+    Received as Part, SendOptions, Settings, Stack,
 };
 use ringway_with_wire::stream::{self, DATA, Delivery, FIN, FIN_PAYLOAD, Piece, Receiving};
 use std::future::poll_fn;
@@ -69,24 +69,29 @@ fn settings() -> Settings {
     }
 }
 
-fn failed(error: &Error) -> io::Error {
-    let errno = match error {
-        Error::System { error, .. } => error.raw_os_error(),
-        Error::Closed(Close::Unreachable | Close::ShutdownTimeout) => Some(libc::ETIMEDOUT),
-        Error::Closed(_) => Some(libc::ECONNRESET),
-        Error::NotLocal(_) => Some(libc::EADDRNOTAVAIL),
-        _ => None,
-    };
-    match errno {
-        Some(errno) => io::Error::from_raw_os_error(errno),
-        None => io::Error::new(error.kind(), error.to_string()),
+/// Returns an error with the number that the system would have for it.
+fn failed(error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    if error.raw_os_error().is_some() {
+        return error;
+    }
+    match error.kind() {
+        io::ErrorKind::TimedOut => io::Error::from_raw_os_error(libc::ETIMEDOUT),
+        io::ErrorKind::AddrNotAvailable => io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
+        // However an association has ended.
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::NotConnected
+        | io::ErrorKind::ResourceBusy => io::Error::from_raw_os_error(libc::ECONNRESET),
+        _ => error,
     }
 }
 
 /// As [`failed`], for an association that never stood: an ABORT is a refusal then.
-fn not_opened(error: &Error) -> io::Error {
+fn not_opened(error: ConnectError) -> io::Error {
     match error {
-        Error::Closed(Close::Aborted { .. }) => io::Error::from_raw_os_error(libc::ECONNREFUSED),
+        ConnectError::Closed(Close::Aborted { .. }) => {
+            io::Error::from_raw_os_error(libc::ECONNREFUSED)
+        }
         error => failed(error),
     }
 }
@@ -103,7 +108,7 @@ impl Stacks {
             return Ok(stack.clone());
         }
         let config = Config { settings: settings(), ..Config::new(over) };
-        let stack = Stack::new(config).map_err(|error| failed(&error))?;
+        let stack = Stack::new(config).map_err(failed)?;
         Ok(slot.insert(stack).clone())
     }
 
@@ -136,7 +141,7 @@ impl Stacks {
         };
         let stack = self.outgoing(below)?;
         let opened = stack.connect(&connect).await;
-        let association = opened.map_err(|error| not_opened(&error))?;
+        let association = opened.map_err(not_opened)?;
         opened_by(association, below)
     }
 
@@ -158,7 +163,7 @@ impl Stacks {
             Below::Udp => {
                 let over = Over::Udp { locals: addresses.clone(), port };
                 let config = Config { settings: settings(), ..Config::new(over) };
-                Stack::new(config).map_err(|error| failed(&error))?
+                Stack::new(config).map_err(failed)?
             }
         };
         let joined = wild.then(|| Joined {
@@ -169,7 +174,7 @@ impl Stacks {
         if let Some(joined) = &joined {
             joined.refresh();
         }
-        let listen = |ip: &IpAddr| stack.listen(&[*ip], port, None).map_err(|error| failed(&error));
+        let listen = |ip: &IpAddr| stack.listen(&[*ip], port, None).map_err(failed);
         let listeners = addresses.iter().map(listen).collect::<io::Result<_>>()?;
         Ok(SctpListener { listeners, below, joined })
     }
@@ -212,7 +217,7 @@ impl SctpListener {
     pub(super) async fn accept(&self) -> io::Result<Opened<SctpTransport>> {
         loop {
             let accepted = tokio::select! {
-                accepted = self.next() => accepted.map_err(|error| failed(&error))?,
+                accepted = self.next() => accepted.map_err(failed)?,
                 () = tokio::time::sleep(REFRESH) => {
                     if let Some(joined) = &self.joined {
                         joined.refresh();
@@ -228,7 +233,7 @@ impl SctpListener {
     }
 
     /// Waits for the next association at any of the listeners.
-    async fn next(&self) -> Result<Association, Error> {
+    async fn next(&self) -> Result<Association, AcceptError> {
         poll_fn(|cx| {
             let mut accepted = self.listeners.iter().map(|listener| listener.poll_accept(cx));
             accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
@@ -238,8 +243,8 @@ impl SctpListener {
 }
 
 fn opened_by(association: Association, below: Below) -> io::Result<Opened<SctpTransport>> {
-    let paths = association.paths().map_err(|error| failed(&error))?;
-    let (local, remote) = association.ports().map_err(|error| failed(&error))?;
+    let paths = association.paths().map_err(failed)?;
+    let (local, remote) = association.ports().map_err(failed)?;
     let primary = paths.iter().find(|path| path.primary).or(paths.first());
     let primary = primary.ok_or(io::ErrorKind::NotConnected)?;
     let (local, peer) = ((primary.local, local).into(), (primary.remote, remote).into());
@@ -280,12 +285,12 @@ impl SctpTransport {
     }
 
     pub(super) async fn send(&self, bytes: Bytes) -> io::Result<()> {
-        self.association.send(bytes, &options(DATA)).await.map_err(|error| failed(&error))
+        self.association.send(bytes, &options(DATA)).await.map_err(failed)
     }
 
     pub(super) async fn finish(&self) -> io::Result<()> {
         let end = Bytes::from_static(FIN_PAYLOAD);
-        self.association.send(end, &options(FIN)).await.map_err(|error| failed(&error))
+        self.association.send(end, &options(FIN)).await.map_err(failed)
     }
 
     pub(super) async fn receive(&self, out: &mut Vec<u8>) -> io::Result<Received> {
@@ -295,7 +300,7 @@ impl SctpTransport {
         let before = out.len();
         let mut parts = std::mem::take(&mut lock(&self.receiving).parts);
         let taken = self.association.recv_many_into(out, &mut parts, MAX_TAKEN).await;
-        let count = taken.map_err(|error| failed(&error))?;
+        let count = taken.map_err(failed)?;
         // A peer that shuts down has sent all there is.
         if count == 0 {
             return Ok(Received::End);
