@@ -214,7 +214,7 @@ fn requests_are_answered_over_sctp() {
     let done = run(&scenario, &Options::default(), |_| ()).unwrap();
     let f = flow(&done, "f");
     let messages = f.messages.unwrap();
-    assert_eq!((messages.written, messages.delivered, f.failed.clone()), (7, 7, None));
+    assert_eq!((messages.written, messages.delivered, f.failed), (7, 7, None));
     // A round trip and 16 ms of sending at least, and the pauses between.
     assert!(messages.delay.unwrap().min > 0.056, "{f:?}");
     assert!(f.completion.unwrap() > 7.0 * 0.056 + 6.0 * 0.1, "{f:?}");

@@ -65,8 +65,6 @@ pub struct Config {
     pub udp_receive_buffer: usize,
     /// How SCTP associations behave.
     pub sctp: Settings,
-    /// Whether SCTP directly over IP is the kernel's, for which only a part of `sctp` applies.
-    pub sctp_by_kernel: bool,
     /// Addresses of which associations have both.
     pub sctp_paths: Option<TwoAddresses>,
     /// The web pages that may open a WebSocket.
@@ -88,7 +86,6 @@ impl Config {
             tls_client: None,
             udp_receive_buffer: UDP_RECEIVE_BUFFER,
             sctp: sctp_settings(Settings::default()),
-            sctp_by_kernel: false,
             sctp_paths: None,
             origins: Origins::default(),
             ingress: None,
@@ -116,10 +113,7 @@ pub fn bind<P: Send + 'static>(config: Config) -> Result<Vec<Endpoint<P>>, BindE
     }
     let mut bound: Vec<Bound> = Vec::new();
     let mut sctp: Vec<_> = (0..config.workers)
-        .map(|_| {
-            let by_kernel = config.sctp_by_kernel;
-            SctpBinds::new(config.limits.connections, config.sctp, config.sctp_paths, by_kernel)
-        })
+        .map(|_| SctpBinds::new(config.limits.connections, config.sctp, config.sctp_paths))
         .collect();
     let mut owners = vec![None; config.listen.len()];
     for (index, bind) in config.listen.iter().enumerate() {

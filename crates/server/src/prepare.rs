@@ -4,7 +4,7 @@
 //! releases everything again. While a server runs on the same store, its sockets and its store are
 //! in use; a check then leaves both alone and only tests whether the addresses belong to this host.
 
-use crate::config::{Listen, SctpStack, Settings, StoreKind};
+use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
 use crate::mesh::exchange::{ingress, paths};
@@ -210,7 +210,6 @@ impl Sockets {
             tls_client: tls.client.clone(),
             udp_receive_buffer: ringway_net::limits::UDP_RECEIVE_BUFFER,
             sctp: setup::sctp(settings),
-            sctp_by_kernel: settings.sctp.stack == SctpStack::Kernel,
             sctp_paths: mesh.and_then(|mesh| paths(mesh.exchange())),
             origins: Default::default(),
             ingress: mesh.and_then(|mesh| ingress(mesh.exchange())),

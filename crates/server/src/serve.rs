@@ -511,8 +511,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.log.format != new.log.format, "log.format"),
         (old.media != new.media, "media"),
         (old.phonebook != new.phonebook, "phonebook"),
-        (old.sctp.profile != new.sctp.profile, "sctp.profile"),
-        (old.sctp.stack != new.sctp.stack, "sctp.stack"),
+        (old.sctp != new.sctp, "sctp.profile"),
         (connections, "a limit of connections"),
         (old.tls.default.is_some() != new.tls.default.is_some(), "whether there is a certificate"),
     ]

@@ -4,8 +4,8 @@
 //! host's addresses, the contents of certificate files.
 
 use crate::config::{
-    AuthMode, Certificate, HashName, Host, HttpAddr, Listen, SctpProfile, SctpStack, Settings,
-    StoreKind, TlsSettings,
+    AuthMode, Certificate, HashName, Host, HttpAddr, Listen, SctpProfile, Settings, StoreKind,
+    TlsSettings,
 };
 use crate::host;
 use crate::mesh::MeshSettings;
@@ -121,8 +121,7 @@ pub fn listen(settings: &Settings) -> Vec<Listen> {
         any.push(Ipv6Addr::UNSPECIFIED.into());
     }
     let of = |transport| any.iter().map(move |ip| Listen::at(transport, SocketAddr::new(*ip, SIP)));
-    let kernel = settings.sctp.stack == SctpStack::Kernel;
-    let over_ip = of(Transport::Sctp).filter(|_| kernel || sctp::is_permitted());
+    let over_ip = of(Transport::Sctp).filter(|_| sctp::is_permitted());
     let in_udp =
         of(Transport::Sctp).map(|listen| Listen { encapsulation: Some(sctp::UDP_PORT), ..listen });
     of(Transport::Udp).chain(of(Transport::Tcp)).chain(over_ip).chain(in_udp).collect()

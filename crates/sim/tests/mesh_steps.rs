@@ -3,7 +3,7 @@
 //! the next step random pairs that are connected and not neighbours send a packet, which is answered; both must have
 //! arrived within a second. `MESH_STEPS=N` takes N seeds.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use ringway_mesh::config::Config;
 use ringway_sansio::{Duration, Random, SplitMix, Time};

@@ -87,8 +87,6 @@ pub(crate) struct SctpBinds {
     opened: Vec<StackSockets>,
     /// Which of them is for listeners over IP.
     raw: Option<usize>,
-    /// Whether that is the kernel's SCTP.
-    by_kernel: bool,
     /// Index among the listeners, which of those opened, what to listen on.
     listeners: Vec<(usize, usize, Bind)>,
 }
@@ -99,11 +97,10 @@ impl SctpBinds {
         associations: usize,
         settings: Settings,
         paths: Option<TwoAddresses>,
-        by_kernel: bool,
     ) -> SctpBinds {
         let limits = Limits { associations, ..Limits::default() };
         let (opened, listeners) = (Vec::new(), Vec::new());
-        SctpBinds { limits, settings, paths, opened, raw: None, by_kernel, listeners }
+        SctpBinds { limits, settings, paths, opened, raw: None, listeners }
     }
 
     /// Which of those opened carries a listener already. A UDP port carries SCTP whatever its ports (RFC
@@ -126,7 +123,6 @@ impl SctpBinds {
             (encapsulation, None) => {
                 let opened = match encapsulation {
                     Some(port) => StackSockets::udp(&addresses(bind), port),
-                    None if self.by_kernel => StackSockets::kernel(),
                     None => StackSockets::raw(),
                 };
                 self.opened.push(opened.map_err(failed)?);

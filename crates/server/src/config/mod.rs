@@ -18,7 +18,7 @@ pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
     LogLevel, LogSettings, MAX_DOMAINS, MAX_LISTEN, MAX_ORIGINS, MAX_ROUTES, MAX_STREAMS,
     MAX_TRUSTED, MAX_WORKERS, MediaSettings, PhonebookSettings, RegistrarSettings, RelayMode,
-    SctpProfile, SctpSettings, SctpStack, TimerSettings, TlsSettings, WebSocketSettings,
+    SctpProfile, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 pub use settings::Settings;
 pub use shape::{Host, HttpAddr, Listen, Network, PhonebookAddr, PortRange, StoreKind};

@@ -194,23 +194,6 @@ pub struct WebSocketSettings {
 pub struct SctpSettings {
     /// Timer profile, which decides how soon a silent path is abandoned.
     pub profile: SctpProfile,
-    /// What carries SCTP directly over IP.
-    pub stack: SctpStack,
-}
-
-/// The implementation of SCTP directly over IP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum SctpStack {
-    /// The one of this program, which needs raw sockets.
-    #[default]
-    Own,
-    /// The kernel's, where it is loaded.
-    Kernel,
-}
-
-impl Word for SctpStack {
-    const WORDS: &'static [(&'static str, Self)] =
-        &[("own", SctpStack::Own), ("kernel", SctpStack::Kernel)];
 }
 
 /// The timers of associations.
@@ -342,7 +325,7 @@ macro_rules! from_word {
     )+ };
 }
 
-from_word!(AuthMode, HashName, LogLevel, LogFormat, SctpProfile, SctpStack);
+from_word!(AuthMode, HashName, LogLevel, LogFormat, SctpProfile);
 
 impl Default for AuthSettings {
     fn default() -> Self {

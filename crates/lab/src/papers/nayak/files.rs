@@ -321,7 +321,7 @@ fn charts(study: &Study, text: &[Times], titles: &[Times]) -> Vec<ChartSheet> {
             let points = SIZES.iter().zip(printed.seconds);
             let points: Vec<[f64; 2]> =
                 points.map(|(mb, s)| [*mb as f64 * 1e6, s[column]]).collect();
-            lines.push(SeriesSheet::new(&format!("{name}, printed"), Style::Line, &points));
+            lines.push(SeriesSheet::new(format!("{name}, printed"), Style::Line, &points));
             let both = text.iter().chain(titles).filter(|t| t.printed == i);
             lines.extend(both.map(|t| series(t, column, format!("{name}, {} %", t.loss))));
         }

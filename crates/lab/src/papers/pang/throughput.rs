@@ -204,7 +204,7 @@ mod tests {
     /// With one packet per message the order in Figure 5.2 follows exactly from the headers.
     #[test]
     fn framing_decides_where_messages_go_alone() {
-        let study = Study { seed: 1, replications: 1 };
+        let study = Study { paper: "pang", seed: 1, replications: 1 };
         for (transport, headers) in [("UDP", 28), ("TCP", 52), (BARE_TCP, 40), ("SCTP", 48)] {
             for size in [64, 1024] {
                 let measured = throughput(&study, transport, size, Due::Alone).unwrap();
