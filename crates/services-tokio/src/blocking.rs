@@ -1,7 +1,7 @@
 //! The same calls for programs without a runtime: each waits in its thread.
 //!
 //! A system has a thread of its own, in which its sockets are served. It ends when the last handle, listener and
-//! connection of the system is dropped, after what was sent has gone, for at most [`LINGER`](crate::LINGER).
+//! connection of the system is dropped, after what was sent has gone, for at most [`LINGER`].
 //!
 //! ```
 //! use ringway_services_tokio::blocking::{Preconnection, System};
