@@ -97,7 +97,8 @@ impl Pair {
         let (index, nonce) = (data.session(), data.nonce());
         let (header, sealed, _) = data.sealed();
         let sessions = &mut self.sessions[1 - from];
-        let opened = match sessions.open(self.now, index, nonce, &header, sealed) {
+        let mut actions = Vec::new();
+        let opened = match sessions.open(self.now, (index, nonce), &header, sealed, &mut actions) {
             Some((_, Contents::Packet(packet))) => Some(packet.to_vec()),
             Some((_, Contents::Piece(piece))) => sessions.join(self.now, (index, nonce), Slot(1), &piece),
             _ => None,
@@ -108,6 +109,7 @@ impl Pair {
             assert_eq!(*sent, packet);
             assert!(!core::mem::replace(has_come, true), "packet {number} comes again");
         }
+        self.carry(1 - from, actions);
     }
 
     /// Carries the actions of one to the other, each as it is, at once.
@@ -222,7 +224,7 @@ fuzz_target!(|data: &[u8]| {
             7 => {
                 let mut sealed = bytes.to_vec();
                 let nonce = u64::from(*number);
-                let opened = sessions.open(now, index, nonce, &[0; 12], &mut sealed);
+                let opened = sessions.open(now, (index, nonce), &[0; 12], &mut sealed, &mut out);
                 assert_eq!(opened, None, "nobody has sealed it");
             }
             8 => {

@@ -246,13 +246,13 @@ fuzz_target!(|data: &[u8]| {
             (14, Some(id)) => {
                 let list = [u16::from(input.byte() % 5)];
                 let _ = match input.byte() % 7 {
-                    0 => host.reset_streams(id, Reset::Outgoing(&list)),
-                    1 => host.reset_streams(id, Reset::Incoming(&[])),
-                    2 => host.reset_streams(id, Reset::Everything),
-                    3 => host.add_streams(id, 1, 2),
-                    4 => host.add_address(now, id, HERE[1]),
-                    5 => host.delete_address(now, id, HERE[0]),
-                    _ => host.set_stream_value(id, list[0], 3),
+                    0 => host.reset_streams(id, Reset::Outgoing(&list)).is_ok(),
+                    1 => host.reset_streams(id, Reset::Incoming(&[])).is_ok(),
+                    2 => host.reset_streams(id, Reset::Everything).is_ok(),
+                    3 => host.add_streams(id, 1, 2).is_ok(),
+                    4 => host.add_address(now, id, HERE[1]).is_ok(),
+                    5 => host.delete_address(now, id, HERE[0]).is_ok(),
+                    _ => host.set_stream_value(id, list[0], 3).is_ok(),
                 };
             }
             (15, _) => {
