@@ -99,15 +99,3 @@ fn findings_of_table_1_are_computed() {
                 28.97 s or 29.01 s does not";
     assert!(done.findings[0].contains(cuts), "{}", done.findings[0]);
 }
-
-/// What was said of each claim is what its run shows, also with few replications; those that few cannot decide are undecided.
-#[test]
-fn claims_of_nayak_and_of_hung_and_khanh_are_judged() {
-    for (name, replications) in [("nayak", 2), ("hung-khanh", 2)] {
-        let done = find(name).unwrap().run(12_345, replications).unwrap();
-        let decided: Vec<&Claim> = done.claims.iter().filter(|c| c.sure).collect();
-        assert!(decided.iter().all(|c| c.is_right()), "{name}: {:?}", done.outside());
-        assert!(decided.len() >= 4, "{name}: {:?}", done.claims);
-        assert!(done.claims.iter().all(|c| c.expected || !c.why.is_empty()), "{:?}", done.claims);
-    }
-}
