@@ -13,7 +13,7 @@ class Guest:
         c.after(self.close)
 
     def close(self):
-        """Keeps what the machine's peers said, for whoever looks into a failure, and ends it."""
+        """Keeps the output of the machine's peers for the case of a failure, and ends it."""
         try:
             for number in range(1, self.count + 1):
                 text = self.machine.run(f"cat /tmp/peer-{number}", 5)[1]
@@ -28,7 +28,7 @@ class Guest:
         return text
 
     def start(self, **options):
-        """Starts the machine's peer; gives the file it prints to."""
+        """Starts the machine's peer; returns the file it prints to."""
         self.count += 1
         file = f"/tmp/peer-{self.count}"
         line = f"peer {' '.join(words(options))} >{file} 2>&1 &"

@@ -105,7 +105,7 @@ class Space:
         return self.c.start(name, [*self.enter(), *argv], **options)
 
     def capture(self, device, udp=None, wanted="sctp"):
-        """Captures what passes a device, over IP or in UDP; gives how to end that, and its file."""
+        """Captures what passes a device, over IP or in UDP; returns how to end that, and its file."""
         file = self.c.folder / f"{device}.pcapng"
         started = self.start(f"dumpcap-{device}", ["dumpcap", "-q", "-i", device, "-w", file, "-f",
                                                    f"udp port {udp}" if udp else wanted])

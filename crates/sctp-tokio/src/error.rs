@@ -1,6 +1,6 @@
 //! Errors of the asynchronous SCTP API: a type for each kind of call.
 //!
-//! Their variants tell whose fault it is. `Refused` and `Address` are the caller's, or a limit that was reached. `Closed`
+//! Their variants show whose fault an error is. `Refused` and `Address` are the caller's, or a limit that was reached. `Closed`
 //! is the end of the association, with the peer's reason if it has one. `System` is the host's, and `Stopped` means that
 //! the program has ended the stack or its runtime.
 

@@ -99,7 +99,7 @@ impl Inbox {
         std::mem::take(&mut state.waiting)
     }
 
-    /// Ends a turn of the driver. `emptied` tells whether everything was passed to the system. Returns the tasks that
+    /// Ends a turn of the driver. `emptied` is whether everything was passed to the system. Returns the tasks that
     /// waited for that.
     pub(super) fn end_turn(&self, traffic: Traffic, received: u64, emptied: bool) -> Waiters {
         let mut state = self.0.lock();

@@ -1,7 +1,7 @@
 //! The reasons why calls are refused: a type for each kind of call, with the variants that it can return.
 //!
 //! Each is caused by the caller, by a limit, or by the state of the association. None is a fault of the peer; how an
-//! association ends is told by [`Close`](crate::Close).
+//! association ends is reported by [`Close`](crate::Close).
 
 use std::net::IpAddr;
 

@@ -121,7 +121,7 @@ impl Preconnection {
         Self::of(system, Policy::new(properties, security))
     }
 
-    /// Returns the preconnection of what `ringway_services` was told.
+    /// Returns the preconnection of `ringway_services`: endpoints and properties.
     pub fn of(system: &System, policy: Policy) -> Self {
         let inner = crate::Preconnection::of(&system.system, policy);
         Preconnection { inner, thread: system.thread.clone() }

@@ -1,4 +1,4 @@
-//! UDP and UDP-Lite: a connected socket, and a listener's socket whose datagrams are told apart by their source.
+//! UDP and UDP-Lite: a connected socket, and a listener's socket whose datagrams are distinguished by their source.
 
 use crate::carrier::{Carrier, Event, Part};
 use crate::error::Error;

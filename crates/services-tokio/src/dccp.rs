@@ -28,7 +28,7 @@ use std::task::{Context, Poll, Waker};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-/// The service code of connections of this project (RFC 4340 section 8.1.2): what they carry is told by the port.
+/// The service code of connections of this project (RFC 4340 section 8.1.2): the port identifies what they carry.
 pub(crate) const SERVICE_CODE: u32 = u32::from_be_bytes(*b"RWTS");
 
 /// Octets of an IP packet if nothing is known of the path.

@@ -47,7 +47,7 @@ pub use connection::Connection;
 pub use error::Error;
 pub use framer::Framer;
 pub use keyring::Keyring;
-pub use limits::{CLOSING, DATAGRAM_QUEUE, EVENT_QUEUE, GROUP_QUEUE, LINGER, Limits, SOURCE_SHARE};
+pub use limits::{CLOSING, DATAGRAM_QUEUE, EVENT_QUEUE, GROUP_QUEUE, LINGER, Limits};
 pub use listener::Listener;
 pub use message::Message;
 pub use preconnection::Preconnection;

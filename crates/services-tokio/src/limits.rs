@@ -3,8 +3,6 @@
 use ringway_services::{pool, race};
 use std::time::Duration;
 
-/// The part of the waiting connections of a listener that one source may have: one in this many.
-pub const SOURCE_SHARE: usize = 8;
 /// Connections that the peer has added to a group of a connection opened here, and that wait to be accepted.
 pub const GROUP_QUEUE: usize = 64;
 /// Events of a connection that wait to be read. The oldest are dropped beyond that.
@@ -27,8 +25,8 @@ pub struct Limits {
     /// Octets of a group that wait to be handed to the transport. Each connection has an equal share, and room for one
     /// message in any case. Then `send` waits.
     pub queue: usize,
-    /// Connections of a listener that are in their handshake or wait to be accepted. One source may have one in
-    /// [`SOURCE_SHARE`]; more are refused.
+    /// Connections of a listener that are in their handshake or wait to be accepted. A source that has a quarter of what
+    /// the others have left is refused, so one alone has a fifth at most.
     pub waiting: usize,
     /// The time of a handshake that a peer has begun.
     pub handshake: Duration,

@@ -40,7 +40,7 @@ impl Preconnection {
         Self::of(system, Policy::new(properties, security))
     }
 
-    /// Returns the preconnection of what `ringway_services` was told.
+    /// Returns the preconnection of `ringway_services`: endpoints and properties.
     pub fn of(system: &System, policy: Policy) -> Self {
         Preconnection { system: system.clone(), request: Request { policy, framer: None } }
     }

@@ -1,7 +1,7 @@
 //! Connections that both ends open at once (RFC 9622 section 7.3).
 //!
 //! Both ends bind the same port to listen and to connect, so that all attempts between them are one connection of TCP,
-//! whoever completes it. Which end then opens streams of even numbers is decided by the addresses.
+//! the end that completes it. Which end then opens streams of even numbers is decided by the addresses.
 
 use crate::connection::Connection;
 use crate::dial;

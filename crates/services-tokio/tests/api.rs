@@ -226,7 +226,7 @@ async fn the_end_that_accepted_adds_connections() {
 #[tokio::test]
 async fn connections_that_nobody_accepts_are_bounded() {
     for protocol in [Protocol::Tcp, Protocol::Udp] {
-        let limits = Limits { waiting: 16, ..support::limits() };
+        let limits = Limits { waiting: 8, ..support::limits() };
         let system = support::builder().limits(limits).build().unwrap();
         let mut properties = properties(protocol);
         properties.connection.isolate_session = true;

@@ -175,7 +175,7 @@ async fn a_peer_that_goes_away_is_noticed(protocol: Protocol) {
     soon(noticed).await;
 }
 
-/// A peer that stops reading gives back-pressure, not memory.
+/// A peer that stops reading causes back-pressure, and no growth of memory.
 async fn a_peer_that_does_not_read_slows_the_sender(protocol: Protocol) {
     let Pair { client, server, .. } = Pair::new(protocol).await;
     if !client.provides().has(Service::FlowControl) {

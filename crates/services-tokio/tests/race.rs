@@ -175,7 +175,7 @@ async fn connections_to_one_peer_share_what_is_being_opened() {
     assert_eq!(received, [b"first".to_vec(), b"second".to_vec()]);
 }
 
-/// A listener for TCP and TLS tells them apart by what the peer begins with.
+/// A listener for TCP and TLS distinguishes them by the peer's first octet.
 #[tokio::test]
 async fn tcp_and_tls_share_a_port() {
     let system = system();

@@ -45,8 +45,8 @@ fn unit(random: &mut SplitMix) -> f64 {
 /// Returns the links of each step.
 fn walk(random: &mut SplitMix) -> Vec<Links> {
     loop {
-        let place = |random: &mut SplitMix| [SIDE * unit(random), SIDE * unit(random)];
-        let mut positions: Vec<_> = (0..NODES).map(|_| place(random)).collect();
+        let position = |random: &mut SplitMix| [SIDE * unit(random), SIDE * unit(random)];
+        let mut positions: Vec<_> = (0..NODES).map(|_| position(random)).collect();
         let mut all = vec![nearest(&positions, LINKS)];
         let topology = Topology::new(NODES as u32, all[0].iter().copied());
         if topology.largest_part().nodes() as usize != NODES {

@@ -130,7 +130,7 @@ async fn to_program(
             reads = false;
         }
     }
-    // If the program has closed its socket, there is nobody to tell.
+    // If the program has closed its socket, there is nobody to notify.
     let _ = socket2::SockRef::from(program).shutdown(std::net::Shutdown::Write);
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 
-/// The variable by which the dynamic linker is told of libraries (ld.so(8)).
+/// The variable that names libraries to the dynamic linker (ld.so(8)).
 const PRELOAD: &str = "LD_PRELOAD";
 /// Time between two looks for sockets that the program has closed.
 const SWEEP: Duration = Duration::from_millis(50);
@@ -53,7 +53,7 @@ pub enum RunError {
         "expected the library {LIBRARY} beside this program, in ../lib/ringway, or as ${LIBRARY_VARIABLE}; found none"
     )]
     NoLibrary,
-    /// The dynamic linker cannot be told of it.
+    /// The dynamic linker cannot load it by that name.
     #[error("{}: expected a library in a path without spaces and colons", .0.display())]
     LibraryPath(PathBuf),
     /// The program was not started.
@@ -167,12 +167,12 @@ fn library() -> Result<PathBuf, RunError> {
     let program = env::current_exe()?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let named = env::var_os(LIBRARY_VARIABLE).map(PathBuf::from);
-    let places = [
+    let candidates = [
         Some(folder.join(LIBRARY)),
         folder.parent().map(|folder| folder.join("lib/ringway").join(LIBRARY)),
         named,
     ];
-    let found = places.into_iter().flatten().find(|path| path.is_file());
+    let found = candidates.into_iter().flatten().find(|path| path.is_file());
     let found = found.ok_or(RunError::NoLibrary)?.canonicalize()?;
     let separates = |octet: &u8| matches!(octet, b' ' | b':');
     if found.as_os_str().as_bytes().iter().any(separates) {

@@ -156,15 +156,15 @@ pub(crate) async fn serve(
     location: ResolvedLocation,
     output: Output,
 ) -> Result<(), PerfError> {
-    let place = format!("{transport} on {location}");
+    let listening_at = format!("{transport} on {location}");
     let stack = stack(transport, &location.addresses, location.encap.unwrap_or_default())?;
     let listener = stack
         .listen(&location.addresses, location.port, Some(settings(1)))
-        .map_err(|error| PerfError::at(&place, error))?;
-    output.print_ready(&place);
+        .map_err(|error| PerfError::at(&listening_at, error))?;
+    output.print_ready(&listening_at);
     loop {
         let accepted = listener.accept().await;
-        let association = accepted.map_err(|error| PerfError::at(&place, error))?;
+        let association = accepted.map_err(|error| PerfError::at(&listening_at, error))?;
         let output = output.clone();
         tokio::spawn(async move {
             let peer = name(&association);

@@ -26,7 +26,7 @@ pub(crate) enum Message {
 }
 
 impl Message {
-    /// Returns the message in octets. A key beyond its limit is cut, which its reader cannot tell from another one; the
+    /// Returns the message in octets. A key beyond its limit is cut, which its reader cannot distinguish from another one; the
     /// client refuses it before.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, key, value): (u8, &str, &[u8]) = match self {

@@ -230,7 +230,7 @@ impl Driver {
             }
             self.phase = Phase::Lingering;
         }
-        // The peer has been told; what it still sends is of no use, but unread octets would make the system reset the
+        // The peer is notified; what it still sends is of no use, but unread octets would make the system reset the
         // connection and drop what is on its way.
         loop {
             let mut buffer = ReadBuf::new(&mut self.buffer);

@@ -77,7 +77,7 @@ pub(super) enum Socket {
     },
 }
 
-/// Returns whether two protocols are told apart at one socket: by what they begin with, or by what they negotiate.
+/// Returns whether two protocols can be distinguished at one socket: by what they begin with, or by what they negotiate.
 fn share_a_socket(one: Protocol, other: Protocol) -> bool {
     let kind = |protocol| match protocol {
         Protocol::Tcp | Protocol::Tls | Protocol::Mptcp => 1,

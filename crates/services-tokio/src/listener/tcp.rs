@@ -1,4 +1,4 @@
-//! TCP, MPTCP and TLS at one socket. The kernel tells MPTCP from TCP; TLS is told by its first octet.
+//! TCP, MPTCP and TLS at one socket. The kernel distinguishes MPTCP from TCP; TLS is recognised by its first octet.
 
 use super::Shared;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! QUIC: a connection is a stream, framed if it has messages, or it has the datagrams of a QUIC connection.
 //!
 //! A message that need not be reliable travels in a datagram, if it fits into one, before which the number of its stream
-//! tells whose it is (RFC 9221 section 5.1). A QUIC connection that has nothing but datagrams is told apart by its name of
+//! identifies its connection (RFC 9221 section 5.1). A QUIC connection that has nothing but datagrams is recognised by its name of
 //! an application protocol: `ringway` and `ringway-datagram`, unless the program names others.
 
 mod datagrams;

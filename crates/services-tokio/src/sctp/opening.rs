@@ -15,7 +15,7 @@ use ringway_services::{Candidate, Preconnection as Policy, Protocol, Service};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Addresses of one end that are told to the peer.
+/// Addresses of one end that are listed to the peer.
 const MAX_ADDRESSES: usize = 16;
 /// Times that an unanswered packet is sent again at most, whatever the timeout of the connection.
 const MAX_RETRANSMISSIONS: u32 = 32;

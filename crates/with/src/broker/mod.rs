@@ -33,7 +33,7 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
-    /// Creates a broker that serves whoever knows its environment.
+    /// Creates a broker that serves processes that know its environment.
     pub(crate) fn new(
         environment: Environment,
         network: Network,

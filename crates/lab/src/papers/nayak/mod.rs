@@ -1,8 +1,8 @@
 //! Nayak and Mishra, "Multi-streaming behavior in protocol independent transport API": four TCP connections beside
 //! one SCTP association with four streams, through an emulated link.
 //!
-//! The paper prints neither which direction its emulator delayed nor how long its queue was. As `tc` does it unless it
-//! is told twice, delay and loss are those of one direction here, and the queue is netem's of 1,000 packets.
+//! The paper prints neither which direction its emulator delayed nor how long its queue was. `tc` configures one
+//! direction, so delay and loss are those of one direction here; the queue is netem's of 1,000 packets.
 //!
 //! [`files`] is Tables V to IX and Figures 4 to 8, [`bandwidth`] Tables III and IV and Figures 2 and 3, [`translation`]
 //! the conclusion.
