@@ -27,10 +27,8 @@ const FIRST: Duration = Duration::from_secs(1);
 const HURRY: Duration = Duration::from_millis(400);
 const MAX_HURRY: Duration = Duration::from_millis(1_600);
 
-/// Digests to all after a change, before the longer interval.
-const CALM: u8 = 1;
-/// Times that the longer interval is doubled while there is nothing to compare.
-const DOUBLED: u8 = 3;
+/// The longer interval is that many times as long while there is nothing to compare.
+const IDLE: u32 = 8;
 /// The time to the next digest after a record has changed.
 const SOON: Duration = Duration::from_secs(15);
 /// The same after another router has sent one that this one lacked.
@@ -88,8 +86,8 @@ pub struct Repair {
     repeats: u8,
     /// Those beside this router do not know yet who else is.
     untold: bool,
-    /// Digests to all since the last change.
-    calm: u8,
+    /// A digest was sent to all since the last change: the next one is due after the longer interval.
+    calm: bool,
     /// This router's range when it was last compared.
     span: Option<Span>,
     /// Drawn when this router has started.
@@ -118,7 +116,7 @@ impl Repair {
             sent: now,
             repeats: REPEATS,
             untold: true,
-            calm: 0,
+            calm: false,
             span: None,
             life: (now.as_millis() & 0xffff) as u16,
             lives: SmallVec::new(),
@@ -144,7 +142,7 @@ impl Repair {
             self.agreed.clear();
             self.settled.clear();
         }
-        (self.span, self.untold, self.calm) = (span, true, 0);
+        (self.span, self.untold, self.calm) = (span, true, false);
         self.repeats = REPEATS;
         self.due = now + vary(FIRST, random);
     }
@@ -238,7 +236,7 @@ impl Repair {
             leaves.retain(|leaf| to_all || !self.settled.contains(leaf));
             self.repeats = 0;
         } else {
-            self.calm = self.calm.saturating_add(1);
+            self.calm = true;
         }
         if settled {
             self.settled = leaves.iter().chain(&self.settled).copied().collect();
@@ -265,12 +263,11 @@ impl Repair {
     /// Returns the time to the next digest to all. What no router has a record for needs none until there is one: a change of
     /// the routers beside this one, or of a record, ends that.
     fn interval(&self, desk: &Desk<'_>, settled: bool) -> Duration {
-        if self.calm < CALM {
+        if !self.calm {
             return desk.config.repair;
         }
         let is_idle = settled && desk.table.is_empty();
-        let doubled = if is_idle { (self.calm - CALM).min(DOUBLED) } else { 0 };
-        desk.config.rest * (1 << doubled)
+        desk.config.rest * if is_idle { IDLE } else { 1 }
     }
 
     /// Notes that a record of this router's range has changed, which its publisher or, in a repair, another router has sent.
@@ -279,7 +276,7 @@ impl Repair {
         if in_repair {
             // Who has agreed before has not agreed to this.
             self.settled.clear();
-            self.calm = 0;
+            self.calm = false;
         }
         self.due = self.due.min(now + if in_repair { AFTER_REPAIR } else { SOON });
     }
@@ -338,7 +335,7 @@ impl Repair {
         {
             self.agreed.retain(|id| *id != origin);
             self.settled.clear();
-            (self.repeats, self.calm) = (REPEATS, 0);
+            (self.repeats, self.calm) = (REPEATS, false);
             self.due = self.due.min(desk.now + HURRY);
         }
     }
@@ -350,7 +347,7 @@ impl Repair {
         if known.is_some_and(|at| self.lives[at].1 != life) {
             self.agreed.retain(|id| *id != origin);
             self.settled.clear();
-            (self.repeats, self.calm) = (REPEATS, 0);
+            (self.repeats, self.calm) = (REPEATS, false);
             self.due = self.due.min(now + HURRY);
         }
         match known {

@@ -307,13 +307,13 @@ fn at_rest_little_is_sent() {
 
 /// Who keeps nothing has nothing to compare. The first record ends that.
 #[test]
-fn without_records_ever_less_is_sent() {
+fn without_records_less_is_sent() {
     let mut net = Net::new(50, 9);
-    net.run(600_000);
+    net.run(120_000);
     (net.octets, net.messages) = (0, 0);
     net.run(600_000);
-    // Four digests in 480 s; every 60 s they were 40 messages.
-    assert!(net.messages / 50 < 8, "{}", net.messages);
+    // Four digests and their answers in 480 s; every 60 s they were 80 messages.
+    assert!(net.messages / 50 < 12, "{}", net.messages);
     let by = net.some();
     net.publish(by, b"alice", b"here", 600);
     await_stored(&mut net, by, b"alice");
