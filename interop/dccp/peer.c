@@ -138,7 +138,8 @@ static bool send_one(int fd) {
         sent++;
         return true;
     }
-    if (errno != EAGAIN)
+    /* Linux reports ENOTCONN for a Reset that comes within send, and keeps its cause for the next recv. */
+    if (errno != EAGAIN && errno != ENOTCONN)
         end_by_error(errno);
     return false;
 }
