@@ -329,10 +329,11 @@ pub struct Limits {
     pub associations: usize,
     /// Maximum number of listeners.
     pub listeners: usize,
-    /// Maximum number of INITs answered per second. An answer stores nothing but costs time.
+    /// Maximum number of INITs answered per second. An answer stores nothing but costs time. One source gets a
+    /// fifth of them, less while others take theirs.
     pub inits_per_second: u32,
-    /// Maximum number of packets out of the blue answered per second, without INIT ACKs; 0 answers
-    /// none, for a host that shares its addresses with others.
+    /// Maximum number of packets out of the blue answered per second, without INIT ACKs, shared among sources
+    /// like those of INITs; 0 answers none, for a host that shares its addresses with others.
     pub strays_per_second: u32,
     /// Time for which a key makes cookies. It checks them for as long again.
     pub cookie_key_life: Duration,

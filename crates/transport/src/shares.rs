@@ -1,6 +1,6 @@
 //! Limits of which sources have shares, so that none takes what others need: of a rate, and of room.
 
-use crate::number;
+use crate::{Keyed, number};
 use ringway_sansio::{Duration, Time};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,25 +9,31 @@ use std::net::IpAddr;
 const PERIOD: Duration = Duration::from_secs(1);
 /// The part of what is left that one source may have taken.
 const PART: u32 = 4;
+/// Counts of a row of [`Shares`], which has two.
+const COUNTS: usize = 4096;
 /// Bits of an IPv6 address that do not distinguish sources: a host has as many addresses in its network as it wants.
 const HOST_BITS: u32 = 64;
 
 /// So many tokens in each second for all sources. A source is refused when it has taken a quarter of what is left: alone
-/// it gets a fifth of all, and the fewer tokens are left, the smaller is a share. The table has no more entries than there
-/// are tokens.
+/// it gets a fifth of all, and the fewer tokens are left, the smaller is a share.
+///
+/// Sources are counted in a count-min sketch with a secret hash, so that forged sources take neither memory nor more time.
+/// A source that has both of its counts in common with others is refused when they have taken its share.
 #[derive(Clone, Debug)]
 pub struct Shares {
     per_second: u32,
     left: u32,
     since: Time,
-    /// Tokens taken in this second, by source.
-    taken: BTreeMap<u128, u32>,
+    hasher: Keyed,
+    /// Tokens taken in this second.
+    taken: Box<[u32]>,
 }
 
 impl Shares {
-    /// Returns so many tokens a second; 0 for none.
-    pub fn new(per_second: u32) -> Shares {
-        Shares { per_second, left: per_second, since: Time::ZERO, taken: BTreeMap::new() }
+    /// Returns so many tokens a second; 0 for none. The hasher's numbers are random ones.
+    pub fn new(per_second: u32, hasher: Keyed) -> Shares {
+        let taken = vec![0; 2 * COUNTS].into();
+        Shares { per_second, left: per_second, since: Time::ZERO, hasher, taken }
     }
 
     /// Takes a token for a source. Returns whether there was one for it.
@@ -35,14 +41,15 @@ impl Shares {
         if now.since(self.since) >= PERIOD {
             self.since = now;
             self.left = self.per_second;
-            self.taken.clear();
+            self.taken.fill(0);
         }
-        let source = network(source);
-        let taken = self.taken.get(&source).copied().unwrap_or(0);
+        let hash = self.hasher.number(network(source)) as usize;
+        let counts = [hash % COUNTS, COUNTS + hash / COUNTS % COUNTS];
+        let taken = counts.map(|index| self.taken[index]).into_iter().min().unwrap_or(0);
         let fits = taken < self.left.div_ceil(PART);
         if fits {
             self.left -= 1;
-            self.taken.insert(source, taken + 1);
+            counts.into_iter().for_each(|index| self.taken[index] += 1);
         }
         fits
     }
@@ -110,13 +117,17 @@ mod tests {
         Ipv4Addr::from_bits(0x0a00_0000 + n).into()
     }
 
+    fn shares(per_second: u32) -> Shares {
+        Shares::new(per_second, Keyed(1, 2))
+    }
+
     fn count(shares: &mut Shares, now: Time, source: IpAddr) -> usize {
         (0..5000).filter(|_| shares.take(now, source)).count()
     }
 
     #[test]
     fn one_source_takes_a_fifth() {
-        let mut shares = Shares::new(1000);
+        let mut shares = shares(1000);
         let now = Time::from_secs(50);
         assert_eq!(count(&mut shares, now, v4(1)), 200);
         assert_eq!(count(&mut shares, now, v4(1)), 0);
@@ -128,7 +139,7 @@ mod tests {
 
     #[test]
     fn several_sources_leave_something() {
-        let mut shares = Shares::new(1000);
+        let mut shares = shares(1000);
         let now = Time::from_secs(50);
         // All at once, as floods are.
         for flooder in (0..20).cycle().take(100_000) {
@@ -138,21 +149,30 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_no_more_entries_than_tokens() {
-        let mut shares = Shares::new(100);
+    fn all_tokens_can_be_taken_by_many_sources() {
+        let mut few = shares(100);
         let now = Time::from_secs(50);
-        let taken = (0..10_000).filter(|source| shares.take(now, v4(*source))).count();
-        assert_eq!((taken, shares.taken.len()), (100, 100));
-        assert!(!shares.take(now, v4(70_000)));
-        assert!(shares.take(now + PERIOD, v4(70_000)));
-        assert_eq!(shares.taken.len(), 1);
-        assert!(!Shares::new(0).take(now, v4(1)));
+        let taken = |few: &mut Shares, now| (0..10_000).filter(|n| few.take(now, v4(*n))).count();
+        assert_eq!(taken(&mut few, now), 100);
+        assert!(!few.take(now, v4(70_000)));
+        assert_eq!(taken(&mut few, now + PERIOD), 100);
+        assert!(!shares(0).take(now, v4(1)));
+    }
+
+    #[test]
+    fn a_flood_leaves_a_share_to_every_other_source() {
+        let mut shares = shares(100_000);
+        let now = Time::from_secs(50);
+        for flooder in (0..5).cycle().take(200_000) {
+            shares.take(now, v4(flooder));
+        }
+        assert!((100..20_100).all(|source| shares.take(now, v4(source))));
     }
 
     /// An IPv4 address is one source in either of its forms, a network of IPv6 is one.
     #[test]
     fn addresses_of_one_host_are_one_source() {
-        let mut shares = Shares::new(1000);
+        let mut shares = shares(1000);
         let now = Time::from_secs(50);
         assert_eq!(count(&mut shares, now, v4(1)), 200);
         let mapped = Ipv4Addr::from_bits(0x0a00_0001).to_ipv6_mapped();

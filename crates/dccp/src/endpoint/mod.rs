@@ -212,8 +212,8 @@ impl Dccp {
             notices: VecDeque::new(),
             replies: VecDeque::new(),
             accepted: Holdings::new(limits.connections),
-            strays: Shares::new(limits.strays_per_second),
-            cookie_shares: Shares::new(limits.cookies_per_second),
+            strays: Shares::new(limits.strays_per_second, table),
+            cookie_shares: Shares::new(limits.cookies_per_second, table),
             next_port,
             counters: Counters::default(),
         })

@@ -26,7 +26,7 @@ use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
 use ringway_sansio::{Addressing, Random, Time};
-use ringway_transport::{Budget, Key, Keyed, number};
+use ringway_transport::{Key, Keyed, Shares, number};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -167,8 +167,8 @@ pub struct Endpoint {
     /// Local tags of the associations that ended last, whose cookies may be repeated.
     ended: VecDeque<u32>,
     replies: VecDeque<Reply>,
-    inits: Budget,
-    strays: Budget,
+    inits: Shares,
+    strays: Shares,
     next_port: u16,
     /// The number of classes that tags are drawn from in turn, and the class of the next one.
     tag_classes: u32,
@@ -212,8 +212,8 @@ impl Endpoint {
             joined: Vec::new(),
             ended: VecDeque::new(),
             replies: VecDeque::new(),
-            inits: Budget::new(limits.inits_per_second),
-            strays: Budget::new(limits.strays_per_second),
+            inits: Shares::new(limits.inits_per_second, table),
+            strays: Shares::new(limits.strays_per_second, table),
             next_port,
             tag_classes: 1,
             next_class: 0,

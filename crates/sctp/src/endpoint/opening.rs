@@ -122,7 +122,7 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         }
-        if !self.inits.take(now) {
+        if !self.inits.take(now, addressing.source) {
             self.counters.inits_limited += 1;
             return;
         }
@@ -170,7 +170,7 @@ impl Endpoint {
         else {
             // RFC 9260 section 8.4, rule 3.
             self.counters.stray += 1;
-            if self.strays.take(now) {
+            if self.strays.take(now, addressing.source) {
                 self.refuse(addressing, packet, init.initiate_tag, &[]);
             } else {
                 self.counters.strays_limited += 1;

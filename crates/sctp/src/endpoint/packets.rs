@@ -240,7 +240,7 @@ impl Endpoint {
                 _ => {}
             }
         }
-        if !self.strays.take(now) {
+        if !self.strays.take(now, addressing.source) {
             self.counters.strays_limited += 1;
             return;
         }

@@ -13,6 +13,7 @@ mod data;
 mod ecn;
 mod faults;
 mod final_acks;
+mod floods;
 mod interleaved;
 mod loss;
 mod lower_layer;

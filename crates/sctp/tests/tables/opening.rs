@@ -3,10 +3,10 @@
 use super::support::*;
 use super::{plain, snapshot};
 use proptest::prelude::*;
-use ringway_sansio::{Addressing, Endpoint};
+use ringway_sansio::Endpoint;
 use ringway_sctp::wire::chunk::{Chunk, kind};
 use ringway_sctp::wire::{AuthParameters, Cause, Init, InitParameters, Packet, Parameters, Writer};
-use ringway_sctp::{Close, Event, Limits, Settings, State};
+use ringway_sctp::{Close, Event, Settings, State};
 use std::net::IpAddr;
 
 fn listening() -> Script {
@@ -514,35 +514,6 @@ fn a_cookie_from_elsewhere() {
     s.addresses = vec![[10, 9, 9, 9].into()];
     s.echo("");
     s.expect_nothing();
-}
-
-/// A million INITs from a million addresses: nothing is stored, and unanswered ones are counted.
-#[test]
-fn a_flood_of_inits_stores_nothing() {
-    let limits = Limits { inits_per_second: 1000, ..Limits::default() };
-    let mut s = Script::accepted(Settings::default());
-    s.sctp = host_with(3, plain(), limits);
-    s.listen(&[A1]);
-    let (fixed, parameters) = s.init();
-    let mut out = Vec::new();
-    let mut writer = Writer::new(&mut out, 2000, s.ports.1, s.ports.0, 0);
-    parameters.emit(writer.chunks(), kind::INIT, &fixed);
-    writer.finish();
-    for n in 0..20_000u32 {
-        s.give_bytes(IpAddr::V4((0x0b00_0000 + n).into()), A1, &out);
-        s.sent.clear();
-    }
-    assert_eq!((s.sctp.len(), s.sctp.poll_timeout()), (0, None));
-    let counters = s.sctp.counters();
-    assert_eq!((counters.inits, counters.inits_limited), (1000, 19_000));
-    // Without anybody taking the answers, they do not pile up either.
-    s.wait(secs(2));
-    let from = |source| Addressing::new(source, A1, 132);
-    for n in 0..1000u32 {
-        let source = IpAddr::V4((0x0b00_0000 + n).into());
-        s.sctp.handle_packet(s.now, from(source), &out);
-    }
-    assert_eq!(s.sctp.counters().replies_full, 1000 - 256);
 }
 
 /// A host that has sent the first part of a message with its cookie, which was stale: it asks anew.
