@@ -71,7 +71,7 @@ soak-all:
 	@RANDOM_FROM=$(or $(RANDOM_FROM),0) RANDOM_SEEDS=20000 \
 		cargo test --locked -p ringway-sctp --test random -- --nocapture
 	@cargo test --locked -p ringway-sctp --test cost
-	@cargo build --locked --quiet -p ringway-with-preload
+	@cargo build --locked --quiet -p ringway-with-preload -p ringway-c
 	@for round in $$(seq $(or $(ROUNDS),5)); do \
 		seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' '); \
 		echo "the same again: PROPTEST_RNG_SEED=$$seed PROPTEST_CASES=1000 cargo test --workspace --locked"; \
