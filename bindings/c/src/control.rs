@@ -74,8 +74,6 @@ struct Control {
 
 static CONTROL: Mutex<Control> =
     Mutex::new(Control { socket: None, queue: VecDeque::new(), thread: None });
-/// Whether the process is a child of that which has the thread.
-static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HAS_ENDED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -104,7 +102,7 @@ extern "C" fn in_child() {
             // It was of the parent, and joining it would wait for ever.
             std::mem::forget(control.thread.take());
             control.socket = None;
-            IS_CHILD.store(true, Ordering::Relaxed);
+            table::become_child();
         }
     });
     table::release();
@@ -113,11 +111,6 @@ extern "C" fn in_child() {
 extern "C" fn at_exit() {
     // A panic must not reach the C library.
     let _ = std::panic::catch_unwind(exit);
-}
-
-/// Returns whether the process is a child of that which has the thread.
-pub(crate) fn is_child() -> bool {
-    IS_CHILD.load(Ordering::Relaxed)
 }
 
 impl Control {
@@ -147,7 +140,7 @@ impl Control {
 
 /// Hands a command to the thread, which is started by the first.
 pub(crate) fn post(command: Command, descriptor: Option<BorrowedFd<'_>>) -> Result<(), Fault> {
-    if is_child() {
+    if table::is_child() {
         let text = "the transports are the parent's; a child may send, receive, accept and close";
         return Err(Fault::new(libc::EOPNOTSUPP, text));
     }
@@ -194,7 +187,7 @@ pub(crate) fn take(socket: BorrowedFd<'_>) -> Result<Option<(Command, Option<Own
 
 /// Ends the thread, behind what the program has written.
 fn exit() {
-    if is_child() || post(Command::Exit, None).is_err() {
+    if table::is_child() || post(Command::Exit, None).is_err() {
         return;
     }
     HAS_ENDED.store(true, Ordering::Relaxed);

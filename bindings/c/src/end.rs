@@ -1,7 +1,9 @@
 //! The library's end of a descriptor, in its thread.
 
 use crate::fault::Fault;
-use crate::packet::{BUFFER, FILLER, Header, PACKET, Written, receive_message, send_message};
+use crate::packet::{
+    BUFFER, FILLER, Header, Written, receive_message, receive_octets, send_message,
+};
 use crate::system;
 use crate::table::Kind;
 use ringway_services_tokio::Message;
@@ -74,11 +76,9 @@ impl End {
         if self.kind == Kind::Messages {
             return receive_message(socket, RecvFlags::DONTWAIT);
         }
-        let mut octets = vec![0; PACKET];
-        let (length, _) = recv(socket, &mut octets[..], RecvFlags::DONTWAIT)?;
-        octets.truncate(length);
-        let header = Header { length: length as u32, ..Header::default() };
-        Ok((length > 0).then(|| Ok((header, octets.into()))))
+        let octets = receive_octets(socket, RecvFlags::DONTWAIT)?;
+        let header = Header { length: octets.len() as u32, ..Header::default() };
+        Ok((!octets.is_empty()).then_some(Ok((header, octets))))
     }
 
     /// Waits for what the program writes; `None` at the end.

@@ -32,7 +32,8 @@ thread_local! {
 
 fn fail(fault: &Fault) {
     let text: Vec<u8> = fault.text.bytes().filter(|octet| *octet != 0).collect();
-    LAST.with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
+    // A thread that ends may have none any more.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = CString::new(text).unwrap_or_default());
     // SAFETY: the location is the thread's.
     unsafe { *libc::__errno_location() = fault.errno };
 }
@@ -546,7 +547,7 @@ pub extern "C" fn pi_close(socket: c_int) -> c_int {
 /// Returns what the last error of a call in this thread was, in words. The text is valid until the next one.
 #[unsafe(no_mangle)]
 pub extern "C" fn pi_error() -> *const c_char {
-    LAST.with(|last| last.borrow().as_ptr())
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
 fn last_error() -> Fault {

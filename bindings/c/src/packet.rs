@@ -16,6 +16,7 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -225,37 +226,52 @@ pub(crate) fn read_file(file: &OwnedFd, into: &mut [u8], from: u64) -> Result<us
 /// What a program has written: a message, or octets, with what is stated of them.
 pub(crate) type Written = Result<(Header, Bytes), Fault>;
 
+thread_local! {
+    /// Where the thread of the library reads into, so that a message takes no more memory than it has octets.
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Receives octets of a byte stream; none at the end.
+pub(crate) fn receive_octets(socket: BorrowedFd<'_>, flags: RecvFlags) -> Result<Bytes, Errno> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(HEADER + PACKET, 0);
+        let (length, _) = rustix::net::recv(socket, &mut scratch[..], flags)?;
+        Ok(Bytes::copy_from_slice(&scratch[..length]))
+    })
+}
+
 /// Receives a message whole; `None` at the end, and a fault for what is none of the library's packets.
 pub(crate) fn receive_message(
     socket: BorrowedFd<'_>,
     flags: RecvFlags,
 ) -> Result<Option<Written>, Errno> {
-    let mut head = [0; HEADER];
-    let mut body = vec![0; PACKET];
-    let mut parts = [IoSliceMut::new(&mut head), IoSliceMut::new(&mut body)];
-    let received = receive(socket, &mut parts, flags)?;
-    if received.octets == 0 {
-        return Ok(None);
-    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        scratch.resize(HEADER + PACKET, 0);
+        let received = receive(socket, &mut [IoSliceMut::new(scratch)], flags)?;
+        if received.octets == 0 {
+            return Ok(None);
+        }
+        let octets = &scratch[..received.octets.min(HEADER + PACKET)];
+        Ok(Some(read_message(octets, received.attached.as_ref())))
+    })
+}
+
+/// Reads the message of a packet and of the file that came with it.
+fn read_message(packet: &[u8], file: Option<&OwnedFd>) -> Written {
     let broken = || Fault::new(libc::EPROTO, "the descriptor was written to without pi_send");
-    let Some(header) = Header::decode(&head).filter(|_| received.octets >= HEADER) else {
-        return Ok(Some(Err(broken())));
-    };
+    let (head, first) = packet.split_first_chunk().ok_or_else(broken)?;
+    let header = Header::decode(head).ok_or_else(broken)?;
     let length = header.length as usize;
-    let mut octets = received.octets - HEADER;
-    body.truncate(octets);
-    if length > PACKET && octets == PACKET {
-        let Some(file) = received.attached else {
-            let text = "the process has no descriptor left for a large message";
-            return Ok(Some(Err(Fault::new(libc::EMFILE, text))));
-        };
-        body.resize(length, 0);
-        octets += read_file(&file, &mut body[PACKET..], 0)?;
+    let mut message = Vec::with_capacity(length);
+    message.extend_from_slice(first);
+    if length > PACKET && first.len() == PACKET {
+        let text = "the thread of the library has no descriptor left for a large message";
+        let file = file.ok_or_else(|| Fault::new(libc::EMFILE, text))?;
+        message.resize(length, 0);
+        let read = read_file(file, &mut message[PACKET..], 0)?;
+        message.truncate(PACKET + read);
     }
-    if octets != length {
-        return Ok(Some(Err(broken())));
-    }
-    Ok(Some(Ok((header, body.into()))))
+    if message.len() != length { Err(broken()) } else { Ok((header, message.into())) }
 }
 
 /// What is known of a connection in every process that has its descriptor.

@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Descriptors of a process.
@@ -73,6 +74,19 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether the process is a child of that which has the library's thread.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether the process is a child of that which has the library's thread.
+pub(crate) fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Relaxed)
+}
+
+/// Reports that the process is a child.
+pub(crate) fn become_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+}
+
 /// Has the table at rest while the process forks.
 pub(crate) fn hold() {
     HELD.with(|held| *held.borrow_mut() = Some(table()));
@@ -100,9 +114,7 @@ fn unknown() -> Fault {
 pub(crate) fn add(descriptor: &OwnedFd, kind: Kind, state: State) -> Result<u64, Fault> {
     let key = key(descriptor.as_fd())?;
     let mut table = table();
-    if table.entries.len() >= table.sweep_at {
-        table.sweep();
-    }
+    table.sweep();
     if table.entries.len() >= MAX_SOCKETS {
         let text = format!("expected at most {MAX_SOCKETS} sockets");
         return Err(Fault::new(libc::EMFILE, text));
@@ -112,8 +124,11 @@ pub(crate) fn add(descriptor: &OwnedFd, kind: Kind, state: State) -> Result<u64,
 }
 
 impl Table {
-    /// Removes what no descriptor of the process refers to any longer.
+    /// Removes what no descriptor of the process refers to any longer, if there is enough to look.
     fn sweep(&mut self) {
+        if self.entries.len() < self.sweep_at {
+            return;
+        }
         // That of the thread: that of the process shows the first thread's, which may have ended.
         let Ok(folder) = std::fs::read_dir("/proc/thread-self/fd") else { return };
         let open: BTreeSet<u64> = folder
@@ -125,7 +140,7 @@ impl Table {
         self.entries.retain(|key, entry| {
             // The thread removes these itself, and there is none of the others whose descriptor travels to be accepted.
             let is_served = matches!(entry.state, State::Connecting | State::Connected(_));
-            is_served || open.contains(key)
+            is_served && !is_child() || open.contains(key)
         });
         self.sweep_at = SWEEP_AT.max(2 * self.entries.len());
     }
@@ -141,7 +156,9 @@ pub(crate) fn accepted(key: u64, kind: Kind, info: Info) {
 pub(crate) fn learn(key: u64, kind: Kind, info: Info) {
     let state = State::Connected(Arc::new(info));
     let entry = Entry { kind, state, error: None, is_shut: false };
-    table().entries.entry(key).or_insert(entry);
+    let mut table = table();
+    table.sweep();
+    table.entries.entry(key).or_insert(entry);
 }
 
 /// Returns what is known of a socket.

@@ -66,6 +66,14 @@ static void a_peer_that_has_gone(void) {
     CHECK(pi_close(ends.listener) == 0);
 }
 
+static void what_is_written_without_the_library(void) {
+    struct ends ends = connect_ends(PI_RELIABLE_MESSAGES);
+    CHECK(write(ends.client, "no packet", 9) == 9);
+    CHECK(ready(ends.client, POLLIN, LONG) & POLLHUP);
+    FAILS(pi_recv(ends.client, octets, sizeof octets, 0), EPROTO);
+    close_ends(&ends);
+}
+
 static void what_is_sent_to_nothing(void) {
     int socket = pi_socket(AF_INET, PI_DATAGRAMS), other = new_socket();
     struct sockaddr_in address = listening(other);
@@ -119,6 +127,7 @@ int main(int argc, char **argv) {
     services_that_no_protocol_has();
     a_port_in_use();
     a_peer_that_has_gone();
+    what_is_written_without_the_library();
     what_is_sent_to_nothing();
     a_process_without_descriptors();
     no_descriptor_is_left();

@@ -82,6 +82,34 @@ static void a_child_uses_what_it_inherits(void) {
     close_ends(&ends);
 }
 
+/* A server whose children accept: they serve many connections, one after the other. */
+static void a_child_accepts_again_and_again(void) {
+    enum { CONNECTIONS = 150 };
+    int listener = new_socket();
+    struct sockaddr_in address = listening(listener);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(120);
+        for (int i = 0; i < CONNECTIONS; i++) {
+            int server = pi_accept(listener, NULL, NULL);
+            CHECK(server >= 0);
+            ssize_t length = pi_recv(server, octets, sizeof octets, 0);
+            CHECK(length == 4 && pi_send(server, octets, 4, 0) == 4);
+            CHECK(pi_close(server) == 0);
+        }
+        _exit(0);
+    }
+    for (int i = 0; i < CONNECTIONS; i++) {
+        int client = new_socket();
+        CHECK(connecting(client, &address) == 0);
+        CHECK(pi_send(client, "echo", 4, 0) == 4);
+        CHECK(pi_recv(client, octets, sizeof octets, 0) == 4);
+        CHECK(pi_close(client) == 0);
+    }
+    wait_for(child);
+    CHECK(pi_close(listener) == 0);
+}
+
 /* A child does not keep the parent's transports open. */
 static void a_peer_sees_the_end_although_a_child_lives(void) {
     struct ends ends = connect_ends(PI_RELIABLE_MESSAGES);
@@ -139,6 +167,7 @@ int main(int argc, char **argv) {
     what_was_written_outlives_the_program(argc, argv);
     duplicates_are_one_socket();
     a_child_uses_what_it_inherits();
+    a_child_accepts_again_and_again();
     a_peer_sees_the_end_although_a_child_lives();
     a_child_notices_that_the_parent_has_gone();
     return 0;
