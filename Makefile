@@ -51,6 +51,7 @@ bench:
 	@[ "$(or $(ONLY),mesh)" != mesh ] || interop/bench/onesip
 	@[ "$(or $(ONLY),emulate)" != emulate ] || interop/bench/emulate
 	@[ "$(or $(ONLY),services)" != services ] || interop/bench/services
+	@[ "$(or $(ONLY),services)" != services ] || interop/bench/with
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,
