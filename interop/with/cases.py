@@ -47,6 +47,8 @@ StrictModes no
 UsePAM no
 """
 
+HOLDER = "import socket, time; s = socket.socket(type=2); s.bind(('', 80)); print('held'); time.sleep(60)"
+
 
 def content(path, octets):
     """Fills a file; returns its digest."""
@@ -268,6 +270,21 @@ def in_udp(c):
     c.expect(status == 0 and f"10.1.0.1 {FAR} 80" in output, output)
     expect_over(c, output, "SCTP in UDP")
     c.expect((folder / "state").exists(), "nothing is remembered")
+
+
+@case("with/over-ip")
+def over_ip(c):
+    """Another program has the server's UDP port: SCTP travels right above IP."""
+    hosts = Hosts(c)
+    holder = hosts.far.start("holder", [sys.executable, "-uc", HOLDER])
+    c.expect(holder.wait_output("held", 10), holder.output())
+    server, wanted = nginx(c, hosts, 8 << 20)
+    got = c.folder / "got"
+    output = hosts.run("curl", ["curl", "-sS", "-o", got, f"http://{FAR}/file"])
+    expect_over(c, output, "SCTP over IP")
+    c.expect(digest(got) == wanted, f"the file differs: {got.stat().st_size} octets")
+    c.expect("without SCTP in UDP" in server.output(), server.output())
+    hosts.expect_sctp()
 
 
 @case("with/fallback")

@@ -86,9 +86,9 @@ fn a_default_counts_only_for_protocols_that_the_peer_is_known_to_speak() {
         ranked.candidates.iter().map(|one| one.protocol).collect::<Vec<_>>()
     };
     let defaults = order(TransportProperties::new(), SecurityParameters::disabled());
-    assert_eq!(defaults[..2], [Protocol::Tcp, Protocol::Sctp]);
+    assert_eq!(defaults[..2], [Protocol::Tcp, Protocol::SctpUdp]);
     let stated = TransportProperties::new().prefer(Service::Multistreaming);
-    assert_eq!(order(stated, SecurityParameters::disabled())[0], Protocol::Sctp);
+    assert_eq!(order(stated, SecurityParameters::disabled())[0], Protocol::SctpUdp);
     let datagrams = TransportProperties::unreliable_datagram();
     assert_eq!(order(datagrams.clone(), SecurityParameters::disabled())[0], Protocol::Udp);
     assert_eq!(order(datagrams, SecurityParameters::new())[0], Protocol::QuicDatagram);

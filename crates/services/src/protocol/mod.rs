@@ -23,10 +23,10 @@ words! {
         Udp = "udp",
         /// UDP-Lite (RFC 3828).
         UdpLite = "udp-lite",
-        /// This project's SCTP right above IP (RFC 9260).
-        Sctp = "sctp",
         /// This project's SCTP over UDP (RFC 6951).
         SctpUdp = "sctp-udp",
+        /// This project's SCTP right above IP (RFC 9260).
+        Sctp = "sctp",
         /// The SCTP of the kernel (RFC 6458).
         SctpKernel = "sctp-kernel",
         /// Datagrams of a QUIC connection (RFC 9221).
