@@ -30,7 +30,8 @@ pub struct Arrival<'a> {
 #[derive(Debug)]
 pub struct Transmit {
     buffer: Vec<u8>,
-    link: usize,
+    /// Octets that count.
+    size: usize,
     arrived: Time,
     decided: Time,
     spacing: Spacing,
@@ -45,10 +46,6 @@ impl Transmit {
     /// Returns the time at which it was to be sent.
     pub fn decided(&self) -> Time {
         self.decided
-    }
-
-    fn octets(&self) -> usize {
-        self.buffer.len() - VNET_HEADER - self.link
     }
 }
 
@@ -125,11 +122,12 @@ impl Direction {
         buffer.extend_from_slice(arrival.payload);
         let link = arrival.link.len();
         let packet = &buffer[VNET_HEADER + link..];
-        let (headers, size) = (Headers::read(arrival.link, packet), packet.len());
+        let headers = Headers::read(arrival.link, packet);
+        let size = headers.size(arrival.link, packet);
         self.world.statistics.counts.received.add(size);
         let checksum = arrival.checksum;
         let spacing = Spacing::default();
-        let held = Held { buffer, link, checksum, headers, arrived: now, spacing };
+        let held = Held { buffer, link, size, checksum, headers, arrived: now, spacing };
         let id = match self.world.frames.insert(held) {
             Ok(id) => id,
             Err(buffer) => {
@@ -139,8 +137,7 @@ impl Direction {
             }
         };
         // A packet without octets is one to no link.
-        let size = size.max(1) as u32;
-        let packet = Packet::new(id, size, headers.flow, headers.ecn);
+        let packet = Packet::new(id, size.max(1) as u32, headers.flow, headers.ecn);
         let (link, mut outlet) = self.parts();
         link.offer(now, packet, &mut outlet);
     }
@@ -165,16 +162,15 @@ impl Direction {
         let checksum = moved(held.checksum, held.link);
         let description = VnetHeader { checksum, segmentation: None };
         held.buffer[..VNET_HEADER].copy_from_slice(&description.to_bytes());
-        let Held { buffer, link, arrived, spacing, .. } = held;
-        Some(Transmit { buffer, link, arrived, decided: departure.arrives, spacing })
+        let Held { buffer, size, arrived, spacing, .. } = held;
+        Some(Transmit { buffer, size, arrived, decided: departure.arrives, spacing })
     }
 
     /// Notes that a packet was sent at `now`.
     pub fn sent(&mut self, now: Time, packet: Transmit) {
-        let octets = packet.octets();
         let statistics = &mut self.world.statistics;
-        statistics.send(now, octets, packet.arrived, packet.decided);
-        statistics.rate.send(now, octets, packet.spacing);
+        statistics.send(now, packet.size, packet.arrived, packet.decided);
+        statistics.rate.send(now, packet.size, packet.spacing);
         self.world.frames.recycle(packet.buffer);
     }
 

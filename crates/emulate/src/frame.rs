@@ -14,11 +14,18 @@ pub(crate) const MAX_LINK_HEADER: usize = ETHERNET + 3 * TAG;
 
 const TYPE_IPV4: u16 = 0x0800;
 const TYPE_IPV6: u16 = 0x86dd;
+const TYPE_ARP: u16 = 0x0806;
+/// Maximum value of the type of a frame that is a length.
+const MAX_LENGTH: u16 = 1_500;
 /// Types of tags: of customers and of providers.
 const TYPE_TAGS: [u16; 2] = [0x8100, 0x88a8];
 
 const IPV4: usize = 20;
 const IPV6: usize = 40;
+/// Size of the header of ARP without addresses, in octets.
+const ARP: usize = 8;
+/// The next header of a packet with hop-by-hop options, as a jumbogram has (RFC 8200 section 4.3).
+const HOP_BY_HOP: u8 = 0;
 
 /// Returns the length of the Ethernet header of a frame with its tags, at most two. `None` for a frame that is shorter.
 pub(crate) fn ethernet_header(frame: &[u8]) -> Option<usize> {
@@ -82,6 +89,21 @@ impl Headers {
         })
     }
 
+    /// Returns the length of a packet in octets without the padding that a card adds to a short frame (IEEE 802.3 section
+    /// 3.2.8). A packet that is longer by its own header than it is counts as it is, and so does one whose header has no
+    /// length.
+    pub(crate) fn size(&self, link: &[u8], packet: &[u8]) -> usize {
+        let length = match self.version {
+            Version::V4 => word(packet, 2).map(usize::from),
+            Version::V6 => ipv6_length(packet),
+            Version::Other => other_length(link, packet),
+        };
+        let header = usize::from(self.transport).max(1);
+        length
+            .filter(|length| *length >= header)
+            .map_or(packet.len(), |length| length.min(packet.len()))
+    }
+
     /// Marks a packet as having experienced congestion (RFC 3168 section 5). One that is not IP is not changed.
     pub(crate) fn mark(&self, packet: &mut [u8]) {
         match self.version {
@@ -143,6 +165,27 @@ fn ipv6(packet: &[u8]) -> Option<Headers> {
     })
 }
 
+/// Returns the length of an IPv6 packet by its header. `None` for a jumbogram (RFC 2675 section 3).
+fn ipv6_length(packet: &[u8]) -> Option<usize> {
+    let is_jumbo = packet.get(6) == Some(&HOP_BY_HOP);
+    let payload = word(packet, 4).filter(|payload| *payload > 0 || !is_jumbo)?;
+    Some(IPV6 + usize::from(payload))
+}
+
+/// Returns the length of a packet that is not IP, if its header or that of the link has it.
+fn other_length(link: &[u8], packet: &[u8]) -> Option<usize> {
+    match word(link, link.len().checked_sub(2)?)? {
+        TYPE_ARP => {
+            // RFC 826: the lengths of both kinds of addresses, of which there are two each.
+            let addresses = usize::from(*packet.get(4)?) + usize::from(*packet.get(5)?);
+            Some(ARP + 2 * addresses)
+        }
+        // IEEE 802.3 section 3.2.6: the length of the data instead of a type.
+        length if length <= MAX_LENGTH => Some(length.into()),
+        _ => None,
+    }
+}
+
 fn ports(packet: &[u8], transport: u16) -> u32 {
     let payload = packet.get(usize::from(transport)..).unwrap_or_default();
     payload.first_chunk::<4>().map_or(0, |ports| u32::from_be_bytes(*ports))
@@ -198,6 +241,42 @@ mod tests {
         headers.mark(&mut packet);
         assert_eq!(Headers::read(&[], &packet).ecn, Ecn::Ce);
         assert_eq!(packet[..2], [0x60, 0x30]);
+    }
+
+    /// Returns the length of a packet by its headers.
+    fn size(link: &[u8], packet: &[u8]) -> usize {
+        Headers::read(link, packet).size(link, packet)
+    }
+
+    #[test]
+    fn a_packet_of_ip_is_as_long_as_its_header_says() {
+        let mut packet = packet4(0);
+        packet.extend([0; 18]);
+        assert_eq!((packet.len(), size(&LINK, &packet)), (46, 28));
+        for (length, expected) in [(46, 46), (47, 46), (19, 46), (20, 20), (0, 46)] {
+            packet[3] = length;
+            assert_eq!(size(&LINK, &packet), expected, "{length}");
+        }
+        let mut packet = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+        packet.extend([0; 50]);
+        for (length, expected) in [(8, 48), (18, 58), (19, 58), (0, 40)] {
+            packet[5] = length;
+            assert_eq!(size(&[], &packet), expected, "{length}");
+        }
+        packet[6] = HOP_BY_HOP;
+        assert_eq!(size(&[], &packet), 58, "a jumbogram");
+    }
+
+    #[test]
+    fn the_length_of_other_packets_is_known_for_arp_and_by_the_link() {
+        let with_type = |value: u16| [&LINK[..12], &value.to_be_bytes()].concat();
+        let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
+        arp.resize(46, 0);
+        assert_eq!(size(&with_type(TYPE_ARP), &arp), 28);
+        assert_eq!(size(&with_type(TYPE_ARP), &arp[..5]), 5);
+        assert_eq!(size(&with_type(0x88b5), &arp), 46);
+        assert_eq!(size(&with_type(38), &arp), 38);
+        assert_eq!((size(&with_type(0), &arp), size(&with_type(1_500), &arp)), (46, 46));
     }
 
     #[test]
@@ -258,6 +337,7 @@ mod tests {
                 headers.mark(&mut packet.clone());
                 headers.invert(&mut packet.clone(), bit);
                 let _ = ethernet_header(&packet);
+                prop_assert!(headers.size(link, &packet) <= packet.len());
             }
         }
     }

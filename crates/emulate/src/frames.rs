@@ -24,6 +24,8 @@ pub(crate) struct Held {
     pub(crate) buffer: Vec<u8>,
     /// Length of the header of the link.
     pub(crate) link: usize,
+    /// Octets of the packet that count, which are followed by those of padding. At most those in the buffer.
+    pub(crate) size: usize,
     /// The state of the transport's checksum, with positions from the start of the packet.
     pub(crate) checksum: Checksum,
     /// What the packet says of itself.
@@ -35,17 +37,18 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Returns the packet without the header of the link.
+    /// Returns the packet without the header of the link and without padding.
     pub(crate) fn packet(&self) -> &[u8] {
-        &self.buffer[VNET_HEADER + self.link..]
+        &self.buffer[VNET_HEADER + self.link..][..self.size]
     }
 
     /// Returns the packet to be changed.
     pub(crate) fn packet_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[VNET_HEADER + self.link..]
+        &mut self.buffer[VNET_HEADER + self.link..][..self.size]
     }
 
-    fn size(&self) -> usize {
+    /// Returns what the packet takes of the room of a direction.
+    fn room(&self) -> usize {
         self.buffer.len() + SLOT
     }
 }
@@ -78,10 +81,10 @@ impl Frames {
 
     /// Adds a packet and returns its number, or returns the buffer where there is no room.
     pub(crate) fn insert(&mut self, packet: Held) -> Result<u32, Vec<u8>> {
-        if self.held + packet.size() > MAX_HELD || self.window.len() >= MAX_WINDOW {
+        if self.held + packet.room() > MAX_HELD || self.window.len() >= MAX_WINDOW {
             return Err(packet.buffer);
         }
-        self.held += packet.size();
+        self.held += packet.room();
         self.window.push_back(Some(packet));
         Ok(self.first.wrapping_add(self.window.len() as u32 - 1))
     }
@@ -99,7 +102,7 @@ impl Frames {
     /// Removes a packet.
     pub(crate) fn take(&mut self, number: u32) -> Option<Held> {
         let packet = self.window.get_mut(number.wrapping_sub(self.first) as usize)?.take()?;
-        self.held -= packet.size();
+        self.held -= packet.room();
         while let Some(None) = self.window.front() {
             self.window.pop_front();
             self.first = self.first.wrapping_add(1);
@@ -116,7 +119,7 @@ mod tests {
         let headers = Headers::read(&[], &[]);
         let buffer = vec![0; VNET_HEADER + length];
         let (checksum, spacing) = (Checksum::Complete, Spacing::default());
-        Held { buffer, link: 0, checksum, headers, arrived: Time::ZERO, spacing }
+        Held { buffer, link: 0, size: length, checksum, headers, arrived: Time::ZERO, spacing }
     }
 
     #[test]

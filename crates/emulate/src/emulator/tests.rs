@@ -132,6 +132,36 @@ fn parameters_change_in_both_directions_or_in_none() {
     assert_eq!((there.parameters, back.parameters), (delay(2), delay(10)));
 }
 
+/// IEEE 802.3 section 3.2.8: a card adds octets to a short frame, which its data does not count.
+#[test]
+fn padding_is_carried_and_not_counted() {
+    let mut e = emulator(LinkConfig { rate: Rate(8_000), mtu: Size(40), ..delay(1) });
+    e.start_log();
+    let mut sent = packet(1, 46);
+    sent[3] = 40;
+    e.handle_packet(at(0), Way::There, &arrival(&sent));
+    let out = run(&mut e, Way::There, at(50_000), Duration::ZERO);
+    // 40 octets take 40 ms at 8,000 bit/s.
+    assert_eq!(out, [(at(41_000), [&ETHERNET[..], &sent].concat())]);
+    assert!(e.take_log(Way::There).contains("deliver"));
+    let [there, _] = e.report(at(50_000));
+    assert_eq!((there.received.octets, there.sent.octets), (40, 40));
+}
+
+#[test]
+fn no_bit_of_the_padding_is_inverted() {
+    let corrupt = Sometimes { chance: Chance::ALWAYS, correlation: Chance::NEVER };
+    let mut e = emulator(LinkConfig { corrupt, ..LinkConfig::default() });
+    for n in 0..100 {
+        let mut sent = packet(n, 46);
+        sent[3] = 32;
+        e.handle_packet(at(0), Way::There, &arrival(&sent));
+        let transmit = e.poll_transmit(at(0), Way::There).unwrap();
+        assert_eq!(transmit.bytes()[VNET_HEADER + 14 + 32..], sent[32..]);
+        assert_ne!(transmit.bytes()[VNET_HEADER + 14 + 20..], sent[20..]);
+    }
+}
+
 #[test]
 fn rate_and_loss_are_measured() {
     let chance = Chance::percent(10.0).unwrap();
@@ -276,7 +306,9 @@ proptest! {
         let link = &link[..];
         let arrival = Arrival { link, headers: &payload[..payload.len() / 2], payload: &payload, checksum };
         e.handle_packet(at(0), Way::There, &arrival);
-        let expected = if payload.len() / 2 + payload.len() > 150 { 0 } else { 2 };
+        let size = e.report(at(0))[0].received.octets;
+        prop_assert!(size as usize <= payload.len() / 2 + payload.len());
+        let expected = if size > 150 { 0 } else { 2 };
         prop_assert_eq!(run(&mut e, Way::There, at(5_000), Duration::ZERO).len(), expected);
         prop_assert_eq!(e.report(at(5_000))[0].in_flight, 0);
     }
