@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use ringway_emulate::{Arrival, Emulator, LinkSettings, Way, parameters};
+use ringway_emulate::{Arrival, LinkSettings, parameters};
 use ringway_link::{Deliveries, LinkConfig, Span, Streams};
 use ringway_os::tun::Checksum;
 use ringway_sansio::{Duration, Time};
@@ -22,37 +22,40 @@ fuzz_target!(|data: &[u8]| {
     let names = ["a-b".to_owned(), "b-a".to_owned()];
     let settings = LinkSettings { configs: [config.clone(), config], names };
     let mut now = Time::from_secs(1);
-    let Ok(mut emulator) = Emulator::new(settings, &Streams::new(1, 0), now) else { return };
+    let Ok(mut directions) = settings.directions(&Streams::new(1, 0), now) else { return };
     if let Some(changes) = changes {
-        // What is out of range is refused.
-        let _ = emulator.set(now, &changes);
+        for (direction, change) in directions.iter_mut().zip(&changes.0) {
+            // What is out of range is refused.
+            if let Ok(prepared) = direction.prepare(change) {
+                direction.set(now, prepared);
+            }
+        }
     }
     let mut rest = data;
     while let [gap, way, link, size, start, offset, more @ ..] = rest {
         now = now + Duration::from_micros(u64::from(*gap) * 40);
-        let way = Way::BOTH[usize::from(way % 2)];
+        let direction = &mut directions[usize::from(way % 2)];
         let (packet, after) = more.split_at(more.len().min(usize::from(*size)));
         let (link, payload) = packet.split_at(packet.len().min(usize::from(link % 24)));
         let checksum = match start {
             0 => Checksum::Complete,
             start => Checksum::Partial { start: u16::from(*start), offset: u16::from(*offset) },
         };
-        emulator.handle_packet(now, way, &Arrival { link, headers: &[], payload, checksum });
-        while let Some(transmit) = emulator.poll_transmit(now, way) {
-            emulator.sent(now, way, transmit);
+        direction.handle_packet(now, &Arrival { link, headers: &[], payload, checksum });
+        while let Some(transmit) = direction.poll_transmit(now) {
+            direction.sent(now, transmit);
         }
         rest = after;
     }
-    for way in Way::BOTH {
-        while let Some(transmit) = emulator.poll_transmit(now, way) {
-            emulator.sent(now, way, transmit);
+    for mut direction in directions {
+        while let Some(transmit) = direction.poll_transmit(now) {
+            direction.sent(now, transmit);
         }
-    }
-    for direction in emulator.report(now) {
-        let dropped: u64 = direction.dropped.values().sum();
-        let lost: u64 = direction.lost.values().sum();
-        let under_way = direction.in_flight + direction.queue.packets;
-        let gone = direction.sent.packets + dropped + lost + under_way;
-        assert_eq!(direction.received.packets + direction.copied, gone, "{direction:?}");
+        let report = direction.report(now);
+        let dropped: u64 = report.dropped.values().sum();
+        let lost: u64 = report.lost.values().sum();
+        let under_way = report.in_flight + report.queue.packets;
+        let gone = report.sent.packets + dropped + lost + under_way;
+        assert_eq!(report.received.packets + report.copied, gone, "{report:?}");
     }
 });

@@ -1,13 +1,14 @@
 //! An emulation from its start to its end.
 
 use crate::control;
-use crate::emulator::Emulator;
-use crate::log::LogFiles;
+use crate::lane::Lane;
+use crate::log;
 use crate::namespace::{self, Behind, NamespaceError};
-use crate::ports::{PacketPort, Port, TunPort};
-use crate::realtime::{self, Asker, Lines, Parts, Request};
+use crate::ports::{self, Port};
+use crate::realtime::{self, About, Lines};
 use crate::report::Report;
 use crate::settings::{Ends, Settings};
+use crate::ways::Way;
 use ringway_link::ConfigError;
 use ringway_os::Clock;
 use std::ffi::OsString;
@@ -17,7 +18,6 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 use tokio::process::Child;
-use tokio::sync::oneshot;
 
 /// Time between two reports for an operator who watches.
 const WATCH: Duration = Duration::from_millis(500);
@@ -92,28 +92,24 @@ pub async fn run(
     })?;
     let clock = Clock::new();
     let start = clock.now();
-    let mut emulator = Emulator::new(settings.link.clone(), &settings.streams(), start)?;
-    let log = match &settings.log {
+    let directions = settings.link.clone().directions(&settings.streams(), start)?;
+    let logs = match &settings.log {
         Some(path) => {
-            emulator.start_log();
             let fail = |error| RunError::Log { path: path.clone(), error };
-            Some(LogFiles::create(path).map_err(fail)?)
+            log::create(path).map_err(fail)?.map(Some)
         }
-        None => None,
+        None => [None, None],
     };
-    let (ports, mut child) = open(&settings.ends, command, &clock, &lines)?;
-    let parts = Parts {
-        emulator,
-        ports,
-        clock,
-        start,
-        log,
-        lines,
-        name: settings.name.clone(),
-        ends: settings.ends.names(),
-        seed: settings.seed,
-    };
-    let (asker, mut outcome) = realtime::start(parts)?;
+    let ([one, other], mut child) = open(&settings.ends, command, &clock, &lines)?;
+    let across = [(one.source, other.sink), (other.source, one.sink)];
+    let parts = Way::BOTH.into_iter().zip(directions).zip(across).zip(logs);
+    let lanes = parts.map(|(((way, direction), (source, sink)), log)| {
+        Lane::new(way, direction, source, sink, log)
+    });
+    let (name, ends, seed) = (settings.name.clone(), settings.ends.names(), settings.seed);
+    let about = About { name, ends, seed, clock, start };
+    let (asker, mut outcomes) =
+        realtime::start(lanes.collect(), realtime::threads(), about, &lines)?;
     let serve = control::serve(&socket, &asker);
     tokio::pin!(stop, serve);
     let mut ticks = tokio::time::interval(WATCH);
@@ -121,7 +117,7 @@ pub async fn run(
     let ended = loop {
         tokio::select! {
             () = &mut stop => break None,
-            ended = &mut outcome => break Some(ended),
+            ended = outcomes.next() => break Some(ended),
             exited = exit(&mut child) => {
                 status = Some(exited?);
                 break None;
@@ -134,21 +130,8 @@ pub async fn run(
             }
         }
     };
-    let outcome = match ended {
-        Some(outcome) => outcome,
-        None => end(&asker, outcome).await,
-    };
-    let lost = |_| io::Error::other("the thread of the emulation has ended");
-    let report = outcome.map_err(lost)??;
+    let report = outcomes.finish(&asker, ended).await?;
     Ok(Ended { report, status })
-}
-
-async fn end(
-    asker: &Asker,
-    outcome: oneshot::Receiver<realtime::Outcome>,
-) -> Result<realtime::Outcome, oneshot::error::RecvError> {
-    asker.send(Request::Stop);
-    outcome.await
 }
 
 /// Opens both ends, and starts the command if there is one.
@@ -158,26 +141,24 @@ fn open(
     clock: &Clock,
     lines: &Lines,
 ) -> Result<([Port; 2], Option<Child>), RunError> {
-    let tun = |queue| Port::Tun(TunPort::new(queue));
     match ends {
         Ends::Between(_) if !command.is_empty() => Err(RunError::CommandBetween),
         Ends::Between([one, other]) => {
             let open = |name: &String| {
-                let port = PacketPort::open(name, clock.now(), lines.as_ref());
-                let fail = |error| RunError::Interface { name: name.clone(), error };
-                port.map(Port::Packet).map_err(fail)
+                let opened = ports::interface(name, clock.now(), lines.as_ref());
+                opened.map_err(|error| RunError::Interface { name: name.clone(), error })
             };
             Ok(([open(one)?, open(other)?], None))
         }
         Ends::Tun(_) if command.is_empty() => {
             let [one, other] = ends.names();
-            Ok(([tun(namespace::open(&one)?), tun(namespace::open(&other)?)], None))
+            Ok(([ports::tun(namespace::open(&one)?), ports::tun(namespace::open(&other)?)], None))
         }
         Ends::Tun(_) => {
             let Behind { queues, child, subnet } = namespace::run_behind(&ends.names(), command)?;
             let [(here, _), (there, _)] = [1, 2].map(|end| subnet.addresses(end));
             lines(&format!("this host is {here} behind the link, the command is {there}"));
-            Ok((queues.map(tun), Some(child)))
+            Ok((queues.map(ports::tun), Some(child)))
         }
     }
 }

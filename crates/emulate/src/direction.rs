@@ -49,7 +49,10 @@ impl Transmit {
     }
 }
 
-/// One direction of an emulation. It has no clock: every call has the time.
+/// One direction of an emulated link, as a machine without a clock or a socket.
+///
+/// A packet is handed over with the time of its arrival; [`Direction::poll_transmit`] returns it when it is to be sent at
+/// the other end. Decisions depend on the seed and on what has arrived when, and on nothing else.
 pub struct Direction {
     link: Link,
     name: String,
@@ -59,6 +62,14 @@ pub struct Direction {
     world: World,
     /// The log of what is decided, if there is one.
     log: Option<String>,
+}
+
+/// A change of a direction that was found valid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepared {
+    change: Change,
+    /// The parameters with the change.
+    valid: LinkConfig,
 }
 
 /// What the link's decisions apply to.
@@ -192,27 +203,30 @@ impl Direction {
     ///
     /// # Errors
     /// What is wrong with them.
-    pub fn check(&self, change: &Change) -> Result<(), ConfigError> {
-        let mut config = self.link.config().clone();
-        change.apply(&mut config);
-        config.check()
+    pub fn prepare(&self, change: &Change) -> Result<Prepared, ConfigError> {
+        let mut valid = self.link.config().clone();
+        change.apply(&mut valid);
+        valid.check()?;
+        Ok(Prepared { change: change.clone(), valid })
     }
 
-    /// Changes parameters at `now`. An invalid result changes nothing.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn set(&mut self, now: Time, change: &Change) -> Result<(), ConfigError> {
+    /// Makes a change at `now`. If the schedule has since changed parameters in such a way that the result would not be
+    /// valid, they become what they would have been then: the change of the other direction is made too.
+    pub fn set(&mut self, now: Time, prepared: Prepared) {
         let now = now.max(self.now);
         self.advance(now);
+        let Prepared { change, valid } = prepared;
         let (link, mut outlet) = self.parts();
-        link.reconfigure(now, &mut outlet, |config| change.apply(config))?;
+        let changed = link.reconfigure(now, &mut outlet, |config| change.apply(config));
+        if changed.is_err() {
+            // It does not fail: the schedule stays what it was when they were checked.
+            let _ = link.reconfigure(now, &mut outlet, |config| *config = valid);
+        }
         self.note_parameters();
-        Ok(())
     }
 
     /// Returns the state of the direction at `now`, without the names of the interfaces.
-    pub(crate) fn report(&mut self, now: Time) -> DirectionReport {
+    pub fn report(&mut self, now: Time) -> DirectionReport {
         self.advance(now.max(self.now));
         let statistics = &mut self.world.statistics;
         let mut lost = statistics.not_sent();
@@ -390,3 +404,6 @@ impl Outlet for Decisions<'_> {
         pass!(self, dequeued(at, packet));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! Parameters of a link as words: on the command line, and for a running emulation.
 
-use crate::emulator::Changes;
+use crate::ways::Changes;
 use ringway_document::{Document, Problem};
 use ringway_link::{Chance, Change, Size};
 

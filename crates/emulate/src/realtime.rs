@@ -1,142 +1,251 @@
-//! The loop that runs an emulator between two ends, in a thread of its own.
+//! The loop that runs lanes in real time: in a thread for each, or in one for both where the process has one processor.
 //!
-//! It sleeps until shortly before the next packet is to be sent, and looks at the clock for the rest: the system wakes a
-//! thread some tens of microseconds after the time that it asks for. One thread serves both directions: half the packets of a
-//! connection go either way, and two threads would share a machine's processor with the programs at both ends.
+//! A thread sleeps until shortly before the next packet is to be sent, and looks at the clock for the rest: the system wakes
+//! a thread some tens of microseconds after the time that it asks for.
 
-use crate::direction::Transmit;
-use crate::emulator::{Changes, Emulator, Way};
-use crate::log::LogFiles;
-use crate::ports::{Clocks, Port, Turn};
+use crate::direction::Prepared;
+use crate::lane::{Lane, LaneReport};
 use crate::report::Report;
+use crate::ways::{Changes, Way};
 use ringway_link::ConfigError;
-use ringway_os::{Clock, FRAME_BATCH, use_exact_timers, use_real_time_priority, wait_readable};
+use ringway_os::{Clock, use_exact_timers, use_real_time_priority, wait_readable};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
+use std::future::{Future, poll_fn};
 use std::io::{self, Read, Write};
+use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{SystemTime, UNIX_EPOCH};
-use tokio::sync::oneshot;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::task::Poll;
+use std::thread::available_parallelism;
+use tokio::sync::{Mutex, oneshot};
 
 /// Time before a packet is to be sent from which on the clock is looked at.
 const SPIN: Duration = Duration::from_micros(80);
 /// Longest sleep.
 const IDLE: Duration = Duration::from_secs(1);
-/// Longest time that lines of the log wait.
-const LOG_PERIOD: Duration = Duration::from_millis(50);
 
 /// A function that lines for the operator go to.
 pub(crate) type Lines = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the loop is asked for, and where the answer goes. Nobody may be there for it any more.
-#[derive(Debug)]
-pub(crate) enum Request {
+/// Changes that were found valid, each with its direction.
+type AllPrepared = Vec<(Way, Prepared)>;
+
+/// What a thread is asked for, and where the answer goes. Nobody may be there for it any more.
+enum Request {
     /// The state.
-    Report(oneshot::Sender<Report>),
-    /// A change of parameters.
-    Set(Box<Changes>, oneshot::Sender<Result<(), ConfigError>>),
+    Report(oneshot::Sender<Vec<LaneReport>>),
+    /// Whether changes would be valid.
+    Prepare(Arc<Changes>, oneshot::Sender<Result<AllPrepared, ConfigError>>),
+    /// Changes that are.
+    Set(AllPrepared, oneshot::Sender<()>),
     /// The end.
     Stop,
 }
 
-/// The loop, for those that ask it.
-#[derive(Clone, Debug)]
-pub(crate) struct Asker {
+/// A thread, for those that ask it.
+struct Thread {
     requests: Sender<Request>,
-    /// Wakes the loop.
-    waker: Arc<UnixStream>,
+    /// Wakes the thread.
+    waker: UnixStream,
 }
 
-impl Asker {
+impl Thread {
     /// Passes a request on.
-    pub(crate) fn send(&self, request: Request) {
-        // The loop may have ended. A full pipe has woken it already.
+    fn send(&self, request: Request) {
+        // The thread may have ended. A full pipe has woken it already.
         let _ = self.requests.send(request);
-        let _ = (&*self.waker).write(&[0]);
-    }
-
-    /// Returns the state, or `None` when the loop has ended.
-    pub(crate) async fn report(&self) -> Option<Report> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Request::Report(answer));
-        answered.await.ok()
-    }
-
-    /// Changes parameters. Returns `None` when the loop has ended.
-    pub(crate) async fn set(&self, changes: Changes) -> Option<Result<(), ConfigError>> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Request::Set(Box::new(changes), answer));
-        answered.await.ok()
+        let _ = (&self.waker).write(&[0]);
     }
 }
 
-/// What the loop needs besides the emulator.
-pub(crate) struct Parts {
-    pub(crate) emulator: Emulator,
-    pub(crate) ports: [Port; 2],
-    pub(crate) clock: Clock,
-    pub(crate) start: Time,
-    pub(crate) log: Option<LogFiles>,
-    pub(crate) lines: Lines,
-    /// The report without what changes.
+/// What does not change of a report.
+#[derive(Debug)]
+pub(crate) struct About {
     pub(crate) name: String,
     pub(crate) ends: [String; 2],
     pub(crate) seed: u64,
+    pub(crate) clock: Clock,
+    pub(crate) start: Time,
 }
 
-/// Why the loop has ended, and the last state.
-pub(crate) type Outcome = io::Result<Report>;
-
-/// Starts the loop. The outcome comes when it has ended.
-///
-/// # Errors
-/// The error of starting a thread.
-pub(crate) fn start(parts: Parts) -> io::Result<(Asker, oneshot::Receiver<Outcome>)> {
-    let (requests, requested) = channel();
-    let (waker, woken) = UnixStream::pair()?;
-    waker.set_nonblocking(true)?;
-    woken.set_nonblocking(true)?;
-    let (ended, outcome) = oneshot::channel();
-    let asker = Asker { requests, waker: Arc::new(waker) };
-    std::thread::Builder::new().name("emulate".into()).spawn(move || {
-        let mut line = Line { parts, requested, woken, ready: Vec::new(), flush: None };
-        // Whoever has started it may be gone.
-        let _ = ended.send(line.run());
-    })?;
-    Ok((asker, outcome))
-}
-
-/// Returns the time by both clocks. If the thread was interrupted between, both are read again.
-fn read_clocks(clock: &Clock) -> Clocks {
-    const TOGETHER: Duration = Duration::from_micros(2);
-    let mut before = clock.now();
-    let mut tries = 0;
-    loop {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = clock.now();
-        tries += 1;
-        if now.since(before) <= TOGETHER || tries == 3 {
-            return Clocks { now, wall };
-        }
-        before = now;
+impl About {
+    /// Puts the state together. Returns `None` if a direction is missing.
+    fn report(&self, mut lanes: Vec<LaneReport>) -> Option<Report> {
+        lanes.sort_by_key(|lane| lane.way.index());
+        let log_lines_lost = lanes.iter().map(|lane| lane.log_lines_lost).sum();
+        let directions = lanes.into_iter().map(|lane| {
+            let (mut direction, from) = (lane.direction, lane.way.index());
+            direction.from.clone_from(&self.ends[from]);
+            direction.to.clone_from(&self.ends[1 - from]);
+            direction
+        });
+        Some(Report {
+            name: self.name.clone(),
+            seconds: self.clock.now().since(self.start).as_secs_f64(),
+            seed: self.seed,
+            log_lines_lost,
+            directions: directions.collect::<Vec<_>>().try_into().ok()?,
+        })
     }
 }
 
-/// The state of the loop.
-struct Line {
-    parts: Parts,
-    requested: Receiver<Request>,
-    woken: UnixStream,
-    /// Packets that are to be sent now.
-    ready: Vec<Transmit>,
-    /// When the log is handed over.
-    flush: Option<Time>,
+/// The threads, for those that ask them.
+#[derive(Clone)]
+pub(crate) struct Asker {
+    threads: Arc<[Thread]>,
+    about: Arc<About>,
+    /// Held from the check of a change until it is made.
+    changing: Arc<Mutex<()>>,
 }
 
-impl Line {
+impl Asker {
+    /// Passes a request on to each thread.
+    fn ask<T>(&self, request: impl Fn(oneshot::Sender<T>) -> Request) -> Vec<oneshot::Receiver<T>> {
+        let ask = |thread: &Thread| {
+            let (answer, answered) = oneshot::channel();
+            thread.send(request(answer));
+            answered
+        };
+        self.threads.iter().map(ask).collect()
+    }
+
+    /// Returns the state, or `None` when a thread has ended.
+    pub(crate) async fn report(&self) -> Option<Report> {
+        let mut lanes = Vec::new();
+        for answered in self.ask(Request::Report) {
+            lanes.extend(answered.await.ok()?);
+        }
+        self.about.report(lanes)
+    }
+
+    /// Changes parameters in all directions, or in none if a result would not be valid. Returns `None` when a thread has
+    /// ended.
+    pub(crate) async fn set(&self, changes: Changes) -> Option<Result<(), ConfigError>> {
+        let _alone = self.changing.lock().await;
+        let changes = Arc::new(changes);
+        let mut prepared = Vec::new();
+        for answered in self.ask(|answer| Request::Prepare(changes.clone(), answer)) {
+            match answered.await.ok()? {
+                Ok(changes) => prepared.push(changes),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        // Nothing is waited for until all are asked: who has asked for the change may be gone at any `await`.
+        let mut all = Vec::new();
+        for (thread, changes) in self.threads.iter().zip(prepared) {
+            let (answer, answered) = oneshot::channel();
+            thread.send(Request::Set(changes, answer));
+            all.push(answered);
+        }
+        for answered in all {
+            answered.await.ok()?;
+        }
+        Some(Ok(()))
+    }
+
+    /// Ends all threads.
+    pub(crate) fn stop(&self) {
+        self.threads.iter().for_each(|thread| thread.send(Request::Stop));
+    }
+}
+
+/// Why a thread has ended, and the last state.
+type Outcome = io::Result<Vec<LaneReport>>;
+
+/// The ends of the threads.
+pub(crate) struct Outcomes(Vec<oneshot::Receiver<Outcome>>);
+
+impl Outcomes {
+    /// Waits until one more thread has ended. May be cancelled.
+    ///
+    /// # Errors
+    /// That which it has ended with.
+    pub(crate) async fn next(&mut self) -> Outcome {
+        let (index, outcome) = poll_fn(|context| {
+            let mut all = self.0.iter_mut().enumerate();
+            let ended = all.find_map(|(i, ended)| match Pin::new(ended).poll(context) {
+                Poll::Ready(outcome) => Some((i, outcome)),
+                Poll::Pending => None,
+            });
+            ended.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        drop(self.0.swap_remove(index));
+        outcome.unwrap_or_else(|_| Err(io::Error::other("a thread of the emulation has ended")))
+    }
+
+    /// Ends all threads that have not ended. `first` has, if it is there. Returns the last state.
+    ///
+    /// # Errors
+    /// The first that a thread has ended with.
+    pub(crate) async fn finish(
+        mut self,
+        asker: &Asker,
+        first: Option<Outcome>,
+    ) -> io::Result<Report> {
+        asker.stop();
+        let mut outcomes: Vec<Outcome> = first.into_iter().collect();
+        while !self.0.is_empty() {
+            outcomes.push(self.next().await);
+        }
+        let lanes = outcomes.into_iter().collect::<io::Result<Vec<_>>>()?;
+        let report = asker.about.report(lanes.into_iter().flatten().collect());
+        report.ok_or_else(|| io::Error::other("a direction of the emulation is missing"))
+    }
+}
+
+/// Returns the number of threads for both directions: one for each, unless the process has one processor.
+pub(crate) fn threads() -> usize {
+    available_parallelism().map_or(1, NonZero::get).min(Way::BOTH.len())
+}
+
+/// Starts at most `max` threads.
+///
+/// # Errors
+/// The error of starting a thread.
+pub(crate) fn start(
+    mut lanes: Vec<Lane>,
+    max: usize,
+    about: About,
+    lines: &Lines,
+) -> io::Result<(Asker, Outcomes)> {
+    let share = lanes.len().div_ceil(max);
+    let (mut threads, mut outcomes) = (Vec::new(), Vec::new());
+    while !lanes.is_empty() {
+        let (requests, requested) = channel();
+        let (waker, woken) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        let (ended, outcome) = oneshot::channel();
+        let lanes = lanes.drain(..share.min(lanes.len())).collect();
+        let lines = lines.clone();
+        let mut run = Run { lanes, clock: about.clock, lines, requested, woken };
+        std::thread::Builder::new().name("emulate".into()).spawn(move || {
+            // Whoever has started it may be gone.
+            let _ = ended.send(run.run());
+        })?;
+        threads.push(Thread { requests, waker });
+        outcomes.push(outcome);
+    }
+    let (threads, about) = (threads.into(), Arc::new(about));
+    Ok((Asker { threads, about, changing: Arc::default() }, Outcomes(outcomes)))
+}
+
+/// The state of a thread.
+struct Run {
+    /// One or two.
+    lanes: Vec<Lane>,
+    clock: Clock,
+    lines: Lines,
+    requested: Receiver<Request>,
+    woken: UnixStream,
+}
+
+impl Run {
     fn run(&mut self) -> Outcome {
         // Both make it more exact; without them it works too.
         let _ = use_exact_timers();
@@ -144,106 +253,73 @@ impl Line {
         let mut readable = [true; 2];
         loop {
             let mut more = false;
-            for way in Way::BOTH {
-                let turn = self.receive(way, readable[way.index()]);
-                more |= turn.more;
-                self.transmit(way, turn.known);
+            for (lane, readable) in self.lanes.iter_mut().zip(readable) {
+                more |= lane.turn(&self.clock, readable, self.lines.as_ref());
             }
             if !self.handle_requests() {
                 return self.finish();
             }
-            self.hand_over_log();
             readable = if more { [true; 2] } else { self.wait()? };
-        }
-    }
-
-    /// Passes what has come at the end of a direction to the emulator.
-    fn receive(&mut self, way: Way, readable: bool) -> Turn {
-        let Parts { emulator, ports, clock, lines, .. } = &mut self.parts;
-        if !readable {
-            return Turn { known: clock.now(), more: false };
-        }
-        let clocks = read_clocks(clock);
-        let port = &mut ports[way.index()];
-        port.receive(clocks, lines.as_ref(), |time, arrival| {
-            emulator.handle_packet(time, way, arrival);
-        })
-    }
-
-    /// Sends what is to be sent until `now`.
-    fn transmit(&mut self, way: Way, now: Time) {
-        let Parts { emulator, ports, clock, .. } = &mut self.parts;
-        let port = &mut ports[1 - way.index()];
-        loop {
-            while self.ready.len() < FRAME_BATCH {
-                let Some(packet) = emulator.poll_transmit(now, way) else { break };
-                self.ready.push(packet);
-            }
-            if self.ready.is_empty() {
-                return;
-            }
-            let mut refused = [None; FRAME_BATCH];
-            port.send(&self.ready, |i, reason| refused[i] = Some(reason));
-            let sent = clock.now();
-            for (packet, refused) in self.ready.drain(..).zip(refused) {
-                match refused {
-                    None => emulator.sent(sent, way, packet),
-                    Some(reason) => emulator.refused(way, packet, reason),
-                }
-            }
         }
     }
 
     /// Answers requests. Returns whether to go on.
     fn handle_requests(&mut self) -> bool {
-        while let Ok(request) = self.requested.try_recv() {
-            match request {
-                Request::Report(answer) => {
-                    // Whoever has asked may be gone.
-                    let _ = answer.send(self.report());
+        loop {
+            // Whoever has asked may be gone.
+            match self.requested.try_recv() {
+                Ok(Request::Report(answer)) => _ = answer.send(self.report()),
+                Ok(Request::Prepare(changes, answer)) => _ = answer.send(self.prepare(&changes)),
+                Ok(Request::Set(changes, answer)) => {
+                    self.set(changes);
+                    let _ = answer.send(());
                 }
-                Request::Set(changes, answer) => {
-                    let now = self.parts.clock.now();
-                    let _ = answer.send(self.parts.emulator.set(now, &changes));
-                }
-                Request::Stop => return false,
-            }
-        }
-        true
-    }
-
-    fn hand_over_log(&mut self) {
-        let Parts { emulator, clock, log: Some(log), .. } = &mut self.parts else { return };
-        let now = clock.now();
-        if self.flush.is_none_or(|flush| now >= flush) {
-            self.flush = Some(now + LOG_PERIOD);
-            for way in Way::BOTH {
-                log.push(way.index(), emulator.take_log(way));
+                Err(TryRecvError::Empty) => return true,
+                Ok(Request::Stop) | Err(TryRecvError::Disconnected) => return false,
             }
         }
     }
 
-    /// Waits until there is something to do. Returns which ends may have packets.
+    fn report(&mut self) -> Vec<LaneReport> {
+        let now = self.clock.now();
+        self.lanes.iter_mut().map(|lane| lane.report(now)).collect()
+    }
+
+    fn prepare(&mut self, changes: &Changes) -> Result<AllPrepared, ConfigError> {
+        let prepare = |lane: &mut Lane| {
+            let way = lane.way();
+            Ok((way, lane.direction().prepare(&changes.0[way.index()])?))
+        };
+        self.lanes.iter_mut().map(prepare).collect()
+    }
+
+    fn set(&mut self, changes: AllPrepared) {
+        for (way, prepared) in changes {
+            if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.way() == way) {
+                lane.direction().set(self.clock.now(), prepared);
+            }
+        }
+    }
+
+    /// Waits until there is something to do. Returns which lanes may have packets.
     fn wait(&mut self) -> io::Result<[bool; 2]> {
-        let Parts { emulator, ports, clock, lines, .. } = &mut self.parts;
-        let now = clock.now();
-        let due = emulator.poll_timeout();
+        let now = self.clock.now();
+        let due = self.lanes.iter().filter_map(Lane::poll_timeout).min();
         if let Some(due) = due.filter(|due| due.since(now) <= SPIN) {
-            while clock.now() < due {
+            while self.clock.now() < due {
                 std::hint::spin_loop();
             }
             return Ok([true; 2]);
         }
         let mut end =
             due.map_or(now + IDLE, |due| Time::from_nanos(due.as_nanos() - SPIN.as_nanos() as u64));
-        for port in &mut *ports {
-            end = sooner(Some(end), port.handle_timeout(now, lines.as_ref())).unwrap_or(end);
+        for lane in &mut self.lanes {
+            end = sooner(Some(end), lane.handle_timeout(now, self.lines.as_ref())).unwrap_or(end);
         }
-        end = sooner(Some(end), self.flush).unwrap_or(end);
         let waker = self.woken.as_fd();
-        let [one, other] = ports.each_ref().map(|port| port.descriptor().unwrap_or(waker));
+        let descriptor = |i: usize| self.lanes.get(i).and_then(Lane::descriptor).unwrap_or(waker);
         let [one, other, woken] =
-            wait_readable([one, other, waker], Some(end.since(now).min(IDLE)))?;
+            wait_readable([descriptor(0), descriptor(1), waker], Some(end.since(now).min(IDLE)))?;
         if woken {
             let mut octets = [0; 64];
             // It is read to be empty.
@@ -252,33 +328,73 @@ impl Line {
         Ok([one, other])
     }
 
-    fn report(&mut self) -> Report {
-        let Parts { emulator, ports, clock, start, log, name, ends, seed, .. } = &mut self.parts;
-        let now = clock.now();
-        let mut directions = emulator.report(now);
-        for (from, direction) in directions.iter_mut().enumerate() {
-            direction.from.clone_from(&ends[from]);
-            direction.to.clone_from(&ends[1 - from]);
-            direction.lost.extend(ports[from].lost());
-            direction.lost.retain(|_, count| *count > 0);
-        }
-        Report {
-            name: name.clone(),
-            seconds: now.since(*start).as_secs_f64(),
-            seed: *seed,
-            log_lines_lost: log.as_ref().map_or(0, LogFiles::lost),
-            directions,
-        }
-    }
-
     fn finish(&mut self) -> Outcome {
         let report = self.report();
-        if let Some(log) = &mut self.parts.log {
-            for way in Way::BOTH {
-                log.push(way.index(), self.parts.emulator.take_log(way));
-            }
-            log.finish().map_err(|error| io::Error::new(error.kind(), format!("log: {error}")))?;
+        for lane in &mut self.lanes {
+            lane.finish()?;
         }
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::{self, Port};
+    use crate::ways::LinkSettings;
+    use ringway_link::{Change, LinkConfig, Rate, Span, Streams};
+
+    fn delay(ms: u64) -> LinkConfig {
+        LinkConfig { delay: Span::from_millis(ms), ..LinkConfig::default() }
+    }
+
+    /// Starts both directions between interfaces that do not exist.
+    fn start_missing(max: usize) -> (Asker, Outcomes) {
+        let (clock, names) = (Clock::new(), ["a-b", "b-a"].map(str::to_owned));
+        let lines: Lines = Arc::new(|_: &str| {});
+        let start_time = clock.now();
+        let settings = LinkSettings { configs: [delay(10), delay(10)], names: names.clone() };
+        let directions = settings.directions(&Streams::new(1, 0), start_time).unwrap();
+        let lane = |(way, direction)| {
+            let Port { source, sink } =
+                ports::interface("rw-missing", start_time, lines.as_ref()).unwrap();
+            Lane::new(way, direction, source, sink, None)
+        };
+        let lanes = Way::BOTH.into_iter().zip(directions).map(lane).collect();
+        let about = About { name: "x".into(), ends: names, seed: 1, clock, start: start_time };
+        start(lanes, max, about, &lines).unwrap()
+    }
+
+    #[test]
+    fn parameters_change_in_both_directions_or_in_none() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for max in [1, 2] {
+            let (asker, outcomes) = start_missing(max);
+            assert_eq!(asker.threads.len(), max);
+            let set = |there, back| runtime.block_on(asker.set(Changes([there, back]))).unwrap();
+            let parameters = || {
+                let report = runtime.block_on(asker.report()).unwrap();
+                report.directions.map(|direction| direction.parameters)
+            };
+            let faster = Change { delay: Some(Span::from_millis(2)), ..Change::default() };
+            let wrong = Change { rate: Some(Rate(0)), ..Change::default() };
+            for refused in [
+                set(faster.clone(), wrong.clone()),
+                set(wrong.clone(), faster.clone()),
+                set(wrong.clone(), wrong),
+            ] {
+                let error = refused.unwrap_err().to_string();
+                assert!(error.contains("rate"), "{error}");
+                assert_eq!(parameters(), [delay(10), delay(10)]);
+            }
+            set(faster.clone(), Change::default()).unwrap();
+            assert_eq!(parameters(), [delay(2), delay(10)]);
+            set(faster.clone(), faster).unwrap();
+            let report = runtime.block_on(outcomes.finish(&asker, None)).unwrap();
+            let [there, back] = report.directions;
+            assert_eq!((there.parameters, back.parameters), (delay(2), delay(2)));
+            assert_eq!((there.from.as_str(), there.to.as_str()), ("a-b", "b-a"));
+            assert!(runtime.block_on(asker.report()).is_none(), "it has ended");
+        }
     }
 }

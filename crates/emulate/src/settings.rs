@@ -3,8 +3,8 @@
 //! The file is a scenario of the laboratory (docs/lab.md) with a section `[emulate]`. Of the scenario the seed, the
 //! generator and the links are used. A file for emulation alone needs no more than one link.
 
-use crate::emulator::LinkSettings;
 use crate::parameters::{self, Parameter};
+use crate::ways::LinkSettings;
 use ringway_document::{Document, Problem, Problems, Value, describe, nearest, unknown};
 use ringway_link::{Deliveries, Generator, LinkConfig, Streams};
 use serde::Deserialize;

@@ -23,6 +23,8 @@ const BUFFER: usize = 65_536 + 512;
 const CONTROL: usize = 128;
 /// Octets that the kernel keeps of what has come and of what is to be sent.
 const MEMORY: usize = 32 << 20;
+/// The protocol of a socket that receives nothing (packet(7)).
+const NO_PROTOCOL: u16 = 0;
 
 /// A socket that receives all frames that an interface has received, also those for other stations, and sends frames by
 /// it. It does not receive what this host sends.
@@ -39,23 +41,35 @@ impl PacketSocket {
     /// `NotFound` where there is no such interface, `InvalidInput` for one that is not Ethernet; else the error of the
     /// system call that failed, as when the process lacks CAP_NET_RAW.
     pub fn open(name: &str) -> io::Result<PacketSocket> {
-        let index = interface_index(name)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such interface"))?;
-        // Without a protocol nothing is received until the socket is bound.
-        let socket = Socket::new(Domain::from(libc::AF_PACKET), Type::RAW, None)?;
+        let opened = PacketSocket::open_sender(name)?;
+        let socket = &opened.socket;
         let option = |level, option| set_option(socket.as_fd(), level, option, 1);
-        option(libc::SOL_PACKET, libc::PACKET_VNET_HDR)?;
         option(libc::SOL_PACKET, libc::PACKET_AUXDATA)?;
         option(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)?;
         // Linux before 4.20 does not know it; what is outgoing is skipped by its kind too.
         let _ = option(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING);
+        bind(socket, opened.index, libc::ETH_P_ALL as u16)?;
+        be_promiscuous(socket, opened.index)?;
+        Ok(opened)
+    }
+
+    /// Opens a socket as [`PacketSocket::open`] does, which only sends: it receives nothing, and has no influence on what the
+    /// interface receives.
+    ///
+    /// # Errors
+    /// As [`PacketSocket::open`].
+    pub fn open_sender(name: &str) -> io::Result<PacketSocket> {
+        let index = interface_index(name)
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "no such interface"))?;
+        // Without a protocol nothing is received.
+        let socket = Socket::new(Domain::from(libc::AF_PACKET), Type::RAW, None)?;
+        set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         let _ = enlarge_buffers(&socket, MEMORY);
-        bind(&socket, index)?;
+        bind(&socket, index, NO_PROTOCOL)?;
         if hardware(&socket)? != libc::ARPHRD_ETHER {
             let text = "expected an Ethernet interface";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        be_promiscuous(&socket, index)?;
         Ok(PacketSocket { socket, index })
     }
 
@@ -129,12 +143,12 @@ pub fn interface_index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-/// Binds a socket to an interface, for frames of all protocols.
-fn bind(socket: &Socket, index: u32) -> io::Result<()> {
+/// Binds a socket to an interface, for frames of a protocol.
+fn bind(socket: &Socket, index: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is a plain C structure for which all zeroes is a value.
     let mut name: libc::sockaddr_ll = unsafe { MaybeUninit::zeroed().assume_init() };
     name.sll_family = libc::AF_PACKET as libc::c_ushort;
-    name.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    name.sll_protocol = protocol.to_be();
     name.sll_ifindex = index as libc::c_int;
     // SAFETY: the pointer is to a live structure and the length is its own.
     let bound = unsafe {

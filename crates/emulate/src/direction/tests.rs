@@ -1,15 +1,11 @@
-//! A link in virtual time.
+//! A direction in virtual time.
 
 use super::*;
-use crate::frame::Headers;
 use proptest::prelude::*;
 use ringway_link::loss::RandomLoss;
-use ringway_link::{
-    Chance, Departure, DropReason, InFlight, Link, Logged, Loss, Outlet, Packet, Rate, Size,
-    Sometimes, Span,
-};
-use ringway_os::tun::{Checksum, VNET_HEADER, VnetHeader};
-use ringway_sansio::{Duration, Ecn};
+use ringway_link::trace::RateStep;
+use ringway_link::{Chance, Loss, Rate, Size, Sometimes, Span};
+use ringway_sansio::Duration;
 
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
 
@@ -30,21 +26,19 @@ fn arrival(payload: &[u8]) -> Arrival<'_> {
     Arrival { link: &ETHERNET, headers: &[], payload, checksum: Checksum::Complete }
 }
 
-fn emulator(config: LinkConfig) -> Emulator {
-    let names = ["a-b", "b-a"].map(str::to_owned);
-    let settings = LinkSettings { configs: [config.clone(), config], names };
-    Emulator::new(settings, &Streams::new(1, 0), at(0)).unwrap()
+fn direction(config: LinkConfig) -> Direction {
+    Direction::new(config, "a-b", &Streams::new(1, 0), at(0)).unwrap()
 }
 
 /// Sends everything that is due until `until`, `late` after it is due. Returns when each packet was sent and its
 /// octets from the header of the link on.
-fn run(emulator: &mut Emulator, way: Way, until: Time, late: Duration) -> Vec<(Time, Vec<u8>)> {
+fn run(direction: &mut Direction, until: Time, late: Duration) -> Vec<(Time, Vec<u8>)> {
     let mut all = Vec::new();
-    while let Some(due) = emulator.poll_timeout().filter(|due| *due <= until) {
+    while let Some(due) = direction.poll_timeout().filter(|due| *due <= until) {
         let now = due + late;
-        while let Some(transmit) = emulator.poll_transmit(now, way) {
+        while let Some(transmit) = direction.poll_transmit(now) {
             all.push((now, transmit.bytes()[VNET_HEADER..].to_vec()));
-            emulator.sent(now, way, transmit);
+            direction.sent(now, transmit);
         }
     }
     all
@@ -56,17 +50,16 @@ fn delay(ms: u64) -> LinkConfig {
 
 #[test]
 fn a_packet_comes_out_unchanged_after_its_delay() {
-    let mut e = emulator(delay(35));
-    assert_eq!(e.poll_timeout(), None);
+    let mut d = direction(delay(35));
+    assert_eq!(d.poll_timeout(), None);
     let sent = packet(1, 100);
-    e.handle_packet(at(10), Way::There, &arrival(&sent));
-    assert!(e.poll_transmit(at(35_009), Way::There).is_none());
-    assert_eq!(e.poll_timeout(), Some(at(35_010)));
-    assert!(e.poll_transmit(at(36_000), Way::Back).is_none());
-    let out = run(&mut e, Way::There, at(40_000), Duration::from_micros(3));
+    d.handle_packet(at(10), &arrival(&sent));
+    assert!(d.poll_transmit(at(35_009)).is_none());
+    assert_eq!(d.poll_timeout(), Some(at(35_010)));
+    let out = run(&mut d, at(40_000), Duration::from_micros(3));
     assert_eq!(out, [(at(35_013), [&ETHERNET[..], &sent].concat())]);
-    let [there, back] = e.report(at(50_000));
-    assert_eq!((there.received.packets, there.sent.octets, back.sent.packets), (1, 100, 0));
+    let there = d.report(at(50_000));
+    assert_eq!((there.received.packets, there.sent.octets), (1, 100));
     let error = there.error.delay.unwrap();
     assert!((error.max_us - 3.0).abs() < 0.01, "{error:?}");
     assert!((there.delay.p50_ms - 35.003).abs() < 0.04, "{:?}", there.delay);
@@ -74,32 +67,32 @@ fn a_packet_comes_out_unchanged_after_its_delay() {
 
 #[test]
 fn a_partial_checksum_is_carried_across() {
-    let mut e = emulator(delay(1));
+    let mut d = direction(delay(1));
     let checksum = Checksum::Partial { start: 20, offset: 6 };
     let sent = packet(1, 60);
     let (headers, payload) = sent.split_at(28);
-    e.handle_packet(at(0), Way::Back, &Arrival { link: &ETHERNET, headers, payload, checksum });
-    let transmit = e.poll_transmit(at(1_000), Way::Back).unwrap();
+    d.handle_packet(at(0), &Arrival { link: &ETHERNET, headers, payload, checksum });
+    let transmit = d.poll_transmit(at(1_000)).unwrap();
     let (head, bytes) = transmit.bytes().split_first_chunk::<VNET_HEADER>().unwrap();
     let moved = Checksum::Partial { start: 34, offset: 6 };
     assert_eq!(VnetHeader::parse(head).unwrap().checksum, moved);
     assert_eq!(bytes, [&ETHERNET[..], &sent].concat());
-    e.refused(Way::Back, transmit, "interface down");
-    assert_eq!(e.report(at(2_000))[1].lost["interface down"], 1);
+    d.refused(transmit, "interface down");
+    assert_eq!(d.report(at(2_000)).lost["interface down"], 1);
 }
 
 #[test]
 fn an_inverted_bit_is_noticed_by_the_receiver() {
     let corrupt = Sometimes { chance: Chance::ALWAYS, correlation: Chance::NEVER };
-    let mut e = emulator(LinkConfig { corrupt, ..LinkConfig::default() });
+    let mut d = direction(LinkConfig { corrupt, ..LinkConfig::default() });
     let checksum = Checksum::Partial { start: 20, offset: 6 };
     let sent = packet(1, 60);
-    e.handle_packet(at(0), Way::There, &Arrival { checksum, ..arrival(&sent) });
-    let transmit = e.poll_transmit(at(0), Way::There).unwrap();
+    d.handle_packet(at(0), &Arrival { checksum, ..arrival(&sent) });
+    let transmit = d.poll_transmit(at(0)).unwrap();
     let (head, bytes) = transmit.bytes().split_first_chunk::<VNET_HEADER>().unwrap();
     assert_eq!(VnetHeader::parse(head).unwrap().checksum, Checksum::Complete);
     let mut complete = sent.clone();
-    ringway_os::tun::complete_checksum(&mut complete, checksum);
+    complete_checksum(&mut complete, checksum);
     let bits = bytes[14..].iter().zip(&complete).map(|(a, b)| (a ^ b).count_ones());
     assert_eq!(bits.sum::<u32>(), 1);
     assert_eq!(bytes[14..34], sent[..20]);
@@ -108,55 +101,71 @@ fn an_inverted_bit_is_noticed_by_the_receiver() {
 #[test]
 fn congestion_is_marked() {
     let ecn_mark = Sometimes { chance: Chance::ALWAYS, correlation: Chance::NEVER };
-    let mut e = emulator(LinkConfig { ecn_mark, ..LinkConfig::default() });
-    e.handle_packet(at(0), Way::There, &arrival(&packet(1, 60)));
-    let transmit = e.poll_transmit(at(0), Way::There).unwrap();
+    let mut d = direction(LinkConfig { ecn_mark, ..LinkConfig::default() });
+    d.handle_packet(at(0), &arrival(&packet(1, 60)));
+    let transmit = d.poll_transmit(at(0)).unwrap();
     assert_eq!(Headers::read(&[], &transmit.bytes()[VNET_HEADER + 14..]).ecn, Ecn::Ce);
-    assert_eq!(e.report(at(1))[0].marked, 1);
+    assert_eq!(d.report(at(1)).marked, 1);
 }
 
 #[test]
-fn parameters_change_in_both_directions_or_in_none() {
-    let mut e = emulator(delay(10));
-    e.handle_packet(at(0), Way::There, &arrival(&packet(1, 60)));
-    let faster = Change { delay: Some(Span::from_millis(2)), ..Change::default() };
-    let wrong = Change { rate: Some(Rate(0)), ..Change::default() };
-    let refused = e.set(at(1_000), &Changes([faster.clone(), wrong])).unwrap_err();
+fn an_invalid_change_changes_nothing() {
+    let mut d = direction(delay(10));
+    d.handle_packet(at(0), &arrival(&packet(1, 60)));
+    let wrong = Change { rate: Some(Rate(0)), delay: Some(Span(1)), ..Change::default() };
+    let refused = d.prepare(&wrong).unwrap_err();
     assert!(refused.to_string().contains("rate"), "{refused}");
-    assert_eq!(e.report(at(1_000))[0].parameters, delay(10));
-    e.set(at(1_000), &Changes([faster, Change::default()])).unwrap();
-    e.handle_packet(at(1_000), Way::There, &arrival(&packet(2, 60)));
-    let out = run(&mut e, Way::There, at(20_000), Duration::ZERO);
+    assert_eq!(d.report(at(1_000)).parameters, delay(10));
+    let faster = Change { delay: Some(Span::from_millis(2)), ..Change::default() };
+    let prepared = d.prepare(&faster).unwrap();
+    assert_eq!(d.report(at(1_000)).parameters, delay(10), "it is not made yet");
+    d.set(at(1_000), prepared);
+    d.handle_packet(at(1_000), &arrival(&packet(2, 60)));
+    let out = run(&mut d, at(20_000), Duration::ZERO);
     assert_eq!(out.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [at(3_000), at(10_000)]);
-    let [there, back] = e.report(at(20_000));
-    assert_eq!((there.parameters, back.parameters), (delay(2), delay(10)));
+    assert_eq!(d.report(at(20_000)).parameters, delay(2));
+}
+
+/// The other direction may be changed already.
+#[test]
+fn a_prepared_change_is_made_whatever_the_schedule_has_changed_since() {
+    let text = "schedule = [{ at = '1 ms', rate_trace = [] },\n\
+                { at = '2 ms', deliveries = { at = ['1 ms'] } }]";
+    let mut d = direction(toml::from_str(text).unwrap());
+    let trace = vec![RateStep { lasts: Span::from_millis(1), rate: Rate(8_000_000) }];
+    let prepared =
+        d.prepare(&Change { rate_trace: Some(trace.clone()), ..Change::default() }).unwrap();
+    // A trace beside deliveries is not valid.
+    d.set(at(3_000), prepared);
+    let LinkConfig { rate_trace, deliveries, .. } = d.report(at(3_000)).parameters;
+    assert_eq!((rate_trace, deliveries.is_none()), (trace, true));
 }
 
 /// IEEE 802.3 section 3.2.8: a card adds octets to a short frame, which its data does not count.
 #[test]
 fn padding_is_carried_and_not_counted() {
-    let mut e = emulator(LinkConfig { rate: Rate(8_000), mtu: Size(40), ..delay(1) });
-    e.start_log();
+    let mut d = direction(LinkConfig { rate: Rate(8_000), mtu: Size(40), ..delay(1) });
+    d.start_log();
     let mut sent = packet(1, 46);
     sent[3] = 40;
-    e.handle_packet(at(0), Way::There, &arrival(&sent));
-    let out = run(&mut e, Way::There, at(50_000), Duration::ZERO);
+    d.handle_packet(at(0), &arrival(&sent));
+    let out = run(&mut d, at(50_000), Duration::ZERO);
     // 40 octets take 40 ms at 8,000 bit/s.
     assert_eq!(out, [(at(41_000), [&ETHERNET[..], &sent].concat())]);
-    assert!(e.take_log(Way::There).contains("deliver"));
-    let [there, _] = e.report(at(50_000));
+    assert!(d.take_log().contains("deliver"));
+    let there = d.report(at(50_000));
     assert_eq!((there.received.octets, there.sent.octets), (40, 40));
 }
 
 #[test]
 fn no_bit_of_the_padding_is_inverted() {
     let corrupt = Sometimes { chance: Chance::ALWAYS, correlation: Chance::NEVER };
-    let mut e = emulator(LinkConfig { corrupt, ..LinkConfig::default() });
+    let mut d = direction(LinkConfig { corrupt, ..LinkConfig::default() });
     for n in 0..100 {
         let mut sent = packet(n, 46);
         sent[3] = 32;
-        e.handle_packet(at(0), Way::There, &arrival(&sent));
-        let transmit = e.poll_transmit(at(0), Way::There).unwrap();
+        d.handle_packet(at(0), &arrival(&sent));
+        let transmit = d.poll_transmit(at(0)).unwrap();
         assert_eq!(transmit.bytes()[VNET_HEADER + 14 + 32..], sent[32..]);
         assert_ne!(transmit.bytes()[VNET_HEADER + 14 + 20..], sent[20..]);
     }
@@ -167,14 +176,14 @@ fn rate_and_loss_are_measured() {
     let chance = Chance::percent(10.0).unwrap();
     let loss = Loss::Random(RandomLoss { chance, correlation: Chance::NEVER });
     let rate = Rate(8_000_000);
-    let mut e = emulator(LinkConfig { rate, loss, ..delay(5) });
+    let mut d = direction(LinkConfig { rate, loss, ..delay(5) });
     let mut out = 0;
     for n in 0..2_000u32 {
-        e.handle_packet(at(u64::from(n) * 900), Way::There, &arrival(&packet(n, 1_000)));
-        out += run(&mut e, Way::There, at(u64::from(n) * 900 + 899), Duration::ZERO).len();
+        d.handle_packet(at(u64::from(n) * 900), &arrival(&packet(n, 1_000)));
+        out += run(&mut d, at(u64::from(n) * 900 + 899), Duration::ZERO).len();
     }
-    out += run(&mut e, Way::There, at(10_000_000), Duration::ZERO).len();
-    let [there, _] = e.report(at(10_000_000));
+    out += run(&mut d, at(10_000_000), Duration::ZERO).len();
+    let there = d.report(at(10_000_000));
     let lost = there.dropped["random loss"];
     let full = there.dropped.get("queue full").copied().unwrap_or(0);
     assert_eq!(out as u64 + lost + full, 2_000);
@@ -253,7 +262,7 @@ const CONFIGS: [&str; 6] = [
 ];
 
 proptest! {
-    /// The same seed and the same packets: the same log, whenever the emulator is called, and however often.
+    /// The same seed and the same packets: the same log, whenever the direction is called, and however often.
     #[test]
     fn the_log_is_that_of_the_simulator(
         which in 0..CONFIGS.len(), seed in 0u64..1_000,
@@ -266,16 +275,14 @@ proptest! {
             time += gap;
             (at(time), packet(n, size))
         }).collect();
-        let names = ["a-b", "b-a"].map(str::to_owned);
-        let settings = LinkSettings { configs: [config.clone(), config.clone()], names };
-        let mut e = Emulator::new(settings, &Streams::new(seed, 0), at(0)).unwrap();
-        e.start_log();
+        let mut d = Direction::new(config.clone(), "a-b", &Streams::new(seed, 0), at(0)).unwrap();
+        d.start_log();
         let (mut log, mut calls, mut now) = (String::new(), calls.iter().cycle(), at(0));
-        let step = |e: &mut Emulator, now: Time, log: &mut String| {
-            while let Some(transmit) = e.poll_transmit(now, Way::There) {
-                e.sent(now, Way::There, transmit);
+        let step = |d: &mut Direction, now: Time, log: &mut String| {
+            while let Some(transmit) = d.poll_transmit(now) {
+                d.sent(now, transmit);
             }
-            log.push_str(&e.take_log(Way::There));
+            log.push_str(&d.take_log());
         };
         for (time, bytes) in &arrivals {
             // Calls at any times before the arrival.
@@ -285,11 +292,11 @@ proptest! {
                     break;
                 }
                 now = next;
-                step(&mut e, now, &mut log);
+                step(&mut d, now, &mut log);
             }
-            e.handle_packet(*time, Way::There, &arrival(bytes));
+            d.handle_packet(*time, &arrival(bytes));
         }
-        step(&mut e, at(1 << 40), &mut log);
+        step(&mut d, at(1 << 40), &mut log);
         prop_assert_eq!(log, simulated(&config, seed, &arrivals));
     }
 
@@ -301,15 +308,15 @@ proptest! {
     ) {
         let corrupt = Sometimes { chance: Chance::ALWAYS, correlation: Chance::NEVER };
         let config = LinkConfig { corrupt, duplicate: corrupt, mtu: Size(150), ..delay(1) };
-        let mut e = emulator(config);
+        let mut d = direction(config);
         let checksum = Checksum::Partial { start, offset };
         let link = &link[..];
         let arrival = Arrival { link, headers: &payload[..payload.len() / 2], payload: &payload, checksum };
-        e.handle_packet(at(0), Way::There, &arrival);
-        let size = e.report(at(0))[0].received.octets;
+        d.handle_packet(at(0), &arrival);
+        let size = d.report(at(0)).received.octets;
         prop_assert!(size as usize <= payload.len() / 2 + payload.len());
         let expected = if size > 150 { 0 } else { 2 };
-        prop_assert_eq!(run(&mut e, Way::There, at(5_000), Duration::ZERO).len(), expected);
-        prop_assert_eq!(e.report(at(5_000))[0].in_flight, 0);
+        prop_assert_eq!(run(&mut d, at(5_000), Duration::ZERO).len(), expected);
+        prop_assert_eq!(d.report(at(5_000)).in_flight, 0);
     }
 }
