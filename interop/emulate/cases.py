@@ -177,6 +177,41 @@ def frames(c):
     c.expect(there["dropped"]["larger than the MTU"] >= 3, f"{there}")
 
 
+@case("emulate/interfaces", limit=90)
+def interfaces(c):
+    """An interface goes down and comes up again, its other end goes down and so takes its carrier, and its MTU changes: that is
+    reported, and pings are answered again each time."""
+    line = Line(c, "--delay", "1ms")
+
+    def east():
+        return json.loads(line.ask("status", "--json")[1])["interfaces"][1]
+
+    def expect(state):
+        c.until(lambda: east()["state"] == state, 10, lambda: f"east is not {state}: {east()}")
+        c.expect(f"interface east: {state.replace('-', ' ')}" in line.ask("status")[1], "the state is not shown")
+        if state == "up":
+            c.attempts(lambda: c.expect(line.ping(5)[0] == 5, "pings are not answered"))
+        else:
+            c.expect(line.ping(2)[0] == 0, "pings are answered")
+    expect("up")
+    for _ in range(3):
+        line.middle.inside("link", "set", "east", "down")
+        expect("down")
+        line.middle.inside("link", "set", "east", "up")
+        expect("up")
+    line.east.inside("link", "set", "e1", "down")
+    expect("no-carrier")
+    line.east.inside("link", "set", "e1", "up")
+    expect("up")
+    line.middle.inside("link", "set", "east", "mtu", 1400)
+    c.expect(line.program.wait_output("interfaces west and east have different MTUs, 1500 and 1400", 10),
+             f"no line: {line.program.output()}")
+    state = line.end()
+    c.expect([interface["interruptions"] for interface in state["interfaces"]] == [0, 4], f"{state['interfaces']}")
+    lost = state["directions"][0]["lost"]
+    c.expect(lost.get("interface down", 0) > 0 and lost.get("no carrier", 0) > 0, f"losses have no reason: {lost}")
+
+
 @case("emulate/scenario", limit=90)
 def scenario(c):
     """A file of the laboratory: the same transfer through the emulated link takes as long as there, within 5 %, and the

@@ -1,12 +1,13 @@
 //! An emulation from its start to its end.
 
 use crate::control;
+use crate::interfaces::Watch;
 use crate::lane::Lane;
 use crate::log;
 use crate::namespace::{self, Behind, NamespaceError};
 use crate::ports::{self, Port};
 use crate::realtime::{self, About, Lines};
-use crate::report::Report;
+use crate::report::{InterfaceReport, Report};
 use crate::settings::{Ends, Settings};
 use crate::ways::Way;
 use ringway_link::ConfigError;
@@ -100,16 +101,24 @@ pub async fn run(
         }
         None => [None, None],
     };
-    let ([one, other], mut child) = open(&settings.ends, command, &clock, &lines)?;
+    let mut interfaces = match &settings.ends {
+        Ends::Between(names) => Some(Watch::open(names)?),
+        Ends::Tun(_) => None,
+    };
+    let ([one, other], mut child) = open(&settings.ends, command, &lines)?;
     let across = [(one.source, other.sink), (other.source, one.sink)];
     let parts = Way::BOTH.into_iter().zip(directions).zip(across).zip(logs);
     let lanes = parts.map(|(((way, direction), (source, sink)), log)| {
         Lane::new(way, direction, source, sink, log)
     });
     let (name, ends, seed) = (settings.name.clone(), settings.ends.names(), settings.seed);
-    let about = About { name, ends, seed, clock, start };
+    let about = About { name, ends, seed, clock, start, interfaces: Default::default() };
     let (asker, mut outcomes) =
         realtime::start(lanes.collect(), realtime::threads(), about, &lines)?;
+    if let Some(watch) = &mut interfaces {
+        watch.first_lines().iter().for_each(|line| lines(line));
+        asker.look(watch.states());
+    }
     let serve = control::serve(&socket, &asker);
     tokio::pin!(stop, serve);
     let mut ticks = tokio::time::interval(WATCH);
@@ -123,6 +132,11 @@ pub async fn run(
                 break None;
             }
             () = &mut serve => {}
+            changed = next(&mut interfaces) => {
+                let (changed, states) = changed?;
+                changed.iter().for_each(|line| lines(line));
+                asker.look(states);
+            }
             _ = ticks.tick(), if watch.is_some() => {
                 if let (Some(report), Some(watch)) = (asker.report().await, &mut watch) {
                     watch(&report);
@@ -138,15 +152,14 @@ pub async fn run(
 fn open(
     ends: &Ends,
     command: &[OsString],
-    clock: &Clock,
     lines: &Lines,
 ) -> Result<([Port; 2], Option<Child>), RunError> {
     match ends {
         Ends::Between(_) if !command.is_empty() => Err(RunError::CommandBetween),
         Ends::Between([one, other]) => {
             let open = |name: &String| {
-                let opened = ports::interface(name, clock.now(), lines.as_ref());
-                opened.map_err(|error| RunError::Interface { name: name.clone(), error })
+                ports::interface(name)
+                    .map_err(|error| RunError::Interface { name: name.clone(), error })
             };
             Ok(([open(one)?, open(other)?], None))
         }
@@ -160,6 +173,14 @@ fn open(
             lines(&format!("this host is {here} behind the link, the command is {there}"));
             Ok((queues.map(ports::tun), Some(child)))
         }
+    }
+}
+
+/// Waits until an interface has changed. Returns lines about it, and the states.
+async fn next(interfaces: &mut Option<Watch>) -> io::Result<(Vec<String>, &[InterfaceReport; 2])> {
+    match interfaces {
+        Some(watch) => Ok((watch.next().await?, watch.states())),
+        None => std::future::pending().await,
     }
 }
 

@@ -4,10 +4,9 @@
 use crate::direction::{Direction, Transmit};
 use crate::log::LogFile;
 use crate::ports::{Clocks, Sink, Source, Turn};
-use crate::report::DirectionReport;
+use crate::report::{DirectionReport, InterfaceState};
 use crate::ways::Way;
 use ringway_os::{Clock, FRAME_BATCH};
-use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -92,7 +91,7 @@ impl Lane {
                 return;
             }
             let mut refused = [None; FRAME_BATCH];
-            sink.send(now, ready, |i, reason| refused[i] = Some(reason));
+            sink.send(ready, |i, reason| refused[i] = Some(reason));
             let sent = clock.now();
             for (packet, refused) in ready.drain(..).zip(refused) {
                 match refused {
@@ -112,10 +111,15 @@ impl Lane {
         }
     }
 
-    /// Looks for interfaces that are missing. Returns when the lane has something to do besides sending.
-    pub(crate) fn handle_timeout(&mut self, now: Time, lines: &dyn Fn(&str)) -> Option<Time> {
-        let retry = sooner(self.source.handle_timeout(now, lines), self.sink.handle_timeout(now));
-        sooner(retry, self.flush)
+    /// Looks at the interfaces, whose states have changed.
+    pub(crate) fn look(&mut self, states: [InterfaceState; 2], lines: &dyn Fn(&str)) {
+        self.source.look(lines);
+        self.sink.look(states[1 - self.way.index()]);
+    }
+
+    /// Returns when lines of the log are handed over.
+    pub(crate) fn flush(&self) -> Option<Time> {
+        self.flush
     }
 
     /// Returns when the next packet is to be sent.

@@ -16,6 +16,7 @@
 //! | `frame`, `frames` | what a packet says; the packets that are held |
 //! | `statistics`, [`report`] | what was done, and how exactly |
 //! | `realtime`, `lane`, `ports` | the loop; a direction in it; packet sockets and TUN devices |
+//! | `interfaces` | whether the interfaces are up |
 //! | [`control`] | questions and answers on a Unix socket |
 //! | `log` | the files of the log |
 //! | `namespace` | a command behind the link |
@@ -28,6 +29,7 @@ mod daemon;
 mod direction;
 mod frame;
 mod frames;
+mod interfaces;
 mod lane;
 mod log;
 mod namespace;

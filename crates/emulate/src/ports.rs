@@ -19,6 +19,8 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// The reason for which packets are lost at an interface that is down, as it is reported.
 const DOWN: &str = "interface down";
+/// The same for one without a carrier.
+const NO_CARRIER: &str = "no carrier";
 
 /// What a turn of receiving has shown.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +54,14 @@ pub(crate) struct Port {
     pub(crate) sink: Sink,
 }
 
-/// Opens an interface. One that is missing is waited for.
+/// Opens an interface, which may be missing.
 ///
 /// # Errors
 /// The error of opening it, as when the process lacks CAP_NET_RAW.
-pub(crate) fn interface(name: &str, now: Time, lines: &dyn Fn(&str)) -> io::Result<Port> {
-    let source = Attached::open(name, Use::Receive, now, lines)?;
-    let sink = Attached::open(name, Use::Send, now, &|_| {})?;
-    Ok(Port { source: Source::interface(source), sink: Sink::Interface(sink) })
+pub(crate) fn interface(name: &str) -> io::Result<Port> {
+    let source = Source::interface(Attached::open(name, Use::Receive)?);
+    let attached = Attached::open(name, Use::Send)?;
+    Ok(Port { source, sink: Sink::Interface { attached, has_no_carrier: false } })
 }
 
 /// Returns the end that is a TUN device.

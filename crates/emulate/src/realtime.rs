@@ -5,7 +5,7 @@
 
 use crate::direction::Prepared;
 use crate::lane::{Lane, LaneReport};
-use crate::report::Report;
+use crate::report::{InterfaceReport, InterfaceState, Report};
 use crate::ways::{Changes, Way};
 use ringway_link::ConfigError;
 use ringway_os::{Clock, use_exact_timers, use_real_time_priority, wait_readable};
@@ -17,8 +17,8 @@ use std::num::NonZero;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 use std::thread::available_parallelism;
 use tokio::sync::{Mutex, oneshot};
@@ -42,6 +42,8 @@ enum Request {
     Prepare(Arc<Changes>, oneshot::Sender<Result<AllPrepared, ConfigError>>),
     /// Changes that are.
     Set(AllPrepared, oneshot::Sender<()>),
+    /// A look at the interfaces, which have these states.
+    Look([InterfaceState; 2]),
     /// The end.
     Stop,
 }
@@ -62,7 +64,7 @@ impl Thread {
     }
 }
 
-/// What does not change of a report.
+/// What a report has besides the directions.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) name: String,
@@ -70,6 +72,8 @@ pub(crate) struct About {
     pub(crate) seed: u64,
     pub(crate) clock: Clock,
     pub(crate) start: Time,
+    /// Empty between TUN devices.
+    pub(crate) interfaces: std::sync::Mutex<Vec<InterfaceReport>>,
 }
 
 impl About {
@@ -88,6 +92,7 @@ impl About {
             seconds: self.clock.now().since(self.start).as_secs_f64(),
             seed: self.seed,
             log_lines_lost,
+            interfaces: self.interfaces.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             directions: directions.collect::<Vec<_>>().try_into().ok()?,
         })
     }
@@ -145,6 +150,13 @@ impl Asker {
             answered.await.ok()?;
         }
         Some(Ok(()))
+    }
+
+    /// Reports that the states of the interfaces have changed.
+    pub(crate) fn look(&self, states: &[InterfaceReport; 2]) {
+        *self.about.interfaces.lock().unwrap_or_else(PoisonError::into_inner) = states.to_vec();
+        let states = states.each_ref().map(|interface| interface.state);
+        self.threads.iter().for_each(|thread| thread.send(Request::Look(states)));
     }
 
     /// Ends all threads.
@@ -274,6 +286,10 @@ impl Run {
                     self.set(changes);
                     let _ = answer.send(());
                 }
+                Ok(Request::Look(states)) => {
+                    let lines = self.lines.as_ref();
+                    self.lanes.iter_mut().for_each(|lane| lane.look(states, lines));
+                }
                 Err(TryRecvError::Empty) => return true,
                 Ok(Request::Stop) | Err(TryRecvError::Disconnected) => return false,
             }
@@ -313,8 +329,8 @@ impl Run {
         }
         let mut end =
             due.map_or(now + IDLE, |due| Time::from_nanos(due.as_nanos() - SPIN.as_nanos() as u64));
-        for lane in &mut self.lanes {
-            end = sooner(Some(end), lane.handle_timeout(now, self.lines.as_ref())).unwrap_or(end);
+        for lane in &self.lanes {
+            end = sooner(Some(end), lane.flush()).unwrap_or(end);
         }
         let waker = self.woken.as_fd();
         let descriptor = |i: usize| self.lanes.get(i).and_then(Lane::descriptor).unwrap_or(waker);
@@ -352,16 +368,16 @@ mod tests {
     fn start_missing(max: usize) -> (Asker, Outcomes) {
         let (clock, names) = (Clock::new(), ["a-b", "b-a"].map(str::to_owned));
         let lines: Lines = Arc::new(|_: &str| {});
-        let start_time = clock.now();
         let settings = LinkSettings { configs: [delay(10), delay(10)], names: names.clone() };
-        let directions = settings.directions(&Streams::new(1, 0), start_time).unwrap();
+        let directions = settings.directions(&Streams::new(1, 0), clock.now()).unwrap();
         let lane = |(way, direction)| {
-            let Port { source, sink } =
-                ports::interface("rw-missing", start_time, lines.as_ref()).unwrap();
+            let Port { source, sink } = ports::interface("rw-missing").unwrap();
             Lane::new(way, direction, source, sink, None)
         };
         let lanes = Way::BOTH.into_iter().zip(directions).map(lane).collect();
-        let about = About { name: "x".into(), ends: names, seed: 1, clock, start: start_time };
+        let interfaces = std::sync::Mutex::default();
+        let (name, start_time) = ("x".to_owned(), clock.now());
+        let about = About { name, ends: names, seed: 1, clock, start: start_time, interfaces };
         start(lanes, max, about, &lines).unwrap()
     }
 

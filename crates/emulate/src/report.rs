@@ -15,8 +15,49 @@ pub struct Report {
     pub seed: u64,
     /// Lines that are missing in the log, because the disk was too slow.
     pub log_lines_lost: u64,
+    /// Both interfaces; none between TUN devices.
+    pub interfaces: Vec<InterfaceReport>,
     /// From the first end to the second, and back.
     pub directions: [DirectionReport; 2],
+}
+
+/// One of the interfaces between which the link is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceReport {
+    /// Its name.
+    pub name: String,
+    /// Its state.
+    pub state: InterfaceState,
+    /// Its MTU in octets; 0 if it does not exist.
+    pub mtu: u32,
+    /// How often it has ceased to be up.
+    pub interruptions: u64,
+}
+
+/// The state of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InterfaceState {
+    /// It does not exist.
+    Missing,
+    /// It is configured to be down.
+    Down,
+    /// It cannot carry packets: its cable is not plugged in, say.
+    NoCarrier,
+    /// It can.
+    Up,
+}
+
+impl InterfaceState {
+    /// Returns the state in words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            InterfaceState::Missing => "missing",
+            InterfaceState::Down => "down",
+            InterfaceState::NoCarrier => "no carrier",
+            InterfaceState::Up => "up",
+        }
+    }
 }
 
 /// The state of one direction.

@@ -1,10 +1,10 @@
 //! Where packets go.
 
-use super::DOWN;
 use super::interface::Attached;
+use super::{DOWN, NO_CARRIER};
 use crate::direction::Transmit;
+use crate::report::InterfaceState;
 use ringway_os::tun::{TunQueue, VNET_HEADER, VnetHeader};
-use ringway_sansio::Time;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
@@ -18,7 +18,12 @@ const ENOBUFS: i32 = 105;
 /// One end, as packets are sent to it.
 pub(crate) enum Sink {
     /// An Ethernet interface.
-    Interface(Attached),
+    Interface {
+        /// The socket.
+        attached: Attached,
+        /// The kernel accepts packets and drops them.
+        has_no_carrier: bool,
+    },
     /// A TUN device.
     Tun(Arc<TunQueue>),
 }
@@ -28,35 +33,35 @@ impl Sink {
     /// system refuses, and why.
     pub(crate) fn send(
         &mut self,
-        now: Time,
         packets: &[Transmit],
         mut refused: impl FnMut(usize, &'static str),
     ) {
-        match self {
-            Sink::Interface(attached) => {
-                let Some(socket) = attached.socket() else {
-                    return (0..packets.len()).for_each(|i| refused(i, DOWN));
-                };
-                let mut failed = None;
-                socket.send(packets.iter().map(Transmit::bytes), |i, error| {
-                    let reason = reason(&error);
-                    refused(i, reason);
-                    failed = failed.take().or((reason == DOWN).then_some(error));
-                });
-                if let Some(error) = failed {
-                    // The source of the same interface logs it.
-                    attached.fail(now, &error, &|_| {});
-                }
-            }
-            Sink::Tun(queue) => send_to_tun(queue, packets, refused),
+        let (attached, has_no_carrier) = match self {
+            Sink::Interface { attached, has_no_carrier } => (attached, *has_no_carrier),
+            Sink::Tun(queue) => return send_to_tun(queue, packets, refused),
+        };
+        let Some(socket) = attached.socket() else {
+            return (0..packets.len()).for_each(|i| refused(i, DOWN));
+        };
+        let mut is_gone = false;
+        socket.send(packets.iter().map(Transmit::bytes), |i, error| {
+            is_gone |= matches!(error.raw_os_error(), Some(ENXIO | ENODEV));
+            refused(i, reason(&error));
+        });
+        if has_no_carrier {
+            (0..packets.len()).for_each(|i| refused(i, NO_CARRIER));
+        }
+        if is_gone {
+            // The source at the same interface reports what fails.
+            attached.look(&|_| {});
         }
     }
 
-    /// Looks for an interface that is missing. Returns when to do so again.
-    pub(crate) fn handle_timeout(&mut self, now: Time) -> Option<Time> {
-        match self {
-            Sink::Interface(attached) => attached.handle_timeout(now, &|_| {}),
-            Sink::Tun(_) => None,
+    /// Looks at an interface that has changed.
+    pub(crate) fn look(&mut self, state: InterfaceState) {
+        if let Sink::Interface { attached, has_no_carrier } = self {
+            *has_no_carrier = state == InterfaceState::NoCarrier;
+            attached.look(&|_| {});
         }
     }
 }

@@ -78,17 +78,13 @@ impl Source {
         }
     }
 
-    /// Looks for an interface that is missing. Returns when to do so again.
-    pub(crate) fn handle_timeout(&mut self, now: Time, lines: &dyn Fn(&str)) -> Option<Time> {
-        match &mut self.end {
-            End::Interface(interface) => {
-                if interface.attached.is_missed() {
-                    // The count of a socket ends with it.
-                    interface.count_dropped(&mut self.lost);
-                }
-                interface.attached.handle_timeout(now, lines)
-            }
-            End::Tun(_) => None,
+    /// Looks at an interface that has changed.
+    pub(crate) fn look(&mut self, lines: &dyn Fn(&str)) {
+        if let End::Interface(interface) = &mut self.end {
+            // The count of a socket ends with it.
+            interface.count_dropped(&mut self.lost);
+            interface.attached.look(lines);
+            interface.count_dropped(&mut self.lost);
         }
     }
 
@@ -133,7 +129,7 @@ impl Interface {
             }
             Err(error) => {
                 self.count_dropped(lost);
-                self.attached.fail(clocks.now, &error, lines);
+                self.attached.fail(&error, lines);
                 idle
             }
         }

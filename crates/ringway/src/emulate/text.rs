@@ -1,7 +1,7 @@
 //! The state of an emulation for people.
 
 use ringway_emulate::Report;
-use ringway_emulate::report::{Amount, DirectionReport, Errors};
+use ringway_emulate::report::{Amount, DirectionReport, Errors, InterfaceReport, InterfaceState};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -12,6 +12,12 @@ const MIN_SECONDS: f64 = 0.1;
 pub(super) fn report(report: &Report) -> String {
     let Report { name, seconds, seed, .. } = report;
     let mut text = format!("{name}: {seconds:.1} s, seed {seed}\n");
+    for InterfaceReport { name, state, mtu, interruptions } in &report.interfaces {
+        let state = state.as_str();
+        // Writing to a string does not fail.
+        let _ =
+            writeln!(text, "interface {name}: {state}, MTU {mtu}, {interruptions} interruptions");
+    }
     for direction in &report.directions {
         let DirectionReport { from, to, received, sent, queue, in_flight, .. } = direction;
         let DirectionReport { copied, corrupted, marked, delay, .. } = direction;
@@ -105,6 +111,11 @@ pub(super) fn live(report: &Report, before: Option<&Report>, colour: bool) -> St
             counts(&dropped)
         );
     }
+    for InterfaceReport { name, state, .. } in &report.interfaces {
+        if *state != InterfaceState::Up {
+            let _ = writeln!(text, "{warn}interface {name}: {}{off}", state.as_str());
+        }
+    }
     text
 }
 
@@ -175,13 +186,25 @@ mod tests {
             parameters: Default::default(),
         };
         let directions = [direction("west", "east"), direction("east", "west")];
-        Report { name: "west".into(), seconds: 2.0, seed: 1, log_lines_lost: 0, directions }
+        let interface = |name: &str, state, interruptions| InterfaceReport {
+            name: name.into(),
+            state,
+            mtu: 1_500,
+            interruptions,
+        };
+        let interfaces = vec![
+            interface("west", InterfaceState::Up, 0),
+            interface("east", InterfaceState::NoCarrier, 2),
+        ];
+        let (name, seconds) = ("west".into(), 2.0);
+        Report { name, seconds, seed: 1, log_lines_lost: 0, interfaces, directions }
     }
 
     #[test]
     fn the_errors_are_lines() {
         let text = report(&sample());
         for line in [
+            "interface east: no carrier, MTU 1500, 2 interruptions\n",
             "west -> east\n",
             "  dropped   random loss 10\n",
             "  error of delay  9.0 us on average, 8.0 median, 30.0 at 99 %, 60.0 at 99.9 %, at most 80.0\n",
@@ -199,7 +222,8 @@ mod tests {
         now.seconds = 3.0;
         now.directions[0].sent.octets += 125_000;
         let text = live(&now, Some(&before), false);
-        assert_eq!(text.lines().count(), 3);
+        assert_eq!(text.lines().count(), 4);
+        assert!(text.ends_with("interface east: no carrier\n"), "{text}");
         assert!(text.contains("west -> east  990 packets  1.000 Mbit/s"), "{text}");
         assert!(
             text.contains("error 8 / 30 us") && text.contains("dropped random loss 10"),
