@@ -179,8 +179,8 @@ def frames(c):
 
 @case("emulate/interfaces", limit=90)
 def interfaces(c):
-    """An interface goes down and comes up again, its other end goes down and so takes its carrier, and its MTU changes: that is
-    reported, and pings are answered again each time."""
+    """An interface goes down and comes up again, its other end goes down and takes its carrier with it, and its MTU
+    changes: that is reported, and pings are answered again each time."""
     line = Line(c, "--delay", "1ms")
 
     def east():

@@ -1,4 +1,4 @@
-"""A small machine with Linux's own SCTP and DCCP: QEMU without hardware help, Debian's cloud kernel, busybox.
+"""A small machine with Linux's own SCTP, DCCP and netem: QEMU without hardware help, Debian's cloud kernel, busybox.
 
 The kernel is unpacked from Debian's package, never installed. What the machine has beside busybox is
 given as a list of programs; the libraries they need go with them. It is told what to do line by line over a
@@ -33,6 +33,9 @@ MODULES = ("lib/libcrc32c", "net/ipv4/udp_tunnel", "net/ipv6/ip6_udp_tunnel", "n
            "drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_legacy_dev",
            "drivers/virtio/virtio_pci_modern_dev", "drivers/virtio/virtio_pci",
            "net/core/failover", "drivers/net/net_failover", "drivers/net/virtio_net")
+# Kept as well, for those that ask for them: pairs of interfaces, netem, and what leads frames from one to another.
+MORE = ("drivers/net/veth", "net/sched/sch_netem", "net/sched/sch_ingress", "net/sched/cls_matchall",
+        "net/sched/act_mirred")
 BOOT_SECONDS = 60
 
 INIT = """#!/bin/sh
@@ -69,7 +72,7 @@ class Trouble(Exception):
 def modules(unpacked):
     """The folder of an unpacked kernel's modules; None if one that a machine needs is missing."""
     for folder in unpacked.glob("lib/modules/*/kernel"):
-        if all((folder / f"{module}.ko").exists() for module in MODULES):
+        if all((folder / f"{module}.ko").exists() for module in MODULES + MORE):
             return folder
     return None
 
@@ -103,7 +106,7 @@ def unpack(cache, unpacked):
                    stdout=subprocess.DEVNULL)
     subprocess.run(["dpkg", "-x", next(download.glob(f"{name}_*.deb")), partial], check=True)
     folder = next((partial / "lib/modules").iterdir()) / "kernel"
-    wanted = {folder / f"{module}.ko" for module in MODULES}
+    wanted = {folder / f"{module}.ko" for module in MODULES + MORE}
     for path in folder.rglob("*.ko"):
         if path not in wanted:
             path.unlink()
@@ -163,10 +166,10 @@ class Archive:
 class Machine:
     """One machine, from its start until it is stopped."""
 
-    def __init__(self, folder, programs=(), files=(), copies=()):
+    def __init__(self, folder, programs=(), files=(), copies=(), modules=MODULES):
         """`files` are contents by their paths; `copies` are files of this machine that keep their paths."""
         self.folder, self.programs, self.files = Path(folder), list(programs), dict(files)
-        self.copies = list(copies)
+        self.copies, self.modules = list(copies), modules
         self.process, self.socket, self.text, self.number = None, None, b"", 0
 
     def archive(self, cards, module_folder):
@@ -174,13 +177,13 @@ class Machine:
         made = Archive()
         network = "\n".join(f"ip link set eth{i} up; ip addr add {address} dev eth{i}"
                             for i, (_, *addresses) in enumerate(cards) for address in addresses)
-        init = INIT.format(modules=" ".join(Path(m).name for m in MODULES), network=network)
+        init = INIT.format(modules=" ".join(Path(m).name for m in self.modules), network=network)
         made.add("init", init.encode(), stat.S_IFREG | 0o755)
         for folder in ("proc", "sys", "dev", "tmp"):
             made.add(folder, b"", stat.S_IFDIR | 0o755)
         made.file("bin/busybox", "/bin/busybox")
         made.add("bin/sh", b"busybox", stat.S_IFLNK | 0o777)
-        for module in MODULES:
+        for module in self.modules:
             made.file(f"modules/{Path(module).name}.ko", module_folder / f"{module}.ko")
         for path, source in [*((f"bin/{Path(one).name}", one) for one in self.programs),
                              *((str(one), one) for one in self.copies)]:
@@ -192,7 +195,7 @@ class Machine:
                      stat.S_IFREG | 0o755)
         return made.finish()
 
-    def start(self, cards, namespace=None, features=""):
+    def start(self, cards, namespace=None, features="", processors=1):
         """Boots; `cards` are (TAP device, address, address...), `features` what QEMU shall set of each card."""
         image, module_folder = kernel()
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -203,8 +206,8 @@ class Machine:
         # Room for a second processor has QEMU translate the kernel's memory barriers as barriers. Without it they are
         # left out, and notices between the kernel and the cards, which QEMU serves in another thread, are lost: a card
         # stops for good.
-        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-smp", "1,maxcpus=2", "-m", "256", "-nodefaults",
-                    "-no-reboot", "-display", "none", "-kernel", image, "-initrd", memory.name,
+        command += ["qemu-system-x86_64", "-M", "pc,accel=tcg", "-smp", f"{processors},maxcpus=2", "-m", "256",
+                    "-nodefaults", "-no-reboot", "-display", "none", "-kernel", image, "-initrd", memory.name,
                     "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
                     "-serial", "file:console", "-serial", "unix:line,server=on,wait=off"]
         for i, (tap, *_) in enumerate(cards):
