@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Age of a frame above which its time is not believed: the wall clock was set.
 const MAX_AGE: Duration = Duration::from_secs(1);
+/// The same for a time after that of the clocks.
+const MAX_AHEAD: Duration = Duration::from_millis(10);
 
 /// The reason for which packets are lost at an interface that is down, as it is reported.
 const DOWN: &str = "interface down";
@@ -40,11 +42,18 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Returns the time at which the kernel has received a frame.
+    /// Returns the time at which the kernel has received a frame: before the clocks were read or, if the thread was
+    /// interrupted, a moment after.
     fn time(&self, received: Option<Duration>) -> Time {
-        let age = received.and_then(|received| self.wall.checked_sub(received));
-        let age = age.filter(|age| *age <= MAX_AGE).unwrap_or_default();
-        Time::from_nanos(self.now.as_nanos().saturating_sub(age.as_nanos() as u64))
+        let Some(received) = received else { return self.now };
+        let (ahead, age) = (received.checked_sub(self.wall), self.wall.checked_sub(received));
+        match (ahead, age) {
+            (Some(ahead), _) if ahead <= MAX_AHEAD => self.now + ahead,
+            (_, Some(age)) if age <= MAX_AGE => {
+                Time::from_nanos(self.now.as_nanos().saturating_sub(age.as_nanos() as u64))
+            }
+            _ => self.now,
+        }
     }
 }
 
@@ -75,12 +84,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_frame_that_came_after_the_clocks_were_read_has_its_own_time() {
+        let clocks = Clocks { now: Time::from_secs(100), wall: Duration::from_secs(5_000) };
+        let received = Some(Duration::from_millis(5_000_002));
+        assert_eq!(clocks.time(received), Time::from_millis(100_002));
+    }
+
+    #[test]
     fn a_time_of_another_wall_clock_is_not_believed() {
         let now = Time::from_secs(100);
         let clocks = Clocks { now, wall: Duration::from_secs(5_000) };
         let at = |ms: u64| Some(Duration::from_millis(ms));
         assert_eq!(clocks.time(at(4_999_990)), Time::from_millis(99_990));
-        for wrong in [None, at(5_000_001), at(4_998_000), at(0)] {
+        for wrong in [None, at(5_000_011), at(4_998_000), at(0)] {
             assert_eq!(clocks.time(wrong), now);
         }
     }
