@@ -35,7 +35,9 @@ pub use clock::Clock;
 pub use icmp::{Cause, IcmpError, next_icmp_error};
 pub use moderation::{ErrorQueue, Timer, watch_errors, watch_packets, watch_timer};
 pub use network::NetworkMonitor;
-pub use options::{Memory, divide_by_word, enlarge_buffers, memory, path_mtu, set_option, unread};
+pub use options::{
+    Memory, divide_by_word, enlarge_buffers, memory, path_mtu, reset_connection, set_option, unread,
+};
 pub use packet::{FRAME_BATCH, Frame, FrameBatch, PacketSocket, interface_index};
 pub use plain_option::{MAX_OPTION, TCP_INFO, plain_option, set_plain_option};
 pub use poll::{has_hung_up, wait_readable};

@@ -30,6 +30,26 @@ pub fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Ends a TCP or MPTCP connection by a reset, at once: also while another process has the socket open, too (RFC 9293
+/// section 3.9.1.6).
+///
+/// # Errors
+/// The error of connect(2).
+pub fn reset_connection(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: all octets of the structure may be zero.
+    let mut nowhere: libc::sockaddr = unsafe { std::mem::zeroed() };
+    nowhere.sa_family = libc::AF_UNSPEC as libc::sa_family_t;
+    // SAFETY: the pointer is to a live structure and its length is its own.
+    let result = unsafe {
+        libc::connect(
+            fd.as_raw_fd(),
+            &raw const nowhere,
+            size_of::<libc::sockaddr>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Divides the datagrams to sockets that share a port (SO_REUSEPORT) by a number in them: the 32 bits at `offset`, in
 /// network order. The remainder of its division by `count` is the index of the receiver, in the order in which the
 /// sockets were bound. A shorter datagram goes to the first. One of the sockets is enough.

@@ -1,5 +1,6 @@
 //! Errors of calls.
 
+use ringway_sctp_tokio::OpenError;
 use ringway_services::framing::FramingError;
 use ringway_services::pool::PoolError;
 use ringway_services::race::RaceError;
@@ -80,6 +81,11 @@ pub enum Error {
     },
 }
 
+/// Returns whether an error of the system is that there are no descriptors left.
+fn is_exhaustion(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
 impl Error {
     pub(crate) fn system(what: impl Into<Arc<str>>, error: io::Error) -> Error {
         Error::System { what: what.into(), error: Arc::new(error) }
@@ -91,6 +97,16 @@ impl Error {
 
     pub(crate) fn lost(error: impl ToString) -> Error {
         Error::Lost(error.to_string().into())
+    }
+
+    /// Returns whether the process or the host has no descriptors left, which is no fault of the peer or the protocol.
+    pub(crate) fn is_exhaustion(&self) -> bool {
+        let Error::System { error, .. } = self else { return false };
+        let of_sctp = error.get_ref().and_then(|inner| inner.downcast_ref::<OpenError>());
+        of_sctp.map_or(is_exhaustion(error), |error| match error {
+            OpenError::System(system) => is_exhaustion(&system.error),
+            _ => false,
+        })
     }
 
     /// Returns the kind of the system's error, or the one that fits best.

@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::framed::{self, Driver, Framed, Notice};
 use crate::framer::NewFramer;
-use crate::limits::GROUP_QUEUE;
+use crate::limits::{CLOSING, GROUP_QUEUE};
 use crate::plain::Plain;
 use crate::quic::{self, QuicStreams};
 use crate::sctp::{self, SctpStreams};
@@ -115,31 +115,36 @@ impl Group {
         is_local: bool,
     ) -> Arc<Group> {
         let limits = *system.limits();
-        let scheduler = context.policy.properties.connection.conn_scheduler;
+        let properties = &context.policy.properties.connection;
+        let scheduler = properties.conn_scheduler;
+        // RFC 9622 section 8.1.3: the time after which data that does not arrive has failed.
+        let closing = properties.conn_timeout.0.unwrap_or(CLOSING);
         Arc::new_cyclic(|group: &Weak<Group>| {
             let of = group.clone();
             let kind = match transport {
                 Transport::Stream(io) if context.candidate.framed && context.framer.is_none() => {
-                    let framed = Framed::new(context.side, &limits, scheduler);
+                    let framed = Framed::new(context.side, &limits, scheduler, closing);
                     let notices = notices_of_framed(of, framed.clone());
                     tokio::spawn(Driver::new(framed.clone(), io, notices));
                     Kind::Framed(framed)
                 }
                 Transport::Stream(io) => {
-                    let plain = Plain::new(io, &limits, move || ended(&of));
+                    let plain = Plain::new(io, &limits, closing, move || ended(&of));
                     Kind::Single(Mutex::new(Some(Box::new(plain))))
                 }
                 Transport::Single(carrier) => Kind::Single(Mutex::new(Some(carrier))),
                 Transport::Sctp(association) => {
-                    let streams = SctpStreams::new(association, context.side, &limits, scheduler);
+                    let side = context.side;
+                    let streams = SctpStreams::new(association, side, &limits, scheduler, closing);
                     tokio::spawn(sctp::Driver::new(streams.clone(), notices_of_sctp(of)));
                     Kind::Sctp(streams)
                 }
                 Transport::Quic(connection) => {
                     let (candidate, framer) = (context.candidate.clone(), context.framer.is_some());
                     let side = context.side;
-                    let streams =
-                        QuicStreams::new(connection, candidate, side, limits, scheduler, framer);
+                    let streams = QuicStreams::new(
+                        connection, candidate, side, limits, scheduler, closing, framer,
+                    );
                     tokio::spawn(quic::accept(streams.clone(), of));
                     Kind::Quic(streams)
                 }

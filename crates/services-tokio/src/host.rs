@@ -1,5 +1,6 @@
 //! What the host lacks of the protocols, found out by opening a socket of each.
 
+use crate::error::Error;
 use ringway_os::netlink::Netlink;
 use ringway_os::{IPPROTO_MPTCP, IPPROTO_UDPLITE};
 use ringway_sctp_tokio::StackSockets;
@@ -43,16 +44,27 @@ pub(crate) fn not_carried(
 /// Exists when the kernel's SCTP is loaded. Opening a socket to find out would load it, and end this project's above IP.
 const KERNELS_SCTP: &str = "/proc/net/sctp";
 
+/// Returns what is lacking, if it is. That there are no descriptors left is not known to last, and attempts report it.
+fn lack<T>(opened: Result<T, Error>) -> Option<String> {
+    let error = opened.err().filter(|error| !error.is_exhaustion())?;
+    Some(match &error {
+        Error::System { error, .. } => error.to_string(),
+        _ => error.to_string(),
+    })
+}
+
 /// Returns why each protocol cannot be used here.
 pub(crate) fn lacking() -> HashMap<Protocol, String> {
     let socket = |kind, number: i32| {
         let open = |domain| Socket::new(domain, kind, Some(number.into()));
-        open(Domain::IPV4).or_else(|_| open(Domain::IPV6)).err().map(|error| error.to_string())
+        let opened = open(Domain::IPV4).or_else(|_| open(Domain::IPV6));
+        lack(opened.map_err(|error| Error::system("socket", error)))
     };
+    let raw = StackSockets::raw().map_err(|error| Error::system("SCTP", error.into()));
     let checks = [
         (Protocol::Mptcp, socket(Type::STREAM, IPPROTO_MPTCP)),
         (Protocol::UdpLite, socket(Type::DGRAM, IPPROTO_UDPLITE)),
-        (Protocol::Sctp, StackSockets::raw().err().map(|error| error.to_string())),
+        (Protocol::Sctp, lack(raw)),
         (
             Protocol::SctpKernel,
             (!Path::new(KERNELS_SCTP).exists()).then(|| "the kernel's SCTP is not loaded".into()),

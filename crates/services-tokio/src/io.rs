@@ -1,5 +1,6 @@
 //! Byte streams, whatever the protocol.
 
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -14,26 +15,29 @@ pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     fn abort(&mut self);
 }
 
-/// Ends a TCP connection by a reset when it is closed (RFC 9293 section 3.9.1.6).
-fn reset_on_close(stream: &TcpStream) {
-    let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+/// Ends a TCP connection by a reset (RFC 9293 section 3.9.1.6), also while a child process has the descriptor, too.
+fn reset(stream: &TcpStream) {
+    if ringway_os::reset_connection(stream.as_fd()).is_err() {
+        // Then it is reset when the last descriptor is closed.
+        let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
+    }
 }
 
 impl ByteStream for TcpStream {
     fn abort(&mut self) {
-        reset_on_close(self);
+        reset(self);
     }
 }
 
 impl ByteStream for tokio_rustls::client::TlsStream<TcpStream> {
     fn abort(&mut self) {
-        reset_on_close(self.get_ref().0);
+        reset(self.get_ref().0);
     }
 }
 
 impl ByteStream for tokio_rustls::server::TlsStream<TcpStream> {
     fn abort(&mut self) {
-        reset_on_close(self.get_ref().0);
+        reset(self.get_ref().0);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::carrier::{Carrier, Event, Part};
 use crate::error::Error;
 use crate::io::ByteStream;
-use crate::limits::{CLOSING, LINGER, Limits};
+use crate::limits::{LINGER, Limits};
 use crate::waiters::Waiters;
 use bytes::{Bytes, BytesMut};
 use ringway_services::sending::Sending;
@@ -13,6 +13,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -89,10 +90,12 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Starts the task that writes. To be called within a runtime. `ended` is called when nothing of it is left.
+    /// Starts the task that writes. To be called within a runtime. `closing` is the time in which the peer must read what
+    /// was sent before the end, and `ended` is called when nothing of it is left.
     pub(crate) fn new(
         io: Box<dyn ByteStream>,
         limits: &Limits,
+        closing: Duration,
         ended: impl FnOnce() + Send + 'static,
     ) -> Plain {
         let (receive, send) = tokio::io::split(io);
@@ -102,7 +105,7 @@ impl Plain {
             Arc::new(Shared { outgoing: Mutex::default(), receive, closing: Notify::new() });
         let writer = shared.clone();
         tokio::spawn(async move {
-            write(&writer, send).await;
+            write(&writer, send, closing).await;
             ended();
         });
         Plain { shared, limit: limits.queue }
@@ -110,10 +113,10 @@ impl Plain {
 }
 
 /// Writes what is queued until all has ended.
-async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>) {
+async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closing: Duration) {
     let result = tokio::select! {
         result = poll_fn(|cx| poll_write(shared, &mut half, cx)) => result,
-        () = overdue(shared) => Err(io::ErrorKind::TimedOut.into()),
+        () = overdue(shared, closing) => Err(io::ErrorKind::TimedOut.into()),
     };
     let aborted = {
         let mut outgoing = shared.lock();
@@ -150,9 +153,9 @@ async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>) {
 }
 
 /// Waits until the peer has had its time to read what was sent before the end.
-async fn overdue(shared: &Shared) {
+async fn overdue(shared: &Shared, closing: Duration) {
     shared.closing.notified().await;
-    tokio::time::sleep(CLOSING).await;
+    tokio::time::sleep(closing).await;
 }
 
 /// Writes until there is nothing more to write, ever.

@@ -19,16 +19,21 @@ enum Found {
     Name(Question, Result<Vec<IpAddr>, String>),
 }
 
+/// A race that has ended.
+pub(crate) struct Raced {
+    pub(crate) race: Race,
+    pub(crate) result: Result<Established, RaceError>,
+    /// Whether an attempt failed because no descriptors are left, so that the outcome is not that of the peer.
+    pub(crate) is_exhausted: bool,
+}
+
 /// Runs a race. The losers are closed, also when the future is dropped.
-pub(crate) async fn run(
-    resources: &Arc<Resources>,
-    policy: &Policy,
-    ranked: Ranked,
-) -> (Race, Result<Established, RaceError>) {
+pub(crate) async fn run(resources: &Arc<Resources>, policy: &Policy, ranked: Ranked) -> Raced {
     let mut race = Race::new(resources.clock.now(), ranked, resources.limits.race);
     let mut tasks = JoinSet::new();
     let mut attempts: HashMap<AttemptId, AbortHandle> = HashMap::new();
     let mut connected: HashMap<AttemptId, Established> = HashMap::new();
+    let mut is_exhausted = false;
     loop {
         while let Some(action) = race.poll_action() {
             match action {
@@ -54,10 +59,12 @@ pub(crate) async fn run(
                 }
                 Action::Won(id) => {
                     if let Some(established) = connected.remove(&id) {
-                        return (race, Ok(established));
+                        return Raced { race, result: Ok(established), is_exhausted };
                     }
                 }
-                Action::Lost(error) => return (race, Err(error)),
+                Action::Lost(error) => {
+                    return Raced { race, result: Err(error), is_exhausted };
+                }
             }
         }
         let wakes = race.poll_timeout().map(|at| resources.clock.instant(at));
@@ -69,7 +76,10 @@ pub(crate) async fn run(
                         connected.insert(id, established);
                         race.succeeded(resources.clock.now(), id);
                     }
-                    Err(error) => race.failed(resources.clock.now(), id, &error.to_string()),
+                    Err(error) => {
+                        is_exhausted |= error.is_exhaustion();
+                        race.failed(resources.clock.now(), id, &error.to_string());
+                    }
                 },
                 // It was cancelled, and the race knows.
                 Err(_) => {}

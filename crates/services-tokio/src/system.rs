@@ -12,7 +12,7 @@ use crate::sctp::Stacks;
 use crate::transport::{Request, Resources};
 use memory::Remembered;
 use ringway_os::Clock;
-use ringway_os::netlink::Netlink;
+use ringway_os::netlink::{Netlink, NetlinkError};
 use ringway_sansio::Time;
 use ringway_services::pool::{AssociationId, Close, Pool};
 use ringway_services::queue::ConnectionId;
@@ -22,6 +22,7 @@ use ringway_services::{
 };
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -215,7 +216,17 @@ impl System {
             }
         }
         if needs_interfaces(policy) {
-            availability.interfaces = interfaces();
+            match interfaces() {
+                Ok(interfaces) => availability.interfaces = interfaces,
+                // What is demanded must not seem to be met.
+                Err(error) if demands_interface(policy) => {
+                    let reason = format!("the interfaces of the host are not known: {error}");
+                    for protocol in Protocol::ALL {
+                        availability = availability.without(*protocol, &reason);
+                    }
+                }
+                Err(_) => {}
+            }
         }
         availability
     }
@@ -364,13 +375,19 @@ fn needs_interfaces(policy: &Policy) -> bool {
         || temporary.is_some_and(|preference| preference != Preference::NoPreference)
 }
 
-/// Returns the host's interfaces with their usable addresses, in the order of their numbers; none where the system does
-/// not report them.
-fn interfaces() -> Vec<Interface> {
-    let Ok(mut netlink) = Netlink::open() else { return Vec::new() };
-    let (Ok(links), Ok(addresses)) = (netlink.links(), netlink.addresses()) else {
-        return Vec::new();
-    };
+/// Returns whether a preconnection requires or prohibits an interface.
+fn demands_interface(policy: &Policy) -> bool {
+    let is_demand = |preference| matches!(preference, Preference::Require | Preference::Prohibit);
+    let mut selectors = policy.properties.selection.interface.0.iter();
+    policy.local.interface.is_some() || selectors.any(|(preference, _)| is_demand(*preference))
+}
+
+/// Returns the host's interfaces with their usable addresses, in the order of their numbers.
+fn interfaces() -> Result<Vec<Interface>, io::Error> {
+    let mut netlink = Netlink::open()?;
+    let failed = |error: NetlinkError| error.cause;
+    let links = netlink.links().map_err(failed)?;
+    let addresses = netlink.addresses().map_err(failed)?;
     let mut interfaces = Vec::new();
     for link in links.iter().filter(|link| link.is_up()) {
         let kind = if link.is_loopback() { "loopback" } else { "" };
@@ -383,5 +400,5 @@ fn interfaces() -> Vec<Interface> {
         }
         interfaces.push(interface);
     }
-    interfaces
+    Ok(interfaces)
 }

@@ -5,7 +5,7 @@ use crate::alarm::Alarm;
 use crate::carrier::Event;
 use crate::error::Error;
 use crate::io::ByteStream;
-use crate::limits::{CLOSING, LINGER};
+use crate::limits::LINGER;
 use ringway_services::framing::{self, StreamId};
 use std::future::Future;
 use std::pin::Pin;
@@ -211,7 +211,8 @@ impl Driver {
         let expires = expires.map(|at| Instant::from_std(self.framed.clock.instant(at)));
         // Timers of a runtime are exact to a millisecond.
         let expires = expires.map(|at| at + Duration::from_millis(1));
-        let closes = closing.then(|| *self.closes.get_or_insert_with(|| Instant::now() + CLOSING));
+        let within = self.framed.closing;
+        let closes = closing.then(|| *self.closes.get_or_insert_with(|| Instant::now() + within));
         if closes.is_some_and(|at| at <= Instant::now()) {
             self.io.abort();
             return Poll::Ready(());

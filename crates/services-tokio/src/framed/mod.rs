@@ -23,6 +23,7 @@ use ringway_services::sending::Sending;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 /// Streams of each end: those of a connection's group.
 pub(crate) const STREAMS: u32 = 256;
@@ -59,6 +60,8 @@ struct State {
 pub(crate) struct Framed {
     state: Mutex<State>,
     clock: Clock,
+    /// The time in which the peer must read what was sent before the end.
+    closing: Duration,
 }
 
 impl State {
@@ -78,7 +81,12 @@ impl State {
 }
 
 impl Framed {
-    pub(crate) fn new(side: Side, limits: &Limits, scheduler: Scheduler) -> Arc<Framed> {
+    pub(crate) fn new(
+        side: Side,
+        limits: &Limits,
+        scheduler: Scheduler,
+        closing: Duration,
+    ) -> Arc<Framed> {
         let mux = framing::Limits { streams: STREAMS, window: limits.window };
         Arc::new(Framed {
             state: Mutex::new(State {
@@ -94,6 +102,7 @@ impl Framed {
                 flushing: Waiters::default(),
             }),
             clock: Clock::new(),
+            closing,
         })
     }
 
@@ -256,10 +265,11 @@ impl Carrier for FramedStream {
         if let Some(error) = &state.ended {
             return Poll::Ready(Err(error.clone()));
         }
+        if !state.slots.contains_key(&self.id) {
+            return Poll::Ready(Err(Error::Closed));
+        }
         ready!(state.outbox.poll_empty(cx, self.connection));
-        let id = self.id;
-        let waits = state.slots.contains_key(&id) && !state.mux.is_flushed(id);
-        if waits || state.unwritten > 0 {
+        if !state.mux.is_flushed(self.id) || state.unwritten > 0 {
             state.flushing.add(cx);
             return Poll::Pending;
         }
@@ -290,6 +300,8 @@ impl Carrier for FramedStream {
         let mut state = self.framed.lock();
         state.mux.reset(self.id, code);
         state.remove(self.id);
+        // Who waits for the end waits no longer.
+        state.flushing.wake();
         state.wake_driver();
     }
 

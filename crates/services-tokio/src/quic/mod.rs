@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -57,6 +58,8 @@ pub(crate) struct QuicStreams {
     side: Side,
     limits: Limits,
     scheduler: Scheduler,
+    /// The time in which the peer must read what was sent before the end of a stream.
+    closing: Duration,
     framer: bool,
     /// Where datagrams go, by the number of their stream.
     inboxes: Mutex<BTreeMap<u64, Arc<Mutex<Inbox>>>>,
@@ -84,6 +87,7 @@ impl QuicStreams {
         side: Side,
         limits: Limits,
         scheduler: Scheduler,
+        closing: Duration,
         framer: bool,
     ) -> Arc<QuicStreams> {
         Arc::new(QuicStreams {
@@ -92,6 +96,7 @@ impl QuicStreams {
             side,
             limits,
             scheduler,
+            closing,
             framer,
             inboxes: Mutex::default(),
             running: AtomicUsize::new(0),
@@ -119,7 +124,7 @@ impl QuicStreams {
         if !self.is_framed() {
             return Ok(self.plain(parts));
         }
-        let framed = Framed::new(Side::Initiator, &self.limits, self.scheduler);
+        let framed = Framed::new(Side::Initiator, &self.limits, self.scheduler, self.closing);
         let stream = framed.open(connection, priority)?;
         self.drive(&framed, parts.io, Box::new(|_| {}));
         Ok(Box::new(self.carrier(Inner::Framed(stream), parts.number, parts.priority)))
@@ -142,7 +147,7 @@ impl QuicStreams {
 
     fn plain(self: &Arc<Self>, parts: Parts) -> Box<dyn Carrier> {
         let running = self.running();
-        let plain = Plain::new(parts.io, &self.limits, move || drop(running));
+        let plain = Plain::new(parts.io, &self.limits, self.closing, move || drop(running));
         Box::new(self.carrier(Inner::Plain(plain), parts.number, parts.priority))
     }
 
@@ -182,7 +187,8 @@ impl QuicStreams {
                     stopped.await;
                 }
             };
-            let _ = timeout(LINGER, ended).await;
+            // The tasks of the streams end by themselves, after these times at the latest.
+            let _ = timeout(streams.closing + LINGER, ended).await;
             streams.connection.close(NO_ERROR, b"");
         });
     }
@@ -239,7 +245,7 @@ fn accept_stream(
         return;
     }
     let Parts { io, number: stream, priority } = parts;
-    let framed = Framed::new(Side::Responder, &streams.limits, streams.scheduler);
+    let framed = Framed::new(Side::Responder, &streams.limits, streams.scheduler, streams.closing);
     let (weak, adopted, of) = (Arc::downgrade(&group), framed.clone(), streams.clone());
     let listener = Box::new(move |notice| {
         // One connection is one stream of QUIC, and one of the framing.

@@ -52,6 +52,8 @@ pub(crate) struct Driver {
     received: VecDeque<Message>,
     alarm: Alarm,
     shutting_down: bool,
+    /// When an association that is being closed is aborted, whether or not the peer has read what was sent.
+    closes: Option<Instant>,
 }
 
 /// Returns the options of SCTP for the properties of a message (RFC 9623 section 10.6).
@@ -78,6 +80,7 @@ impl Driver {
             received: VecDeque::new(),
             alarm: Alarm::new(),
             shutting_down: false,
+            closes: None,
         }
     }
 
@@ -353,9 +356,20 @@ impl Future for Driver {
             driver.streams.lock().end(Error::Closed);
             cx.waker().wake_by_ref();
         }
-        let expires = driver.streams.lock().outbox.poll_timeout();
+        let (expires, closing) = {
+            let state = driver.streams.lock();
+            (state.outbox.poll_timeout(), state.closing)
+        };
+        let within = driver.streams.closing;
+        let closes = closing.then(|| *driver.closes.get_or_insert_with(|| Instant::now() + within));
+        if closes.is_some_and(|at| at <= Instant::now()) {
+            // With a closed window the association would live for as long as the peer does.
+            let _ = driver.streams.association.abort(b"");
+            return Poll::Ready(());
+        }
         let expires = expires.map(|at| Instant::from_std(driver.streams.clock.instant(at)));
-        driver.alarm.set(expires.map(|at| at + Duration::from_millis(1)), cx);
+        let expires = expires.map(|at| at + Duration::from_millis(1));
+        driver.alarm.set(expires.into_iter().chain(closes).min(), cx);
         Poll::Pending
     }
 }

@@ -33,6 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 /// How far a direction of a stream has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +85,8 @@ pub(crate) struct SctpStreams {
     window: usize,
     scheduler: Scheduler,
     clock: Clock,
+    /// The time in which the peer must read what was sent before the end.
+    closing: Duration,
 }
 
 impl State {
@@ -122,6 +125,7 @@ impl SctpStreams {
         side: Side,
         limits: &Limits,
         scheduler: Scheduler,
+        closing: Duration,
     ) -> Arc<SctpStreams> {
         Arc::new(SctpStreams {
             state: Mutex::new(State {
@@ -140,6 +144,7 @@ impl SctpStreams {
             window: limits.window as usize,
             scheduler,
             clock: Clock::new(),
+            closing,
         })
     }
 
@@ -291,6 +296,9 @@ impl Carrier for SctpStream {
         if let Some(error) = &state.ended {
             return Poll::Ready(Err(error.clone()));
         }
+        if self.slot(&mut state).is_none_or(|slot| slot.closed) {
+            return Poll::Ready(Err(Error::Closed));
+        }
         ready!(state.outbox.poll_empty(cx, self.connection));
         if state.handing == Some(self.connection) {
             state.flushing.add(cx);
@@ -314,6 +322,8 @@ impl Carrier for SctpStream {
             slot.octets = 0;
             slot.readers.wake();
         }
+        // Who waits for the end waits no longer.
+        state.flushing.wake();
         state.wake_driver();
     }
 

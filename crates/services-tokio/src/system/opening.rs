@@ -4,7 +4,7 @@ use super::{Outcome, Pending, State, System};
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::group::{Admitted, Context, Group, Sink};
-use crate::racing;
+use crate::racing::{self, Raced};
 use crate::transport::{Established, Request};
 use ringway_services::framing::Side;
 use ringway_services::pool::{Assignment, AssociationId, Close, PoolError};
@@ -135,8 +135,11 @@ impl System {
         request: &Request,
         ranked: Ranked,
     ) -> Result<(Established, Explanation), Error> {
-        let (race, result) = racing::run(&self.0.resources, &request.policy, ranked).await;
-        self.0.memory.with(|memory| race.remember(self.now(), memory));
+        let Raced { race, result, is_exhausted } =
+            racing::run(&self.0.resources, &request.policy, ranked).await;
+        if !is_exhausted {
+            self.0.memory.with(|memory| race.remember(self.now(), memory));
+        }
         let established = result.map_err(|error| Error::NotConnected(Box::new(error)))?;
         Ok((established, race.explanation()))
     }
