@@ -175,6 +175,26 @@ async fn a_peer_that_goes_away_is_noticed(protocol: Protocol) {
     soon(noticed).await;
 }
 
+async fn ipv6_carries_it(protocol: Protocol) {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        return;
+    }
+    let system = system();
+    let at = |port| std::net::SocketAddr::from((std::net::Ipv6Addr::LOCALHOST, port));
+    let local = ringway_services_tokio::LocalEndpoint::address(at(0));
+    let listener = only(&system, protocol).from(local).listen().await.unwrap();
+    let remote = ringway_services_tokio::RemoteEndpoint::address(at(listener.port()));
+    let client = soon(only(&system, protocol).to(remote).initiate()).await.unwrap();
+    assert_eq!(client.remote_address(), at(listener.port()));
+    client.send("over IPv6").await.unwrap();
+    let server = soon(listener.accept()).await.unwrap();
+    assert!(server.remote_address().is_ipv6() && client.local_address().is_ipv6());
+    let message = soon(server.receive()).await.unwrap().unwrap();
+    assert_eq!(&message[..], b"over IPv6");
+    server.send(message.bytes).await.unwrap();
+    assert_eq!(&soon(client.receive()).await.unwrap().unwrap()[..], b"over IPv6");
+}
+
 /// A peer that stops reading causes back-pressure, and no growth of memory.
 async fn a_peer_that_does_not_read_slows_the_sender(protocol: Protocol) {
     let Pair { client, server, .. } = Pair::new(protocol).await;
@@ -277,6 +297,7 @@ macro_rules! contract {
                 nobody_answers,
                 a_message_expires,
                 nothing_is_left_running,
+                ipv6_carries_it,
             );
         })+
     };

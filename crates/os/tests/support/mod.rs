@@ -1,4 +1,4 @@
-//! Network namespaces for the tests of this crate.
+//! Network namespaces, children and signals for the tests of this crate.
 #![allow(unsafe_code, dead_code, unreachable_pub, clippy::unwrap_used)]
 
 pub mod relay;
@@ -6,7 +6,11 @@ pub mod relay;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Set in the process that runs in a namespace.
 const INSIDE: &str = "RINGWAY_TEST_INSIDE";
@@ -96,5 +100,98 @@ impl Namespace {
         ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
         ip(&format!("link set {here} up"));
         self.run(move || ip(&format!("link set {there} up")));
+    }
+}
+
+/// A child process that has all descriptors of this one and does nothing. It ends with this value, or by itself.
+pub struct Child(libc::pid_t);
+
+impl Child {
+    /// Forks a child that lives for some seconds.
+    pub fn fork(seconds: i64) -> Child {
+        let time = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+        // SAFETY: the child makes only system calls, which are permitted after a fork of a process with threads.
+        let child = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::nanosleep(&raw const time, std::ptr::null_mut());
+                libc::_exit(0);
+            }
+            child
+        };
+        assert!(child > 0, "{}", io::Error::last_os_error());
+        Child(child)
+    }
+
+    /// Waits until it has ended.
+    pub fn wait(&self) {
+        // SAFETY: no precondition; the status is of no interest.
+        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: no precondition. Until it is waited for, its number is that of no other process.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+        self.wait();
+    }
+}
+
+/// Signals that were handled.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn handle(_: libc::c_int) {
+    HANDLED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Signals to every thread of the process, whose handler does not have system calls restarted.
+pub struct Storm {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Storm {
+    /// Begins.
+    pub fn start() -> Storm {
+        for signal in [libc::SIGALRM, libc::SIGUSR1] {
+            // SAFETY: all octets of the structure may be zero; the handler only adds to an atomic number.
+            let result = unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = handle as extern "C" fn(libc::c_int) as libc::sighandler_t;
+                libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+            };
+            assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                signal_all();
+                std::thread::sleep(Duration::from_micros(500));
+            }
+        });
+        Storm { stop, thread: Some(thread) }
+    }
+
+    /// Ends, and returns how many signals were handled.
+    pub fn end(mut self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+        HANDLED.load(Ordering::Relaxed)
+    }
+}
+
+/// Sends a signal to the process and one to each of its threads.
+fn signal_all() {
+    let process = std::process::id() as libc::pid_t;
+    // SAFETY: no precondition; a thread that has ended meanwhile is an error of the call.
+    unsafe { libc::kill(process, libc::SIGALRM) };
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let thread: libc::pid_t = task.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: as above.
+        unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGUSR1) };
     }
 }

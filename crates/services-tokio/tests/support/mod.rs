@@ -20,7 +20,7 @@ pub const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 fn pem() -> &'static (String, String) {
     static PEM: OnceLock<(String, String)> = OnceLock::new();
     PEM.get_or_init(|| {
-        let names = vec!["localhost".to_string(), "127.0.0.1".to_string()];
+        let names = ["localhost", "127.0.0.1", "::1", "10.1.0.2"].map(String::from);
         let made = rcgen::generate_simple_self_signed(names).unwrap();
         (made.cert.pem(), made.signing_key.serialize_pem())
     })
@@ -106,6 +106,50 @@ pub fn has(protocol: Protocol) -> bool {
 /// Waits for what must happen.
 pub async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, future).await.expect("it takes too long")
+}
+
+/// Waits until something is so.
+pub async fn until(what: &str, is: impl Fn() -> bool) {
+    let waited = async {
+        while !is() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(LONG, waited).await.is_ok(), "{what}: it takes too long");
+}
+
+/// What a process has at one time, within a runtime: open descriptors and tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub descriptors: usize,
+    pub tasks: usize,
+}
+
+impl Held {
+    pub fn now() -> Held {
+        let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().count();
+        Held { descriptors, tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks() }
+    }
+
+    /// Waits until nothing is held that was not held at this time.
+    pub async fn again(self, what: &str) {
+        let is_more = || {
+            let now = Held::now();
+            now.descriptors > self.descriptors || now.tasks > self.tasks
+        };
+        let waited = async {
+            while is_more() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = tokio::time::timeout(LONG, waited).await;
+        assert!(waited.is_ok(), "{what}: {:?}, expected {self:?}", Held::now());
+    }
+}
+
+/// Returns all protocols that the host has.
+pub fn all() -> Vec<Protocol> {
+    Protocol::ALL.iter().copied().filter(|protocol| has(*protocol)).collect()
 }
 
 /// Two ends and a connection between them.
