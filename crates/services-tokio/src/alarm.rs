@@ -31,6 +31,11 @@ impl Alarm {
         }
     }
 
+    /// Returns whether there is a time.
+    pub(crate) fn is_set(&self) -> bool {
+        self.at.is_some()
+    }
+
     /// Returns whether the time has come.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.at.is_some() { self.sleep.as_mut().poll(cx) } else { Poll::Pending }

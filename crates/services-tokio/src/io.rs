@@ -1,5 +1,8 @@
 //! Byte streams, whatever the protocol.
 
+use crate::alarm::Alarm;
+use crate::limits::LINGER;
+use std::future::Future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,11 +11,73 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 /// A byte stream in both directions.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Sync + Unpin {
     /// Has the peer see an error instead of the end when this is dropped, where the protocol can.
     fn abort(&mut self);
+
+    /// Waits until what was written needs this process no longer. The system sends on what it has accepted.
+    fn poll_delivered(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    /// Returns a number that changes as the peer reads, for those streams whose delivery is to be awaited.
+    fn progress(&self) -> u64 {
+        0
+    }
+}
+
+/// Octets that are read and dropped at once.
+const DROPPED_ROOM: usize = 16 * 1024;
+
+/// The end of a byte stream that has been shut down: what was written is delivered, and what the peer still sends is dropped.
+/// Unread octets would make the system reset the connection and drop what is on its way.
+pub(crate) struct Ending {
+    /// The time without progress after which a peer does not read.
+    closing: Duration,
+    progress: u64,
+    delivered: bool,
+    peer_ended: bool,
+    alarm: Alarm,
+}
+
+impl Ending {
+    /// To be called within a runtime.
+    pub(crate) fn new(closing: Duration) -> Ending {
+        let alarm = Alarm::new();
+        Ending { closing, progress: 0, delivered: false, peer_ended: false, alarm }
+    }
+
+    /// Waits until everything is delivered and the peer's direction has ended, or for [`LINGER`] after the former. A byte stream
+    /// whose peer does not read is aborted.
+    pub(crate) fn poll(&mut self, io: &mut dyn ByteStream, cx: &mut Context<'_>) -> Poll<()> {
+        let mut octets = [0; DROPPED_ROOM];
+        while !self.peer_ended {
+            let mut buffer = ReadBuf::new(&mut octets);
+            match Pin::new(&mut *io).poll_read(cx, &mut buffer) {
+                Poll::Pending => break,
+                Poll::Ready(read) => self.peer_ended = read.is_err() || buffer.filled().is_empty(),
+            }
+        }
+        if !self.delivered && io.poll_delivered(cx).is_ready() {
+            self.delivered = true;
+            self.alarm.set(Some(Instant::now() + LINGER), cx);
+        }
+        if self.delivered {
+            return if self.peer_ended { Poll::Ready(()) } else { self.alarm.poll(cx) };
+        }
+        let progress = io.progress();
+        if !self.alarm.is_set() || progress != self.progress {
+            self.progress = progress;
+            self.alarm.set(Some(Instant::now() + self.closing), cx);
+        } else if self.alarm.poll(cx).is_ready() {
+            io.abort();
+            return Poll::Ready(());
+        }
+        Poll::Pending
+    }
 }
 
 /// Ends a TCP connection by a reset (RFC 9293 section 3.9.1.6), also while a child process has the descriptor, too.
@@ -48,6 +113,9 @@ pub(crate) struct QuicStream {
     /// The wanted priority, which may change at any time, and the one that is set.
     priority: Arc<AtomicI32>,
     set: i32,
+    connection: quinn::Connection,
+    /// Waits until the peer has acknowledged everything or wants no more of it.
+    delivered: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl QuicStream {
@@ -55,8 +123,9 @@ impl QuicStream {
         send: quinn::SendStream,
         receive: quinn::RecvStream,
         priority: Arc<AtomicI32>,
+        connection: quinn::Connection,
     ) -> QuicStream {
-        QuicStream { send, receive, priority, set: 0 }
+        QuicStream { send, receive, priority, set: 0, connection, delivered: None }
     }
 }
 
@@ -97,5 +166,21 @@ impl ByteStream for QuicStream {
     fn abort(&mut self) {
         let _ = self.send.reset(0u8.into());
         let _ = self.receive.stop(0u8.into());
+    }
+
+    /// When the connection is closed, QUIC drops what is not acknowledged.
+    fn poll_delivered(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let send = &self.send;
+        let delivered = self.delivered.get_or_insert_with(|| {
+            let stopped = send.stopped();
+            Box::pin(async move { drop(stopped.await) })
+        });
+        delivered.as_mut().poll(cx)
+    }
+
+    fn progress(&self) -> u64 {
+        // A peer that reads opens its windows (RFC 9000 section 4.2).
+        let received = self.connection.stats().frame_rx;
+        received.max_stream_data + received.max_data
     }
 }

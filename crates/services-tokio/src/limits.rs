@@ -9,10 +9,10 @@ pub const GROUP_QUEUE: usize = 64;
 pub const EVENT_QUEUE: usize = 64;
 /// Datagrams of one peer that wait to be read. More are dropped, as UDP and its relatives may.
 pub const DATAGRAM_QUEUE: usize = 256;
-/// The time for which the end of a byte stream waits for that of the peer.
+/// The time for which the end of a byte stream waits for that of the peer, once what was sent is delivered.
 pub const LINGER: Duration = Duration::from_secs(5);
 
-/// The time in which a peer must read what was sent before the end of a byte stream.
+/// The time in which a peer must read more of what was sent before the end of a byte stream.
 pub const CLOSING: Duration = Duration::from_secs(60);
 
 /// Bounds of a system. Each connection and each listener has its own of what concerns one.

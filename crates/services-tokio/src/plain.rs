@@ -2,7 +2,7 @@
 
 use crate::carrier::{Carrier, Event, Part};
 use crate::error::Error;
-use crate::io::ByteStream;
+use crate::io::{ByteStream, Ending};
 use crate::limits::{LINGER, Limits};
 use crate::waiters::Waiters;
 use bytes::{Bytes, BytesMut};
@@ -138,24 +138,28 @@ async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closin
         io.abort();
         return;
     }
-    // Unread octets would make the system reset the connection and drop what is on its way.
-    let mut octets = vec![0; READ_ROOM];
-    let drain = poll_fn(|cx| {
-        loop {
-            let mut buffer = ReadBuf::new(&mut octets);
-            let read = ready!(Pin::new(&mut io).poll_read(cx, &mut buffer));
-            if read.is_err() || buffer.filled().is_empty() {
-                return Poll::Ready(());
-            }
+    if let Err(error) = result {
+        // What is left was dropped: the peer must not take it for the end.
+        if error.kind() == io::ErrorKind::TimedOut {
+            io.abort();
         }
-    });
-    let _ = timeout(LINGER, drain).await;
+        return;
+    }
+    let mut ending = Ending::new(closing);
+    poll_fn(|cx| ending.poll(&mut *io, cx)).await;
 }
 
-/// Waits until the peer has had its time to read what was sent before the end.
+/// Waits until the peer has read nothing for this time of what was sent before the end.
 async fn overdue(shared: &Shared, closing: Duration) {
     shared.closing.notified().await;
-    tokio::time::sleep(closing).await;
+    let mut left = shared.lock().octets;
+    loop {
+        tokio::time::sleep(closing).await;
+        let before = std::mem::replace(&mut left, shared.lock().octets);
+        if left == before {
+            return;
+        }
+    }
 }
 
 /// Writes until there is nothing more to write, ever.

@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// The time for which the number of an SCTP stream rests that both ends have ended.
 const STREAM_REST: Duration = Duration::from_secs(2);
@@ -50,6 +50,8 @@ struct State {
     openings: HashMap<AssociationId, AbortHandle>,
     /// The task that closes idle associations.
     timer: Option<AbortHandle>,
+    /// The tasks that wait until the number of a stream has rested. They end with the system.
+    resting: JoinSet<()>,
 }
 
 /// What a connection that waits for its association gets.
@@ -141,6 +143,7 @@ impl Builder {
                 pending: HashMap::new(),
                 openings: HashMap::new(),
                 timer: None,
+                resting: JoinSet::new(),
             }),
             lacking,
         })))
@@ -252,7 +255,9 @@ impl System {
     /// one connection is read before the beginning of the next.
     pub(crate) fn released(&self, association: AssociationId, stream: u32) {
         let system = self.downgrade();
-        tokio::spawn(async move {
+        let mut state = self.lock();
+        while state.resting.try_join_next().is_some() {}
+        state.resting.spawn(async move {
             tokio::time::sleep(STREAM_REST).await;
             if let Some(system) = system.upgrade().map(System) {
                 system.lock().pool.released(association, stream);
@@ -401,4 +406,25 @@ fn interfaces() -> Result<Vec<Interface>, io::Error> {
         interfaces.push(interface);
     }
     Ok(interfaces)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stream_that_rests_does_not_outlive_the_system() {
+        let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let system = System::builder().own_memory().build().unwrap();
+        for stream in 0..10 {
+            system.released(AssociationId(1), stream);
+        }
+        assert_eq!(alive(), 10);
+        drop(system);
+        // The runtime drops what was aborted in its next turns.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(alive(), 0);
+    }
 }

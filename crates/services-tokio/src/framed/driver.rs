@@ -4,7 +4,7 @@ use super::{Framed, State};
 use crate::alarm::Alarm;
 use crate::carrier::Event;
 use crate::error::Error;
-use crate::io::ByteStream;
+use crate::io::{ByteStream, Ending};
 use crate::limits::LINGER;
 use ringway_services::framing::{self, StreamId};
 use std::future::Future;
@@ -39,8 +39,8 @@ enum Phase {
     Open,
     /// All is written; the end of the byte stream is being sent.
     Ending,
-    /// The end of the peer's direction is awaited.
-    Lingering,
+    /// The delivery and the end of the peer's direction are awaited.
+    Lingering(Ending),
 }
 
 /// The task of a byte stream.
@@ -53,7 +53,7 @@ pub(crate) struct Driver {
     written: usize,
     buffer: Box<[u8]>,
     alarm: Alarm,
-    /// When a byte stream that is being closed is ended, whether or not the peer has read what was sent.
+    /// When a byte stream that is being closed is aborted, unless the peer reads.
     closes: Option<Instant>,
 }
 
@@ -94,6 +94,8 @@ impl Driver {
                 state.streams.get(&connection).is_some_and(|id| state.mux.is_writable(*id))
             }) {
                 let Some(id) = state.streams.get(&next.connection).copied() else { continue };
+                // The peer has room for it: it reads.
+                self.closes = None;
                 // The queue asked whether the stream takes it, under the same lock.
                 let _ = state.mux.send(id, next.bytes.into(), next.sending.last);
             }
@@ -222,24 +224,17 @@ impl Driver {
     }
 
     fn poll_ending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Phase::Lingering(ending) = &mut self.phase {
+            return ending.poll(&mut *self.io, cx);
+        }
         if self.alarm.poll(cx).is_ready() {
             return Poll::Ready(());
         }
-        if matches!(self.phase, Phase::Ending) {
-            if ready!(Pin::new(&mut self.io).poll_shutdown(cx)).is_err() {
-                return Poll::Ready(());
-            }
-            self.phase = Phase::Lingering;
+        if ready!(Pin::new(&mut self.io).poll_shutdown(cx)).is_err() {
+            return Poll::Ready(());
         }
-        // The peer is notified; what it still sends is of no use, but unread octets would make the system reset the
-        // connection and drop what is on its way.
-        loop {
-            let mut buffer = ReadBuf::new(&mut self.buffer);
-            let read = ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer));
-            if read.is_err() || buffer.filled().is_empty() {
-                return Poll::Ready(());
-            }
-        }
+        self.phase = Phase::Lingering(Ending::new(self.framed.closing));
+        self.poll_ending(cx)
     }
 }
 
@@ -278,7 +273,7 @@ impl Future for Driver {
         let driver = self.get_mut();
         match driver.phase {
             Phase::Open => driver.poll_open(cx),
-            Phase::Ending | Phase::Lingering => driver.poll_ending(cx),
+            Phase::Ending | Phase::Lingering(_) => driver.poll_ending(cx),
         }
     }
 }

@@ -31,6 +31,8 @@ struct DatagramState {
 /// A QUIC connection and its datagrams.
 struct DatagramShared {
     connection: quinn::Connection,
+    /// The room for datagrams when none waits in QUIC: less than the configured size.
+    empty: usize,
     state: Mutex<DatagramState>,
     /// Wakes the task when a datagram waits.
     waits: Notify,
@@ -44,7 +46,8 @@ impl Datagrams {
     /// Starts the task. It ends with the connection.
     pub(super) fn new(connection: quinn::Connection) -> Datagrams {
         let (state, waits, runtime) = (Mutex::default(), Notify::new(), Handle::current());
-        let shared = Arc::new(DatagramShared { connection, state, waits, runtime });
+        let empty = connection.datagram_send_buffer_space();
+        let shared = Arc::new(DatagramShared { connection, empty, state, waits, runtime });
         let task = shared.clone();
         tokio::spawn(async move {
             let error = tokio::select! {
@@ -161,7 +164,7 @@ impl Carrier for Datagrams {
         let shared = self.0.clone();
         self.0.runtime.spawn(async move {
             let unsent = || {
-                shared.connection.datagram_send_buffer_space() < super::endpoint::DATAGRAM_BUFFER
+                shared.connection.datagram_send_buffer_space() < shared.empty
                     || lock(&shared.state).waiting.is_some()
             };
             let sent = async {

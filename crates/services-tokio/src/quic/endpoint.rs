@@ -19,7 +19,7 @@ pub(crate) const STREAMS: &str = "ringway";
 pub(crate) const DATAGRAMS: &str = "ringway-datagram";
 
 /// Octets of unsent datagrams of a QUIC connection.
-pub(super) const DATAGRAM_BUFFER: usize = 1 << 20;
+const DATAGRAM_BUFFER: usize = 1 << 20;
 /// Time without packets after which a QUIC connection has failed, unless the program names another.
 const IDLE: Duration = Duration::from_secs(30);
 /// Packets that keep a connection alive which the program wants to be kept.

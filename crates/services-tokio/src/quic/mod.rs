@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::framed::{Driver, Framed, FramedStream, Notice};
 use crate::io::{ByteStream, QuicStream};
-use crate::limits::{DATAGRAM_QUEUE, LINGER, Limits};
+use crate::limits::{DATAGRAM_QUEUE, Limits};
 use crate::plain::Plain;
 use crate::transport::Owner;
 use crate::waiters::Waiters;
@@ -142,7 +142,8 @@ impl QuicStreams {
     fn parts(&self, send: SendStream, receive: RecvStream, priority: u32) -> Parts {
         let number = VarInt::from(send.id()).into_inner();
         let priority = Arc::new(AtomicI32::new(quic_priority(priority)));
-        Parts { io: Box::new(QuicStream::new(send, receive, priority.clone())), number, priority }
+        let io = QuicStream::new(send, receive, priority.clone(), self.connection.clone());
+        Parts { io: Box::new(io), number, priority }
     }
 
     fn plain(self: &Arc<Self>, parts: Parts) -> Box<dyn Carrier> {
@@ -187,8 +188,11 @@ impl QuicStreams {
                     stopped.await;
                 }
             };
-            // The tasks of the streams end by themselves, after these times at the latest.
-            let _ = timeout(streams.closing + LINGER, ended).await;
+            // The tasks of the streams end by themselves: when all is delivered, or their peer does not read.
+            tokio::select! {
+                () = ended => {}
+                _ = streams.connection.closed() => {}
+            }
             streams.connection.close(NO_ERROR, b"");
         });
     }
