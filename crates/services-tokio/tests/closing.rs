@@ -68,6 +68,11 @@ async fn a_slow_reader_of_framed_tcp_gets_all_that_was_sent() {
     read_slowly(Protocol::Tcp, true).await;
 }
 
+#[tokio::test]
+async fn a_slow_reader_of_sctp_gets_all_that_was_sent() {
+    read_slowly(Protocol::SctpUdp, true).await;
+}
+
 /// QUIC sends datagrams at once: the end does not wait for longer than that.
 #[tokio::test]
 async fn a_connection_of_datagrams_ends_when_they_are_sent() {

@@ -52,9 +52,13 @@ pub(crate) struct Driver {
     received: VecDeque<Message>,
     alarm: Alarm,
     shutting_down: bool,
-    /// When an association that is being closed is aborted, whether or not the peer has read what was sent.
-    closes: Option<Instant>,
+    /// When an association that is being closed is aborted, unless the peer reads, and what it had made room for before.
+    closes: Option<(Instant, Progress)>,
 }
+
+/// Chunks that were sent for the first time, and messages that are not acknowledged: they change as the peer reads and thereby
+/// opens its window.
+type Progress = (u64, usize);
 
 /// Returns the options of SCTP for the properties of a message (RFC 9623 section 10.6).
 fn options(stream: u16, sending: &Sending, left: Option<Duration>) -> SendOptions {
@@ -308,6 +312,21 @@ impl Driver {
         Poll::Pending
     }
 
+    /// Returns when an association that is being closed is aborted. The time begins again when the peer has read.
+    fn closes(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        if let Some((at, _)) = self.closes.filter(|(at, _)| *at > now) {
+            return Some(at);
+        }
+        let progress = self.streams.association.statistics().map_or((0, 0), |statistics| {
+            (statistics.totals.chunks_sent, statistics.unacknowledged)
+        });
+        if self.closes.is_none_or(|(_, before)| progress != before) {
+            self.closes = Some((now + self.streams.closing, progress));
+        }
+        self.closes.map(|(at, _)| at)
+    }
+
     /// Returns whether the association is to be shut down now.
     fn is_done(&self) -> bool {
         let state = self.streams.lock();
@@ -360,8 +379,7 @@ impl Future for Driver {
             let state = driver.streams.lock();
             (state.outbox.poll_timeout(), state.closing)
         };
-        let within = driver.streams.closing;
-        let closes = closing.then(|| *driver.closes.get_or_insert_with(|| Instant::now() + within));
+        let closes = if closing { driver.closes() } else { None };
         if closes.is_some_and(|at| at <= Instant::now()) {
             // With a closed window the association would live for as long as the peer does.
             let _ = driver.streams.association.abort(b"");
