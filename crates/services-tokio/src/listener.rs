@@ -108,17 +108,16 @@ impl Listener {
     /// Binds all at one port: the one that the local endpoint names, or one that is free for all.
     fn bind(shared: &Shared, policy: &Policy, plan: &Plan) -> Result<Bound, Error> {
         if let Some(port) = policy.local.port {
-            return plan.bind(shared, port);
+            return plan.bind(shared, port).listening();
         }
-        let mut last = None;
-        for _ in 0..MAX_PORTS {
-            let bound = plan.bind(shared, plan.free_port()?)?;
+        let mut bound = plan.bind(shared, plan.free_port()?);
+        for _ in 1..MAX_PORTS {
             if !bound.is_in_use {
-                return Ok(bound);
+                break;
             }
-            last = Some(bound);
+            bound = plan.bind(shared, plan.free_port()?);
         }
-        last.ok_or_else(|| Error::NotListening(Vec::new()))
+        bound.listening()
     }
 
     /// Waits for the next connection.

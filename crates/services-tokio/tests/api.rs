@@ -16,6 +16,20 @@ use tokio::time::timeout;
 
 const STREAMS: [Protocol; 4] = [Protocol::Tcp, Protocol::Tls, Protocol::Mptcp, Protocol::Quic];
 
+/// A stack of SCTP holds blocks of ports, so that a port that is free for UDP may not be for SCTP.
+#[tokio::test]
+async fn a_port_that_another_stack_holds_is_not_the_end_of_listening() {
+    if !has(Protocol::Sctp) {
+        return;
+    }
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        let system = system();
+        let new = only_with(&system, Protocol::Sctp, properties(Protocol::Sctp)).from(here(0));
+        held.push(new.listen().await.unwrap());
+    }
+}
+
 /// RFC 9622 section 9.3.2.2.
 #[tokio::test]
 async fn without_framing_octets_flow_in_both_directions() {

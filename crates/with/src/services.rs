@@ -125,13 +125,13 @@ mod tests {
     #[test]
     fn services_choose_protocols_in_order() {
         use Protocol::{Sctp, SctpUdp, Tcp};
-        assert_eq!(read(&[]).unwrap(), [Tcp, Sctp, SctpUdp]);
-        assert_eq!(read(&["multihoming"]).unwrap(), [Sctp, SctpUdp, Tcp]);
-        assert_eq!(read(&["require:multihoming"]).unwrap(), [Sctp, SctpUdp]);
-        assert_eq!(read(&["ringway.multihoming=require"]).unwrap(), [Sctp, SctpUdp]);
-        assert_eq!(read(&["prohibit:multihoming"]).unwrap(), [Tcp, Sctp, SctpUdp], "on one path");
+        assert_eq!(read(&[]).unwrap(), [Tcp, SctpUdp, Sctp]);
+        assert_eq!(read(&["multihoming"]).unwrap(), [SctpUdp, Sctp, Tcp]);
+        assert_eq!(read(&["require:multihoming"]).unwrap(), [SctpUdp, Sctp]);
+        assert_eq!(read(&["ringway.multihoming=require"]).unwrap(), [SctpUdp, Sctp]);
+        assert_eq!(read(&["prohibit:multihoming"]).unwrap(), [Tcp, SctpUdp, Sctp], "on one path");
         assert_eq!(read(&["prohibit:preserveMsgBoundaries"]).unwrap(), [Tcp]);
-        assert_eq!(read(&["multipath=active"]).unwrap(), [Sctp, SctpUdp, Tcp]);
+        assert_eq!(read(&["multipath=active"]).unwrap(), [SctpUdp, Sctp, Tcp]);
     }
 
     #[test]

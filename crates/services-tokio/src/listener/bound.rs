@@ -132,7 +132,7 @@ impl Plan {
     }
 
     /// Binds all parts at a port. A UDP port belongs to the first that wants it.
-    pub(super) fn bind(&self, shared: &Shared, port: u16) -> Result<Bound, Error> {
+    pub(super) fn bind(&self, shared: &Shared, port: u16) -> Bound {
         let mut bound = Bound { port, parts: Vec::new(), left_out: Vec::new(), is_in_use: false };
         let mut owners: BTreeMap<u16, Protocol> = BTreeMap::new();
         for part in &self.parts {
@@ -161,14 +161,16 @@ impl Plan {
                 owners.insert(udp, protocol);
             }
         }
-        if bound.parts.is_empty() {
-            return Err(Error::NotListening(bound.left_out));
-        }
-        Ok(bound)
+        bound
     }
 }
 
 impl Bound {
+    /// Returns it, unless nothing could be bound.
+    pub(super) fn listening(self) -> Result<Bound, Error> {
+        if self.parts.is_empty() { Err(Error::NotListening(self.left_out)) } else { Ok(self) }
+    }
+
     fn leave_out(&mut self, part: &Part, reason: Arc<str>) {
         for candidate in &part.candidates {
             self.left_out.push((candidate.protocol, reason.clone()));
