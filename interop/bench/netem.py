@@ -102,8 +102,8 @@ def show(row):
 
 
 def compare(folder, ringway, frames, bursts, others):
-    """Measures all rates, and prints both; `others` tells the share of the processors that is in use by others. Returns
-    what was found."""
+    """Measures all rates, and prints both; `others` returns the share of the processors that others use. Returns what
+    was found."""
     began = time.monotonic()
     guest = Guest(folder, ringway, frames)
     try:

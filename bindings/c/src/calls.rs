@@ -231,7 +231,7 @@ pub(crate) fn send(
         }
     };
     sent.map_err(|errno| match errno {
-        // Why is the connection's affair, and told once.
+        // The reason is that of the connection, and is returned once.
         rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET => {
             let ended = || Fault::new(libc::EPIPE, "the connection has ended");
             table::take_error(key).unwrap_or_else(ended)
@@ -342,7 +342,7 @@ fn receive_message(
     Ok(Some(Received { length, flags: end | cut }))
 }
 
-/// Tells an end from an error.
+/// Returns the end of what can be received, or the error that caused it.
 fn end_of_data(socket: BorrowedFd<'_>, key: u64) -> Result<Received, Fault> {
     if let Some(fault) = table::take_error(key) {
         return Err(fault);

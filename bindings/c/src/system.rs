@@ -11,8 +11,8 @@ use tokio::io::unix::AsyncFd;
 /// A function that C calls.
 pub(crate) type Handler = extern "C" fn();
 
-/// Gives the calling thread a table of descriptors of its own, with nothing but `kept` and the standard error, and has it
-/// take no signals: handlers are the program's, and so is SIGPIPE.
+/// Moves the calling thread to a table of descriptors of its own, with nothing but `kept` and the standard error, and blocks
+/// all signals in it: handlers are the program's, and so is SIGPIPE.
 pub(crate) fn own_descriptors(kept: BorrowedFd<'_>) -> Result<(), Errno> {
     let number = kept.as_raw_fd() as u32;
     let close = |from: u32, to: u32, flags: u32| {

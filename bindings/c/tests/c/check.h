@@ -95,7 +95,7 @@ struct ends {
     struct sockaddr_in address;
 };
 
-/* Returns a connection and both of its ends. Where there is no handshake, a first message has told the server. */
+/* Returns a connection and both of its ends. Where there is no handshake, a first message announces the client. */
 static inline struct ends connect_ends(int services) {
     struct ends ends;
     char octets[8];

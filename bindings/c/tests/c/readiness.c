@@ -48,7 +48,7 @@ static void who_does_not_read_makes_the_sender_wait(void) {
     static char octets[LENGTH];
     long sent = 0, got = 0;
     not_block(ends.client);
-    /* Whether there is room is told truly: what is writable takes a message, and what is not, none. */
+    /* Readiness is true: what is writable takes a message, and what is not, none. */
     while (ready(ends.client, POLLOUT, 2000) == POLLOUT) {
         CHECK(pi_send(ends.client, octets, LENGTH, 0) == LENGTH);
         CHECK(++sent < 10000);
