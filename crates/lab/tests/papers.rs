@@ -8,22 +8,16 @@ use ringway_lab::papers::{Claim, Reproduction, find};
 /// replications cannot decide. One thread and two give the same figures to the last bit.
 #[test]
 fn a_paper_is_reproducible_and_its_claims_can_fail() {
-    let pang = |threads| {
+    let nayak = |threads| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        pool.install(|| find("pang").unwrap().run(1, 2).unwrap())
+        pool.install(|| find("nayak").unwrap().run(1, 2).unwrap())
     };
     let text = |r: &Reproduction| {
         (serde_json::to_string(r).unwrap(), format!("{:?} {:?}", r.charts, r.sheet()))
     };
-    let mut first = pang(1);
-    assert_eq!(text(&first), text(&pang(2)));
+    let mut first = nayak(1);
+    assert_eq!(text(&first), text(&nayak(2)));
     assert!(first.claims.iter().all(|c| c.expected || !c.why.is_empty()));
-    // Fast retransmission has the effect that Pang describes if enough is sent and not too much is
-    // lost. Two replications vary much: eight have a ratio of 1.8.
-    let dialled = first.measured.iter().find(|m| m.source == "Table 5.3, without people").unwrap();
-    let calls = |row, transport| dialled.get(row, transport).unwrap().ours;
-    assert!(calls("5 % in each direction", "SCTP") > 1.2 * calls("5 % in each direction", "UDP"));
-    assert!(calls("20 % in each direction", "SCTP") < calls("20 % in each direction", "UDP"));
     for expected in [true, false] {
         let before = first.outside().len();
         let is_one = |c: &&mut Claim| c.expected == expected && c.is_right();
