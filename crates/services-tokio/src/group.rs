@@ -3,6 +3,7 @@
 use crate::admission::{Admission, Permit};
 use crate::carrier::Carrier;
 use crate::connection::Connection;
+use crate::draining::Closing;
 use crate::error::Error;
 use crate::framed::{self, Driver, Framed, Notice};
 use crate::framer::NewFramer;
@@ -118,7 +119,8 @@ impl Group {
         let properties = &context.policy.properties.connection;
         let scheduler = properties.conn_scheduler;
         // RFC 9622 section 8.1.3: the time after which data that does not arrive has failed.
-        let closing = properties.conn_timeout.0.unwrap_or(CLOSING);
+        let within = properties.conn_timeout.0.unwrap_or(CLOSING);
+        let closing = Closing::new(&system.resources().draining, context.remote.ip(), within);
         Arc::new_cyclic(|group: &Weak<Group>| {
             let of = group.clone();
             let kind = match transport {

@@ -4,6 +4,7 @@ mod memory;
 mod opening;
 
 use crate::carrier::Carrier;
+use crate::draining::Draining;
 use crate::error::Error;
 use crate::group::Group;
 use crate::keyring::Keyring;
@@ -135,6 +136,7 @@ impl Builder {
                 keyring: self.keyring,
                 clock,
                 stacks: Stacks::default(),
+                draining: Draining::new(self.limits.draining),
             }),
             memory,
             state: Mutex::new(State {
@@ -165,6 +167,12 @@ impl System {
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.0.resources.limits
+    }
+
+    /// Returns the number of closed connections that were aborted although their peer read, because its source had more than
+    /// its share of [`Limits::draining`].
+    pub fn drains_aborted(&self) -> u64 {
+        self.0.resources.draining.evicted()
     }
 
     pub(crate) fn resources(&self) -> &Resources {

@@ -1,6 +1,7 @@
 //! Transport connections that stand, and what opening them needs.
 
 use crate::carrier::Carrier;
+use crate::draining::Draining;
 use crate::framer::NewFramer;
 use crate::io::ByteStream;
 use crate::keyring::Keyring;
@@ -11,6 +12,7 @@ use ringway_sctp_tokio::Association;
 use ringway_services::queue::ConnectionId;
 use ringway_services::{Candidate, Preconnection as Policy, Remote, RemoteEndpoint};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// A transport connection that stands, and carries nothing yet.
 pub(crate) enum Transport {
@@ -39,6 +41,7 @@ pub(crate) struct Resources {
     pub(crate) keyring: Keyring,
     pub(crate) clock: Clock,
     pub(crate) stacks: Stacks,
+    pub(crate) draining: Arc<Draining>,
 }
 
 /// What a connection to open was asked for.

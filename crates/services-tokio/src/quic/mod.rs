@@ -11,6 +11,7 @@ mod number;
 pub(crate) use endpoint::{accept_connection, connect, listen};
 
 use crate::carrier::{Carrier, Event, Part};
+use crate::draining::Closing;
 use crate::error::Error;
 use crate::events::Events;
 use crate::framed::{Driver, Framed, FramedStream, Notice};
@@ -31,7 +32,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -58,8 +58,7 @@ pub(crate) struct QuicStreams {
     side: Side,
     limits: Limits,
     scheduler: Scheduler,
-    /// The time in which the peer must read what was sent before the end of a stream.
-    closing: Duration,
+    closing: Closing,
     framer: bool,
     /// Where datagrams go, by the number of their stream.
     inboxes: Mutex<BTreeMap<u64, Arc<Mutex<Inbox>>>>,
@@ -87,7 +86,7 @@ impl QuicStreams {
         side: Side,
         limits: Limits,
         scheduler: Scheduler,
-        closing: Duration,
+        closing: Closing,
         framer: bool,
     ) -> Arc<QuicStreams> {
         Arc::new(QuicStreams {
@@ -124,7 +123,8 @@ impl QuicStreams {
         if !self.is_framed() {
             return Ok(self.plain(parts));
         }
-        let framed = Framed::new(Side::Initiator, &self.limits, self.scheduler, self.closing);
+        let framed =
+            Framed::new(Side::Initiator, &self.limits, self.scheduler, self.closing.clone());
         let stream = framed.open(connection, priority)?;
         self.drive(&framed, parts.io, Box::new(|_| {}));
         Ok(Box::new(self.carrier(Inner::Framed(stream), parts.number, parts.priority)))
@@ -148,7 +148,7 @@ impl QuicStreams {
 
     fn plain(self: &Arc<Self>, parts: Parts) -> Box<dyn Carrier> {
         let running = self.running();
-        let plain = Plain::new(parts.io, &self.limits, self.closing, move || drop(running));
+        let plain = Plain::new(parts.io, &self.limits, self.closing.clone(), move || drop(running));
         Box::new(self.carrier(Inner::Plain(plain), parts.number, parts.priority))
     }
 
@@ -249,7 +249,8 @@ fn accept_stream(
         return;
     }
     let Parts { io, number: stream, priority } = parts;
-    let framed = Framed::new(Side::Responder, &streams.limits, streams.scheduler, streams.closing);
+    let framed =
+        Framed::new(Side::Responder, &streams.limits, streams.scheduler, streams.closing.clone());
     let (weak, adopted, of) = (Arc::downgrade(&group), framed.clone(), streams.clone());
     let listener = Box::new(move |notice| {
         // One connection is one stream of QUIC, and one of the framing.
