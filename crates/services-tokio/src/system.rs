@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::keyring::Keyring;
 use crate::limits::Limits;
+use crate::quic::Sessions;
 use crate::sctp::Stacks;
 use crate::transport::{Request, Resources};
 use memory::Remembered;
@@ -137,6 +138,7 @@ impl Builder {
                 clock,
                 stacks: Stacks::default(),
                 draining: Draining::new(self.limits.draining),
+                sessions: Sessions::default(),
             }),
             memory,
             state: Mutex::new(State {
@@ -216,10 +218,7 @@ impl System {
                 availability = availability.without(protocol, reason);
             }
         }
-        let requires = |service| policy.preference(service, role) == Preference::Require;
-        for (protocol, reason) in crate::host::not_carried(requires) {
-            availability = availability.without(protocol, reason);
-        }
+        availability = crate::host::carried(availability);
         if role == Role::Rendezvous {
             let both = [Protocol::Tcp, Protocol::Mptcp, Protocol::Udp, Protocol::UdpLite];
             for protocol in Protocol::ALL.iter().filter(|protocol| !both.contains(protocol)) {

@@ -244,7 +244,7 @@ impl Driver {
         }
         let bytes = if message.ppid == EMPTY { Bytes::new() } else { message.bytes };
         slot.octets += bytes.len();
-        slot.inbox.push_back(Part { bytes, end: message.end, cut: message.cut });
+        slot.inbox.push_back(Part { end: message.end, cut: message.cut, ..Part::whole(bytes) });
         slot.readers.wake();
         None
     }
