@@ -1,7 +1,8 @@
 //! The functions that C calls. All unsafe code of the crate is here and in `system`: pointers of the program become slices and borrowed
 //! descriptors here, and what is done with them is in `calls`.
 //!
-//! A panic does not leave a function: it becomes EIO, if the library is built with unwinding (profile `bindings`).
+//! A panic does not leave a function: it becomes EIO, if the library is built with unwinding (profile `bindings`). Where there is
+//! no call that could return it, which is at a fork, and in the profile `release` it ends the process.
 //! Every function that takes pointers requires what its manual page does: each is null or valid for its length.
 #![allow(unsafe_code)]
 
@@ -561,4 +562,68 @@ fn close(descriptor: RawFd) -> Result<c_int, Fault> {
         return Err(last_error());
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CStr;
+
+    /// A value whose release panics, at the end of a call.
+    struct Released;
+
+    impl Drop for Released {
+        fn drop(&mut self) {
+            panic!("something is wrong");
+        }
+    }
+
+    fn last() -> (i32, String) {
+        let errno = io::Error::last_os_error().raw_os_error().unwrap();
+        // SAFETY: it is the text of this thread, and no call comes between.
+        let text = unsafe { CStr::from_ptr(pi_error()) };
+        (errno, text.to_string_lossy().into_owned())
+    }
+
+    #[test]
+    fn a_panic_becomes_an_error_of_the_call() {
+        let failed: c_int = call(|| panic!("something is wrong"));
+        assert_eq!((failed, last()), (-1, (libc::EIO, "the library has failed".to_string())));
+        let failed: ssize_t = call(|| {
+            let _released = Released;
+            Ok(1)
+        });
+        assert_eq!((failed, last().0), (-1, libc::EIO));
+    }
+
+    /// What a call has begun when it panics is released, and the next calls work.
+    #[test]
+    fn a_panic_leaves_the_library_usable() {
+        let socket = pi_socket(libc::AF_UNSPEC, crate::service::PI_RELIABLE_MESSAGES);
+        assert!(socket >= 0);
+        let key = crate::table::key(borrow(socket).unwrap()).unwrap();
+        // With the lock of the table.
+        let failed: c_int = call(|| {
+            crate::table::change(key, |_| panic!("something is wrong"));
+            Ok(0)
+        });
+        assert_eq!((failed, last().0), (-1, libc::EIO));
+        let other = pi_socket(libc::AF_UNSPEC, crate::service::PI_RELIABLE_MESSAGES);
+        assert!(other >= 0);
+        assert_eq!([pi_close(socket), pi_close(other)], [0, 0]);
+    }
+
+    #[test]
+    fn every_function_catches_panics() {
+        let source = include_str!("ffi.rs");
+        let functions = source.split("#[unsafe(no_mangle)]").skip(1);
+        let functions: Vec<_> = functions.filter(|text| text.contains("extern \"C\" fn")).collect();
+        assert!(functions.len() >= 17, "{}", functions.len());
+        for function in functions {
+            let body = function.split_once("{\n").unwrap().1;
+            let caught = body.contains("    call(|| ") && body.matches("call(").count() == 1;
+            // It reads a text of its thread, and nothing of that panics.
+            assert!(caught || function.contains("fn pi_error"), "{function}");
+        }
+    }
 }

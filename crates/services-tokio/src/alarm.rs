@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The time, if there is one.
+#[derive(Debug)]
 pub(crate) struct Alarm {
     sleep: Pin<Box<Sleep>>,
     at: Option<Instant>,
@@ -29,11 +30,6 @@ impl Alarm {
             self.at = None;
             cx.waker().wake_by_ref();
         }
-    }
-
-    /// Returns whether there is a time.
-    pub(crate) fn is_set(&self) -> bool {
-        self.at.is_some()
     }
 
     /// Returns whether the time has come.

@@ -15,17 +15,19 @@ pub(crate) struct Part {
     pub(crate) end: bool,
     /// Whether the sender has abandoned the message: what was received of it is of no use.
     pub(crate) cut: bool,
+    /// Whether it was received before the handshake had ended, so that it may be a copy.
+    pub(crate) early: bool,
 }
 
 impl Part {
     /// Returns a message.
     pub(crate) fn whole(bytes: Bytes) -> Part {
-        Part { bytes, end: true, cut: false }
+        Part { bytes, end: true, cut: false, early: false }
     }
 
     /// Returns octets of a message that goes on.
     pub(crate) fn piece(bytes: Bytes) -> Part {
-        Part { bytes, end: false, cut: false }
+        Part { bytes, end: false, cut: false, early: false }
     }
 }
 
@@ -94,6 +96,11 @@ pub(crate) trait Carrier: Send + Sync {
 
     /// Ends the connection at once.
     fn abort(&self, code: u32);
+
+    /// Returns whether the first message was sent before the handshake had ended.
+    fn has_sent_first(&self) -> bool {
+        false
+    }
 
     /// Sets the priority among the connections of the group.
     fn set_priority(&self, _priority: u32) {}

@@ -33,6 +33,8 @@ const DEFAULT_MTU: u32 = 1_500;
 struct Framing {
     framer: Box<dyn Framer>,
     input: BytesMut,
+    /// Whether what was added last came before the end of the handshake.
+    is_early: bool,
     ended: bool,
 }
 
@@ -88,10 +90,10 @@ impl Connection {
         let limits = protocol.message_limits(mtu, ip.is_ipv4(), framed, largest);
         let properties = context.policy.properties.connection.clone();
         let defaults = context.policy.properties.message.clone();
-        let framing =
-            context.framer.as_ref().filter(|_| framed).map(|new| {
-                Mutex::new(Framing { framer: new(), input: BytesMut::new(), ended: false })
-            });
+        let framing = context.framer.as_ref().filter(|_| framed).map(|new| {
+            let (framer, input) = (new(), BytesMut::new());
+            Mutex::new(Framing { framer, input, is_early: false, ended: false })
+        });
         let _ = carrier.set_receive_coverage(properties.recv_checksum_len.0);
         Connection {
             id,
@@ -137,6 +139,11 @@ impl Connection {
     pub async fn send_final(&self, message: impl Into<Bytes>) -> Result<(), Error> {
         let properties = MessageProperties { final_message: true, ..lock(&self.defaults).clone() };
         self.send_with(message, &properties).await
+    }
+
+    /// Returns whether the first message, with which it was opened, was sent before the end of the handshake.
+    pub(crate) fn has_sent_first(&self) -> bool {
+        self.carrier.has_sent_first()
     }
 
     fn sending(&self, properties: &MessageProperties) -> Result<Sending, Error> {
@@ -196,12 +203,14 @@ impl Connection {
             return self.poll_receive_part(cx);
         }
         loop {
-            let Some(Message { bytes, is_end }) = ready!(self.poll_receive_part(cx))? else {
+            // One that ends behind the handshake is no copy.
+            let Some(Message { bytes, is_end, is_early }) = ready!(self.poll_receive_part(cx))?
+            else {
                 return Poll::Ready(Ok(None));
             };
             let mut partial = lock(&self.partial);
             if is_end && partial.is_empty() {
-                return Poll::Ready(Ok(Some(Message { bytes, is_end })));
+                return Poll::Ready(Ok(Some(Message { bytes, is_end, is_early })));
             }
             let max = self.system.limits().message;
             if partial.len() + bytes.len() > max {
@@ -210,7 +219,7 @@ impl Connection {
             partial.extend_from_slice(&bytes);
             if is_end {
                 let bytes = std::mem::take(&mut *partial).freeze();
-                return Poll::Ready(Ok(Some(Message { bytes, is_end })));
+                return Poll::Ready(Ok(Some(Message { bytes, is_end, is_early })));
             }
         }
     }
@@ -235,14 +244,19 @@ impl Connection {
                     lock(&self.partial).clear();
                     continue;
                 }
-                let message = part.map(|Part { bytes, end, .. }| Message { bytes, is_end: end });
-                return Poll::Ready(Ok(message));
+                let message = |Part { bytes, end, early, .. }| Message {
+                    bytes,
+                    is_end: end,
+                    is_early: early,
+                };
+                return Poll::Ready(Ok(part.map(message)));
             }
         };
         loop {
-            let Framing { framer, input, ended } = &mut *lock(framing);
+            let Framing { framer, input, is_early, ended } = &mut *lock(framing);
             if let Some(bytes) = framer.decode(input).map_err(Error::lost)? {
-                return Poll::Ready(Ok(Some(Message { bytes, is_end: true })));
+                let is_early = *is_early;
+                return Poll::Ready(Ok(Some(Message { bytes, is_end: true, is_early })));
             }
             if *ended {
                 let cut = !input.is_empty();
@@ -254,7 +268,10 @@ impl Connection {
                 return Poll::Ready(Err(Error::TooLarge { max }));
             }
             match ready!(self.carrier.poll_receive(cx))? {
-                Some(part) => input.extend_from_slice(&part.bytes),
+                Some(part) => {
+                    *is_early = part.early;
+                    input.extend_from_slice(&part.bytes);
+                }
                 None => *ended = true,
             }
         }

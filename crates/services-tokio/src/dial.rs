@@ -3,10 +3,9 @@
 use crate::datagram::Connected;
 use crate::dccp;
 use crate::error::Error;
-use crate::host;
 use crate::keyring::server_name;
 use crate::options;
-use crate::transport::{self, Established, Peer, Resources, Transport};
+use crate::transport::{self, Established, Peer, Request, Resources, Transport};
 use crate::{quic, sctp};
 use ringway_os::{IPPROTO_MPTCP, IPPROTO_UDPLITE, is_mptcp_fallback};
 use ringway_services::{Candidate, Preconnection as Policy, Preference, Protocol, Role, Service};
@@ -20,10 +19,10 @@ use tokio_rustls::TlsConnector;
 /// Opens the transport connection of a candidate.
 pub(crate) async fn dial(
     resources: &Resources,
-    policy: &Policy,
+    request: &Request,
     candidate: Candidate,
 ) -> Result<Established, Error> {
-    let candidate = host::carried(candidate);
+    let policy = &request.policy;
     let peer = transport::peer(policy, &candidate);
     let peer = peer.ok_or_else(|| Error::lost("a name that was not resolved"))?;
     match candidate.protocol {
@@ -37,7 +36,7 @@ pub(crate) async fn dial(
             sctp::connect(resources, &peer, policy, candidate).await
         }
         Protocol::Quic | Protocol::QuicDatagram => {
-            quic::connect(resources, &peer, policy, candidate).await
+            quic::connect(resources, &peer, policy, candidate, request.first.as_ref()).await
         }
         Protocol::DccpUdp => dccp::connect(&peer, policy, candidate, &resources.limits).await,
     }

@@ -6,7 +6,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::framed::{self, Driver, Framed, Notice};
 use crate::framer::NewFramer;
-use crate::limits::{CLOSING, GROUP_QUEUE};
+use crate::limits::GROUP_QUEUE;
 use crate::plain::Plain;
 use crate::quic::{self, QuicStreams};
 use crate::sctp::{self, SctpStreams};
@@ -17,7 +17,7 @@ use ringway_services::pool::{AssociationId, Opened};
 use ringway_services::queue::ConnectionId;
 use ringway_services::{Candidate, Explanation, Preconnection as Policy, Service};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
@@ -35,7 +35,8 @@ pub(crate) struct Context {
 enum Kind {
     Framed(Arc<Framed>),
     Sctp(Arc<SctpStreams>),
-    Quic(Arc<QuicStreams>),
+    /// With the connection whose first message was sent, until it is opened.
+    Quic(Arc<QuicStreams>, Mutex<Option<Added>>),
     /// The carrier of the only connection, until that is made.
     Single(Mutex<Option<Box<dyn Carrier>>>),
 }
@@ -70,6 +71,10 @@ impl Sink {
         let (sender, receiver) = mpsc::channel(GROUP_QUEUE);
         Sink::Group { sender, receiver: tokio::sync::Mutex::new(receiver) }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A group.
@@ -115,10 +120,8 @@ impl Group {
         is_local: bool,
     ) -> Arc<Group> {
         let limits = *system.limits();
-        let properties = &context.policy.properties.connection;
-        let scheduler = properties.conn_scheduler;
-        // RFC 9622 section 8.1.3: the time after which data that does not arrive has failed.
-        let closing = properties.conn_timeout.0.unwrap_or(CLOSING);
+        let scheduler = context.policy.properties.connection.conn_scheduler;
+        let closing = system.resources().closing(&context.policy, context.remote.ip());
         Arc::new_cyclic(|group: &Weak<Group>| {
             let of = group.clone();
             let kind = match transport {
@@ -139,14 +142,16 @@ impl Group {
                     tokio::spawn(sctp::Driver::new(streams.clone(), notices_of_sctp(of)));
                     Kind::Sctp(streams)
                 }
-                Transport::Quic(connection) => {
+                Transport::Quic(begun) => {
                     let (candidate, framer) = (context.candidate.clone(), context.framer.is_some());
                     let side = context.side;
-                    let streams = QuicStreams::new(
-                        connection, candidate, side, limits, scheduler, closing, framer,
-                    );
-                    tokio::spawn(quic::accept(streams.clone(), of));
-                    Kind::Quic(streams)
+                    let settings =
+                        quic::Settings { candidate, side, limits, scheduler, closing, framer };
+                    let (streams, sent, opened) = begun.into_streams(|connection, confirmed| {
+                        QuicStreams::new(connection, confirmed, settings)
+                    });
+                    tokio::spawn(quic::accept(streams.clone(), opened, of));
+                    Kind::Quic(streams, Mutex::new(sent))
                 }
             };
             let (permit, more_streams) = (Mutex::new(permit), Notify::new());
@@ -188,10 +193,14 @@ impl Group {
                 let stream = u16::try_from(stream).map_err(Error::lost)?;
                 Ok(Box::new(streams.open(stream, connection, priority)?))
             }
-            Kind::Quic(streams) => streams.open(connection, priority).await,
-            Kind::Single(carrier) => {
-                carrier.lock().unwrap_or_else(PoisonError::into_inner).take().ok_or(Error::Closed)
+            Kind::Quic(streams, sent) => {
+                let sent = lock(sent).take_if(|(sent, _)| *sent == connection);
+                match sent {
+                    Some((_, carrier)) => Ok(carrier),
+                    None => Ok(Box::new(streams.open(connection, priority).await?)),
+                }
             }
+            Kind::Single(carrier) => lock(carrier).take().ok_or(Error::Closed),
         }
     }
 
@@ -200,7 +209,7 @@ impl Group {
         match &self.kind {
             Kind::Framed(framed) => framed.has_ended(),
             Kind::Sctp(streams) => streams.has_ended(),
-            Kind::Quic(streams) => streams.has_ended(),
+            Kind::Quic(streams, _) => streams.has_ended(),
             Kind::Single(_) => true,
         }
     }
@@ -208,7 +217,7 @@ impl Group {
     /// Delivers the only connection of a transport connection that the peer has opened.
     pub(crate) fn deliver_single(self: &Arc<Self>) {
         let carrier = match &self.kind {
-            Kind::Single(carrier) => carrier.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Kind::Single(carrier) => lock(carrier).take(),
             Kind::Sctp(streams) => {
                 let streams = streams.clone();
                 let open = move |id, priority| {
@@ -232,7 +241,7 @@ impl Group {
             Sink::Group { sender, .. } if sender.capacity() == 0 => return false,
             Sink::Group { .. } => None,
             Sink::Listener { admission, .. } => {
-                let first = self.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let first = lock(&self.permit).take();
                 match first.or_else(|| admission.admit(self.context.remote.ip())) {
                     None => return false,
                     permit => permit,
@@ -292,9 +301,13 @@ impl Group {
         match &self.kind {
             Kind::Framed(framed) => framed.close(),
             Kind::Sctp(streams) => streams.close(),
-            Kind::Quic(streams) => streams.close(),
+            Kind::Quic(streams, sent) => {
+                // Nobody has opened it any longer.
+                drop(lock(sent).take());
+                streams.close();
+            }
             Kind::Single(carrier) => {
-                let carrier = carrier.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let carrier = lock(carrier).take();
                 if let Some(carrier) = carrier {
                     carrier.close();
                 }
@@ -307,7 +320,7 @@ impl Group {
         match &self.kind {
             Kind::Framed(framed) => framed.abort(),
             Kind::Sctp(streams) => streams.abort(),
-            Kind::Quic(streams) => streams.abort(),
+            Kind::Quic(streams, _) => streams.abort(),
             Kind::Single(_) => {}
         }
     }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use ringway_os::netlink::Netlink;
 use ringway_os::{IPPROTO_MPTCP, IPPROTO_UDPLITE};
 use ringway_sctp_tokio::StackSockets;
-use ringway_services::{Candidate, Protocol, Service};
+use ringway_services::{Availability, Protocol, Service};
 use socket2::{Domain, Socket, Type};
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use std::path::Path;
 const NOT_CARRIED: [(Service, &[Protocol], &str); 2] = [
     (
         Service::ZeroRttMsg,
-        &[Protocol::Tcp, Protocol::Tls, Protocol::Mptcp, Protocol::Quic],
+        &[Protocol::Tcp, Protocol::Tls, Protocol::Mptcp],
         "zeroRttMsg is required, and 0-RTT data is not carried over it",
     ),
     (
@@ -24,21 +24,14 @@ const NOT_CARRIED: [(Service, &[Protocol], &str); 2] = [
     ),
 ];
 
-/// Returns a candidate without what is not carried out.
-pub(crate) fn carried(candidate: Candidate) -> Candidate {
-    let lacks = NOT_CARRIED.iter().filter(|(_, of, _)| of.contains(&candidate.protocol));
-    let lacks: Vec<Service> = lacks.map(|(service, ..)| *service).collect();
-    lacks.into_iter().fold(candidate, Candidate::without)
-}
-
-/// Returns the protocols that a requirement excludes because it is not carried out.
-pub(crate) fn not_carried(
-    requires: impl Fn(Service) -> bool,
-) -> impl Iterator<Item = (Protocol, &'static str)> {
-    NOT_CARRIED
-        .iter()
-        .filter(move |(service, ..)| requires(*service))
-        .flat_map(|(_, of, reason)| of.iter().map(|protocol| (*protocol, *reason)))
+/// Returns what the host has without what is not carried out.
+pub(crate) fn carried(availability: Availability) -> Availability {
+    let lacks = NOT_CARRIED.iter().flat_map(|(service, of, reason)| {
+        of.iter().map(move |protocol| (*protocol, *service, *reason))
+    });
+    lacks.fold(availability, |availability, (protocol, service, reason)| {
+        availability.without_service(protocol, service, reason)
+    })
 }
 
 /// Exists when the kernel's SCTP is loaded. Opening a socket to find out would load it, and end this project's above IP.

@@ -1,13 +1,14 @@
 //! Byte streams, whatever the protocol.
 
 use crate::alarm::Alarm;
+use crate::draining::Drain;
 use crate::limits::LINGER;
 use std::future::Future;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{self, AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
@@ -35,23 +36,20 @@ const DROPPED_ROOM: usize = 16 * 1024;
 /// The end of a byte stream that has been shut down: what was written is delivered, and what the peer still sends is dropped.
 /// Unread octets would make the system reset the connection and drop what is on its way.
 pub(crate) struct Ending {
-    /// The time without progress after which a peer does not read.
-    closing: Duration,
-    progress: u64,
-    delivered: bool,
+    /// Until all is delivered.
+    drain: Option<Drain>,
     peer_ended: bool,
     alarm: Alarm,
 }
 
 impl Ending {
     /// To be called within a runtime.
-    pub(crate) fn new(closing: Duration) -> Ending {
-        let alarm = Alarm::new();
-        Ending { closing, progress: 0, delivered: false, peer_ended: false, alarm }
+    pub(crate) fn new(drain: Drain) -> Ending {
+        Ending { drain: Some(drain), peer_ended: false, alarm: Alarm::new() }
     }
 
     /// Waits until everything is delivered and the peer's direction has ended, or for [`LINGER`] after the former. A byte stream
-    /// whose peer does not read is aborted.
+    /// whose peer does not read, or whose room others need, is aborted.
     pub(crate) fn poll(&mut self, io: &mut dyn ByteStream, cx: &mut Context<'_>) -> Poll<()> {
         let mut octets = [0; DROPPED_ROOM];
         while !self.peer_ended {
@@ -61,22 +59,16 @@ impl Ending {
                 Poll::Ready(read) => self.peer_ended = read.is_err() || buffer.filled().is_empty(),
             }
         }
-        if !self.delivered && io.poll_delivered(cx).is_ready() {
-            self.delivered = true;
+        if self.drain.is_some() && io.poll_delivered(cx).is_ready() {
+            self.drain = None;
             self.alarm.set(Some(Instant::now() + LINGER), cx);
         }
-        if self.delivered {
+        let Some(drain) = &mut self.drain else {
             return if self.peer_ended { Poll::Ready(()) } else { self.alarm.poll(cx) };
-        }
-        let progress = io.progress();
-        if !self.alarm.is_set() || progress != self.progress {
-            self.progress = progress;
-            self.alarm.set(Some(Instant::now() + self.closing), cx);
-        } else if self.alarm.poll(cx).is_ready() {
-            io.abort();
-            return Poll::Ready(());
-        }
-        Poll::Pending
+        };
+        ready!(drain.poll((io.progress(), 0), cx));
+        io.abort();
+        Poll::Ready(())
     }
 }
 

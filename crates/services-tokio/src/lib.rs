@@ -17,6 +17,7 @@ pub mod connection;
 mod datagram;
 mod dccp;
 mod dial;
+mod draining;
 mod error;
 mod events;
 mod framed;

@@ -28,6 +28,10 @@ pub struct Limits {
     /// Connections of a listener that are in their handshake or wait to be accepted. A source that has a quarter of what
     /// the others have left is refused, so one alone has a fifth at most.
     pub waiting: usize,
+    /// Connections that were closed more than [`LINGER`] ago and whose peers have not read everything, a quarter of them of
+    /// one source. Beyond that the one that was read least recently is aborted: of the source that has more than its share,
+    /// or else of the one that has the most.
+    pub draining: usize,
     /// The time of a handshake that a peer has begun.
     pub handshake: Duration,
     /// Associations and connections in total, and how long an association without connections is kept.
@@ -43,6 +47,7 @@ impl Default for Limits {
             window: 256 * 1024,
             queue: 4 * 1024 * 1024,
             waiting: 1_024,
+            draining: 256,
             handshake: Duration::from_secs(10),
             pool: pool::Limits::default(),
             race: race::Settings::default(),

@@ -71,7 +71,7 @@ impl fmt::Debug for Listener {
 impl Listener {
     /// Opens the sockets of all protocols that fit.
     pub(crate) fn open(system: &System, request: &Request) -> Result<Listener, Error> {
-        let Request { policy, framer } = request;
+        let Request { policy, framer, .. } = request;
         let availability = system.availability(policy, Role::Listen);
         let ranked = policy.listeners(system.now(), &availability)?;
         Self::of(system, policy, framer.clone(), Plan::new(policy, ranked))

@@ -10,6 +10,9 @@ pub struct Message {
     /// Whether the message ends here. False for octets of a byte stream without framing, and for a part of a message by
     /// [`receive_part`](crate::Connection::receive_part).
     pub is_end: bool,
+    /// Whether it was received before the peer had completed the handshake, by a listener with `zeroRttMsg`. Then it may be a
+    /// copy that another host has sent again: do nothing that must not be done twice.
+    pub is_early: bool,
 }
 
 impl std::ops::Deref for Message {

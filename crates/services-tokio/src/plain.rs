@@ -1,9 +1,10 @@
 //! One connection over a byte stream without framing: all octets are one message without end (RFC 9622 section 9.3.2.2).
 
 use crate::carrier::{Carrier, Event, Part};
+use crate::draining::{Closing, Drain};
 use crate::error::Error;
 use crate::io::{ByteStream, Ending};
-use crate::limits::{LINGER, Limits};
+use crate::limits::Limits;
 use crate::waiters::Waiters;
 use bytes::{Bytes, BytesMut};
 use ringway_services::sending::Sending;
@@ -13,10 +14,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, ReadHalf, WriteHalf};
-use tokio::sync::Notify;
-use tokio::time::timeout;
 
 /// Octets that are read at once.
 const READ_ROOM: usize = 64 * 1024;
@@ -41,8 +39,6 @@ struct Outgoing {
 struct Shared {
     outgoing: Mutex<Outgoing>,
     receive: Mutex<Receiving>,
-    /// Notified when the connection is closed.
-    closing: Notify,
 }
 
 struct Receiving {
@@ -90,22 +86,20 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Starts the task that writes. To be called within a runtime. `closing` is the time in which the peer must read what
-    /// was sent before the end, and `ended` is called when nothing of it is left.
+    /// Starts the task that writes. To be called within a runtime. `ended` is called when nothing of it is left.
     pub(crate) fn new(
         io: Box<dyn ByteStream>,
         limits: &Limits,
-        closing: Duration,
+        closing: Closing,
         ended: impl FnOnce() + Send + 'static,
     ) -> Plain {
         let (receive, send) = tokio::io::split(io);
         let receive = Receiving { half: Some(receive), buffer: BytesMut::new(), waker: None };
         let receive = Mutex::new(receive);
-        let shared =
-            Arc::new(Shared { outgoing: Mutex::default(), receive, closing: Notify::new() });
+        let shared = Arc::new(Shared { outgoing: Mutex::default(), receive });
         let writer = shared.clone();
         tokio::spawn(async move {
-            write(&writer, send, closing).await;
+            write(&writer, send, &closing).await;
             ended();
         });
         Plain { shared, limit: limits.queue }
@@ -113,11 +107,25 @@ impl Plain {
 }
 
 /// Writes what is queued until all has ended.
-async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closing: Duration) {
-    let result = tokio::select! {
-        result = poll_fn(|cx| poll_write(shared, &mut half, cx)) => result,
-        () = overdue(shared, closing) => Err(io::ErrorKind::TimedOut.into()),
-    };
+async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closing: &Closing) {
+    let mut drain = None;
+    let mut result = poll_fn(|cx| {
+        if let Poll::Ready(result) = poll_write(shared, &mut half, cx) {
+            return Poll::Ready(result);
+        }
+        poll_overdue(shared, closing, &mut drain, cx)
+    })
+    .await;
+    if result.is_ok() {
+        result = poll_fn(|cx| {
+            // An end must not come before the abort. What fails here has been read or is lost already.
+            if shared.lock().aborted || Pin::new(&mut half).poll_shutdown(cx).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            poll_overdue(shared, closing, &mut drain, cx)
+        })
+        .await;
+    }
     let aborted = {
         let mut outgoing = shared.lock();
         if let Err(error) = &result {
@@ -129,7 +137,6 @@ async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closin
         outgoing.aborted
     };
     if !aborted && result.is_ok() {
-        let _ = timeout(LINGER, poll_fn(|cx| Pin::new(&mut half).poll_shutdown(cx))).await;
         poll_fn(|cx| poll_closed(shared, cx)).await;
     }
     let Some(receive) = shared.receiving().half.take() else { return };
@@ -145,21 +152,30 @@ async fn write(shared: &Shared, mut half: WriteHalf<Box<dyn ByteStream>>, closin
         }
         return;
     }
-    let mut ending = Ending::new(closing);
+    let mut ending = Ending::new(drain.unwrap_or_else(|| closing.begin()));
     poll_fn(|cx| ending.poll(&mut *io, cx)).await;
 }
 
-/// Waits until the peer has read nothing for this time of what was sent before the end.
-async fn overdue(shared: &Shared, closing: Duration) {
-    shared.closing.notified().await;
-    let mut left = shared.lock().octets;
-    loop {
-        tokio::time::sleep(closing).await;
-        let before = std::mem::replace(&mut left, shared.lock().octets);
-        if left == before {
-            return;
+/// Waits until a connection that was closed is to be aborted, by the octets that are left, or has been.
+fn poll_overdue(
+    shared: &Shared,
+    closing: &Closing,
+    drain: &mut Option<Drain>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    let left = {
+        let mut outgoing = shared.lock();
+        outgoing.driver = Some(cx.waker().clone());
+        if outgoing.aborted {
+            return Poll::Ready(Ok(()));
         }
-    }
+        if !outgoing.closed {
+            return Poll::Pending;
+        }
+        outgoing.octets as u64
+    };
+    let drain = drain.get_or_insert_with(|| closing.begin());
+    drain.poll((left, 0), cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// Writes until there is nothing more to write, ever.
@@ -270,7 +286,6 @@ impl Carrier for Plain {
         let mut outgoing = self.shared.lock();
         (outgoing.ended, outgoing.closed) = (true, true);
         outgoing.wake_driver();
-        self.shared.closing.notify_one();
     }
 
     fn abort(&self, _code: u32) {

@@ -6,7 +6,7 @@ use crate::framer::Framer;
 use crate::listener::Listener;
 use crate::rendezvous;
 use crate::system::System;
-use crate::transport::Request;
+use crate::transport::{FirstMessage, Request};
 use bytes::Bytes;
 use ringway_services::{
     LocalEndpoint, MessageProperties, Preconnection as Policy, Protocol, RemoteEndpoint, Role,
@@ -42,7 +42,10 @@ impl Preconnection {
 
     /// Returns the preconnection of `ringway_services`: endpoints and properties.
     pub fn of(system: &System, policy: Policy) -> Self {
-        Preconnection { system: system.clone(), request: Request { policy, framer: None } }
+        Preconnection {
+            system: system.clone(),
+            request: Request { policy, framer: None, first: None },
+        }
     }
 
     /// Returns what was filled in.
@@ -115,7 +118,9 @@ impl Preconnection {
         self.system.connect(&self.request).await
     }
 
-    /// Opens a connection and sends a first message (RFC 9622 section 9.2.5).
+    /// Opens a connection and sends a first message (RFC 9622 section 9.2.5). With `zeroRttMsg` preferred or required and
+    /// `safelyReplayable`, it goes before the handshake has ended if the protocol has a session of the peer; then it may be
+    /// received by several attempts, or more than once.
     ///
     /// # Errors
     /// As [`initiate`](Preconnection::initiate) and [`Connection::send_with`].
@@ -124,8 +129,19 @@ impl Preconnection {
         message: impl Into<Bytes>,
         properties: &MessageProperties,
     ) -> Result<Connection, Error> {
-        let connection = self.initiate().await?;
-        connection.send_with(message, properties).await?;
+        let bytes: Bytes = message.into();
+        let mut request = self.request.clone();
+        // A framer of the program's begins with the connection.
+        if request.framer.is_none() {
+            let priority = request.policy.properties.connection.conn_priority;
+            let (bytes, properties) = (bytes.clone(), properties.clone());
+            // The system numbers the connection.
+            request.first = Some(FirstMessage { connection: 0, priority, bytes, properties });
+        }
+        let connection = self.system.connect(&request).await?;
+        if !connection.has_sent_first() {
+            connection.send_with(bytes, properties).await?;
+        }
         Ok(connection)
     }
 

@@ -3,8 +3,7 @@
 use crate::dial;
 use crate::error::Error;
 use crate::resolve;
-use crate::transport::{Established, Resources};
-use ringway_services::Preconnection as Policy;
+use crate::transport::{Established, Request, Resources};
 use ringway_services::Ranked;
 use ringway_services::race::{Action, AttemptId, Question, Race, RaceError};
 use std::collections::HashMap;
@@ -28,7 +27,7 @@ pub(crate) struct Raced {
 }
 
 /// Runs a race. The losers are closed, also when the future is dropped.
-pub(crate) async fn run(resources: &Arc<Resources>, policy: &Policy, ranked: Ranked) -> Raced {
+pub(crate) async fn run(resources: &Arc<Resources>, request: &Request, ranked: Ranked) -> Raced {
     let mut race = Race::new(resources.clock.now(), ranked, resources.limits.race);
     let mut tasks = JoinSet::new();
     let mut attempts: HashMap<AttemptId, AbortHandle> = HashMap::new();
@@ -44,9 +43,9 @@ pub(crate) async fn run(resources: &Arc<Resources>, policy: &Policy, ranked: Ran
                     });
                 }
                 Action::Start(id, candidate) => {
-                    let (resources, policy) = (resources.clone(), policy.clone());
+                    let (resources, request) = (resources.clone(), request.clone());
                     let attempt = tasks.spawn(async move {
-                        let result = dial::dial(&resources, &policy, candidate).await;
+                        let result = dial::dial(&resources, &request, candidate).await;
                         Found::Attempt(id, Box::new(result))
                     });
                     attempts.insert(id, attempt);

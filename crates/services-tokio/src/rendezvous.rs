@@ -135,7 +135,7 @@ async fn deliver(
     established: Established,
     explanation: Explanation,
 ) -> Result<Connection, Error> {
-    let Request { policy, framer } = request;
+    let Request { policy, framer, .. } = request;
     let is_lower = established.local < established.remote;
     let side = if is_lower { Side::Initiator } else { Side::Responder };
     let is_framed = established.candidate.framed

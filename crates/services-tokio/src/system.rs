@@ -4,10 +4,12 @@ mod memory;
 mod opening;
 
 use crate::carrier::Carrier;
+use crate::draining::Draining;
 use crate::error::Error;
 use crate::group::Group;
 use crate::keyring::Keyring;
 use crate::limits::Limits;
+use crate::quic::Sessions;
 use crate::sctp::Stacks;
 use crate::transport::{Request, Resources};
 use memory::Remembered;
@@ -135,6 +137,8 @@ impl Builder {
                 keyring: self.keyring,
                 clock,
                 stacks: Stacks::default(),
+                draining: Draining::new(self.limits.draining),
+                sessions: Sessions::default(),
             }),
             memory,
             state: Mutex::new(State {
@@ -165,6 +169,12 @@ impl System {
     /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.0.resources.limits
+    }
+
+    /// Returns the number of closed connections that were aborted although their peer read, because its source had more than
+    /// its share of [`Limits::draining`].
+    pub fn drains_aborted(&self) -> u64 {
+        self.0.resources.draining.evicted()
     }
 
     pub(crate) fn resources(&self) -> &Resources {
@@ -208,10 +218,7 @@ impl System {
                 availability = availability.without(protocol, reason);
             }
         }
-        let requires = |service| policy.preference(service, role) == Preference::Require;
-        for (protocol, reason) in crate::host::not_carried(requires) {
-            availability = availability.without(protocol, reason);
-        }
+        availability = crate::host::carried(availability);
         if role == Role::Rendezvous {
             let both = [Protocol::Tcp, Protocol::Mptcp, Protocol::Udp, Protocol::UdpLite];
             for protocol in Protocol::ALL.iter().filter(|protocol| !both.contains(protocol)) {

@@ -1,16 +1,22 @@
 //! Transport connections that stand, and what opening them needs.
 
 use crate::carrier::Carrier;
+use crate::draining::{Closing, Draining};
 use crate::framer::NewFramer;
 use crate::io::ByteStream;
 use crate::keyring::Keyring;
-use crate::limits::Limits;
+use crate::limits::{CLOSING, Limits};
+use crate::quic::{Begun, Sessions};
 use crate::sctp::Stacks;
+use bytes::Bytes;
 use ringway_os::Clock;
 use ringway_sctp_tokio::Association;
 use ringway_services::queue::ConnectionId;
-use ringway_services::{Candidate, Preconnection as Policy, Remote, RemoteEndpoint};
-use std::net::SocketAddr;
+use ringway_services::{
+    Candidate, MessageProperties, Preconnection as Policy, Remote, RemoteEndpoint,
+};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// A transport connection that stands, and carries nothing yet.
 pub(crate) enum Transport {
@@ -21,7 +27,7 @@ pub(crate) enum Transport {
     /// An SCTP association.
     Sctp(Association),
     /// A QUIC connection, used by its streams.
-    Quic(quinn::Connection),
+    Quic(Begun),
 }
 
 /// A transport connection with its addresses.
@@ -39,6 +45,27 @@ pub(crate) struct Resources {
     pub(crate) keyring: Keyring,
     pub(crate) clock: Clock,
     pub(crate) stacks: Stacks,
+    pub(crate) draining: Arc<Draining>,
+    pub(crate) sessions: Sessions,
+}
+
+impl Resources {
+    /// Returns what is decided of the end of a connection (RFC 9622 section 8.1.3: the time after which data that does not
+    /// arrive has failed).
+    pub(crate) fn closing(&self, policy: &Policy, peer: IpAddr) -> Closing {
+        let within = policy.properties.connection.conn_timeout.0.unwrap_or(CLOSING);
+        Closing::new(&self.draining, peer, within)
+    }
+}
+
+/// A message with which a connection is opened (RFC 9622 section 9.2.5).
+#[derive(Clone)]
+pub(crate) struct FirstMessage {
+    /// The connection that sends it: others may wait for the same transport connection.
+    pub(crate) connection: ConnectionId,
+    pub(crate) priority: u32,
+    pub(crate) bytes: Bytes,
+    pub(crate) properties: MessageProperties,
 }
 
 /// What a connection to open was asked for.
@@ -46,6 +73,7 @@ pub(crate) struct Resources {
 pub(crate) struct Request {
     pub(crate) policy: Policy,
     pub(crate) framer: Option<NewFramer>,
+    pub(crate) first: Option<FirstMessage>,
 }
 
 /// What of the peer's endpoint concerns an attempt.

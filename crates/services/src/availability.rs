@@ -1,6 +1,7 @@
 //! What the host has: protocols, interfaces and addresses. The caller finds out; nothing here asks the system.
 
 use crate::endpoint::Family;
+use crate::properties::Service;
 use crate::protocol::Protocol;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -73,6 +74,8 @@ impl Interface {
 pub struct Availability {
     /// Protocols that the host lacks, with the reason.
     missing: BTreeMap<Protocol, String>,
+    /// Services that protocols could provide and do not here, with the reason.
+    lacking: BTreeMap<Protocol, Vec<(Service, String)>>,
     /// Interfaces in the order of the system's preference; empty for one path that the system chooses. Of more than
     /// [`MAX_PATHS`] the first are considered.
     pub interfaces: Vec<Interface>,
@@ -89,6 +92,19 @@ impl Availability {
     pub fn without(mut self, protocol: Protocol, reason: &str) -> Self {
         self.missing.insert(protocol, reason.to_string());
         self
+    }
+
+    /// Returns the host with a protocol that does not provide a service here, although it could. A requirement excludes it for
+    /// this reason, and it ranks as without the service.
+    #[must_use]
+    pub fn without_service(mut self, protocol: Protocol, service: Service, reason: &str) -> Self {
+        self.lacking.entry(protocol).or_default().push((service, reason.to_string()));
+        self
+    }
+
+    /// Returns the services that a protocol does not provide here, with the reasons.
+    pub(crate) fn lacking(&self, protocol: Protocol) -> &[(Service, String)] {
+        self.lacking.get(&protocol).map_or(&[], Vec::as_slice)
     }
 
     /// Returns the host with another interface.

@@ -285,6 +285,15 @@ impl Gathering<'_> {
             || service == Service::Multihoming && selection.multipath.is_some()
     }
 
+    /// Returns what a protocol provides here.
+    fn provides(&self, protocol: Protocol, framed: bool) -> Provided {
+        let mut provides = protocol.provides(|service| self.preference(service), framed);
+        for (service, _) in self.availability.lacking(protocol) {
+            provides.set(*service, false);
+        }
+        provides
+    }
+
     /// Returns the candidates of one protocol on one path, or all that excludes it.
     fn branch(
         &self,
@@ -297,7 +306,7 @@ impl Gathering<'_> {
         self.path(path, &mut exclusions);
         let preference = |service| self.preference(service);
         let framed = protocol.is_framed(preference, self.preconnection.may_frame);
-        let provides = protocol.provides(preference, framed);
+        let provides = self.provides(protocol, framed);
         let leaf = |remote, key| Candidate {
             interface: (!path.name.is_empty()).then(|| path.name.clone()),
             protocol,
@@ -379,6 +388,11 @@ impl Gathering<'_> {
         let preconnection = self.preconnection;
         if let Some(reason) = self.availability.missing(protocol) {
             exclusions.push(Exclusion::Unavailable(reason.to_string()));
+        }
+        for (service, reason) in self.availability.lacking(protocol) {
+            if self.preference(*service) == Preference::Require {
+                exclusions.push(Exclusion::Unavailable(reason.clone()));
+            }
         }
         if preconnection.prohibited.contains(&protocol) {
             exclusions.push(Exclusion::Prohibited(protocol));
@@ -526,7 +540,7 @@ impl Gathering<'_> {
             };
             interfaces.iter().filter(is).count()
         };
-        let provides = protocol.provides(|service| self.preference(service), framed);
+        let provides = self.provides(protocol, framed);
         let is_stated = |service| self.is_stated(service);
         let of = |wanted, stated| {
             let services = Service::ALL.iter().copied();

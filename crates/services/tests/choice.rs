@@ -269,6 +269,23 @@ fn udp_needs_messages_that_may_be_repeated() {
     assert_eq!(suggestion.unwrap().requirement.to_string(), "safelyReplayable=false");
 }
 
+/// A protocol that could provide a service, and does not on this host, is no better for it, and excluded if it is required.
+#[test]
+fn what_a_host_does_not_provide_is_not_counted() {
+    let reason = "the host has no 0-RTT data over it";
+    let less = Availability::all().without_service(Protocol::Tcp, Service::ZeroRttMsg, reason);
+    let first = |host: &Availability| {
+        let ranked = rank(&plain(TransportProperties::new().prefer(Service::ZeroRttMsg)), host);
+        let best = ranked.best().unwrap();
+        (best.protocol, best.provides.has(Service::ZeroRttMsg))
+    };
+    assert_eq!(first(&Availability::all()), (Protocol::Tcp, true));
+    assert_eq!(first(&less), (Protocol::Sctp, false));
+    let required = plain(TransportProperties::new().require(Service::ZeroRttMsg));
+    let unfit = required.candidates(NOW, &less, &Memory::new()).unwrap_err();
+    assert!(unfit.to_string().contains(reason), "{unfit}");
+}
+
 /// RFC 9622 section 8.1.6.
 #[test]
 fn where_delay_counts_messages_do_not_wait_for_each_other() {

@@ -3,9 +3,9 @@
 use super::{Framed, State};
 use crate::alarm::Alarm;
 use crate::carrier::Event;
+use crate::draining::Drain;
 use crate::error::Error;
 use crate::io::{ByteStream, Ending};
-use crate::limits::LINGER;
 use ringway_services::framing::{self, StreamId};
 use std::future::Future;
 use std::pin::Pin;
@@ -53,8 +53,8 @@ pub(crate) struct Driver {
     written: usize,
     buffer: Box<[u8]>,
     alarm: Alarm,
-    /// When a byte stream that is being closed is aborted, unless the peer reads.
-    closes: Option<Instant>,
+    /// The end of a byte stream that is being closed.
+    drain: Option<Drain>,
 }
 
 impl Driver {
@@ -69,7 +69,7 @@ impl Driver {
             written: 0,
             buffer: vec![0; READ_ROOM].into_boxed_slice(),
             alarm: Alarm::new(),
-            closes: None,
+            drain: None,
         }
     }
 
@@ -94,8 +94,6 @@ impl Driver {
                 state.streams.get(&connection).is_some_and(|id| state.mux.is_writable(*id))
             }) {
                 let Some(id) = state.streams.get(&next.connection).copied() else { continue };
-                // The peer has room for it: it reads.
-                self.closes = None;
                 // The queue asked whether the stream takes it, under the same lock.
                 let _ = state.mux.send(id, next.bytes.into(), next.sending.last);
             }
@@ -201,25 +199,25 @@ impl Driver {
             Poll::Pending if self.is_done() => {
                 self.framed.lock().end(Error::Closed);
                 self.phase = Phase::Ending;
-                self.alarm.set(Some(Instant::now() + LINGER), cx);
                 return self.poll_ending(cx);
             }
             Poll::Pending => {}
         }
-        let (expires, closing) = {
+        let (expires, closing, sent) = {
             let state = self.framed.lock();
-            (state.outbox.poll_timeout(), state.closing)
+            (state.outbox.poll_timeout(), state.closing, state.mux.counters().data_octets)
         };
         let expires = expires.map(|at| Instant::from_std(self.framed.clock.instant(at)));
         // Timers of a runtime are exact to a millisecond.
         let expires = expires.map(|at| at + Duration::from_millis(1));
-        let within = self.framed.closing;
-        let closes = closing.then(|| *self.closes.get_or_insert_with(|| Instant::now() + within));
-        if closes.is_some_and(|at| at <= Instant::now()) {
+        self.alarm.set(expires, cx);
+        if closing {
+            // The windows let data through as the peer reads, also within a message.
+            let drain = self.drain.get_or_insert_with(|| self.framed.closing.begin());
+            ready!(drain.poll((sent, 0), cx));
             self.io.abort();
             return Poll::Ready(());
         }
-        self.alarm.set(expires.into_iter().chain(closes).min(), cx);
         Poll::Pending
     }
 
@@ -227,14 +225,22 @@ impl Driver {
         if let Phase::Lingering(ending) = &mut self.phase {
             return ending.poll(&mut *self.io, cx);
         }
-        if self.alarm.poll(cx).is_ready() {
-            return Poll::Ready(());
+        let mut drain = self.drain.take().unwrap_or_else(|| self.framed.closing.begin());
+        match Pin::new(&mut self.io).poll_shutdown(cx) {
+            Poll::Ready(Ok(())) => {
+                self.phase = Phase::Lingering(Ending::new(drain));
+                self.poll_ending(cx)
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(()),
+            Poll::Pending => {
+                // What was written last may still be in the cipher of the byte stream.
+                let overdue = drain.poll((u64::MAX, 0), cx);
+                self.drain = Some(drain);
+                ready!(overdue);
+                self.io.abort();
+                Poll::Ready(())
+            }
         }
-        if ready!(Pin::new(&mut self.io).poll_shutdown(cx)).is_err() {
-            return Poll::Ready(());
-        }
-        self.phase = Phase::Lingering(Ending::new(self.framed.closing));
-        self.poll_ending(cx)
     }
 }
 

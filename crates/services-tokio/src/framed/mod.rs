@@ -9,6 +9,7 @@ mod driver;
 pub(crate) use driver::{Driver, Listener, Notice};
 
 use crate::carrier::{Carrier, Event, Part};
+use crate::draining::Closing;
 use crate::error::Error;
 use crate::events::Events;
 use crate::limits::Limits;
@@ -23,7 +24,6 @@ use ringway_services::sending::Sending;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 /// Streams of each end: those of a connection's group.
 pub(crate) const STREAMS: u32 = 256;
@@ -60,8 +60,7 @@ struct State {
 pub(crate) struct Framed {
     state: Mutex<State>,
     clock: Clock,
-    /// The time in which the peer must read what was sent before the end.
-    closing: Duration,
+    closing: Closing,
 }
 
 impl State {
@@ -85,7 +84,7 @@ impl Framed {
         side: Side,
         limits: &Limits,
         scheduler: Scheduler,
-        closing: Duration,
+        closing: Closing,
     ) -> Arc<Framed> {
         let mux = framing::Limits { streams: STREAMS, window: limits.window };
         Arc::new(Framed {

@@ -91,7 +91,7 @@ impl Plan {
     /// Returns the plan for candidates, in their order.
     pub(crate) fn new(policy: &Policy, ranked: Ranked) -> Plan {
         let mut parts: Vec<Part> = Vec::new();
-        for candidate in ranked.candidates.into_iter().map(host::carried) {
+        for candidate in ranked.candidates {
             let interface = candidate.interface.clone();
             let addresses = match candidate.local_address {
                 Some(ip) if policy.local.addresses.is_empty() => vec![ip],
@@ -380,9 +380,10 @@ async fn accept_quic(
         };
         let (shared, candidates) = (shared.clone(), candidates.clone());
         handshakes.spawn(async move {
-            let handshake = quic::accept_connection(incoming, port, &candidates);
-            if let Ok(Ok(established)) = timeout(shared.system.limits().handshake, handshake).await
-            {
+            let limits = shared.system.limits();
+            let handshake =
+                quic::accept_connection(incoming, port, &shared.policy, &candidates, limits);
+            if let Ok(Ok(established)) = timeout(limits.handshake, handshake).await {
                 shared.accept(established, permit, Side::Responder);
             }
         });

@@ -5,19 +5,24 @@
 //! an application protocol: `ringway` and `ringway-datagram`, unless the program names others.
 
 mod datagrams;
+mod early;
 mod endpoint;
 mod number;
+mod sessions;
 
+pub(crate) use early::{Begun, Confirmed};
 pub(crate) use endpoint::{accept_connection, connect, listen};
+pub(crate) use sessions::Sessions;
 
 use crate::carrier::{Carrier, Event, Part};
+use crate::draining::Closing;
 use crate::error::Error;
 use crate::events::Events;
 use crate::framed::{Driver, Framed, FramedStream, Notice};
 use crate::io::{ByteStream, QuicStream};
 use crate::limits::{DATAGRAM_QUEUE, Limits};
 use crate::plain::Plain;
-use crate::transport::Owner;
+use crate::transport::{Owner, Resources};
 use crate::waiters::Waiters;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use number::{put_number, take_number};
@@ -26,12 +31,12 @@ use ringway_services::framing::{Side, StreamId};
 use ringway_services::properties::Scheduler;
 use ringway_services::queue::ConnectionId;
 use ringway_services::sending::Sending;
-use ringway_services::{Candidate, Service};
+use ringway_services::{Candidate, Preconnection as Policy, Service};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -51,16 +56,36 @@ struct Inbox {
     events: Events,
 }
 
+/// What applies to all streams of a QUIC connection.
+pub(crate) struct Settings {
+    pub(crate) candidate: Candidate,
+    pub(crate) side: Side,
+    pub(crate) limits: Limits,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) closing: Closing,
+    /// Whether the program frames messages.
+    pub(crate) framer: bool,
+}
+
+impl Settings {
+    /// Returns those of a connection that is being opened here, for a message that the program does not frame.
+    fn new(resources: &Resources, policy: &Policy, candidate: Candidate, peer: IpAddr) -> Settings {
+        Settings {
+            candidate,
+            side: Side::Initiator,
+            limits: resources.limits,
+            scheduler: policy.properties.connection.conn_scheduler,
+            closing: resources.closing(policy, peer),
+            framer: false,
+        }
+    }
+}
+
 /// The streams of a QUIC connection.
 pub(crate) struct QuicStreams {
     connection: quinn::Connection,
-    candidate: Candidate,
-    side: Side,
-    limits: Limits,
-    scheduler: Scheduler,
-    /// The time in which the peer must read what was sent before the end of a stream.
-    closing: Duration,
-    framer: bool,
+    settings: Settings,
+    confirmed: Confirmed,
     /// Where datagrams go, by the number of their stream.
     inboxes: Mutex<BTreeMap<u64, Arc<Mutex<Inbox>>>>,
     /// Streams whose task runs.
@@ -83,21 +108,13 @@ impl Drop for Running {
 impl QuicStreams {
     pub(crate) fn new(
         connection: quinn::Connection,
-        candidate: Candidate,
-        side: Side,
-        limits: Limits,
-        scheduler: Scheduler,
-        closing: Duration,
-        framer: bool,
+        confirmed: Confirmed,
+        settings: Settings,
     ) -> Arc<QuicStreams> {
         Arc::new(QuicStreams {
             connection,
-            candidate,
-            side,
-            limits,
-            scheduler,
-            closing,
-            framer,
+            settings,
+            confirmed,
             inboxes: Mutex::default(),
             running: AtomicUsize::new(0),
             stopped: Notify::new(),
@@ -115,8 +132,9 @@ impl QuicStreams {
         self: &Arc<Self>,
         connection: ConnectionId,
         priority: u32,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        let (send, receive) = timeout(self.limits.handshake, self.connection.open_bi())
+    ) -> Result<Stream, Error> {
+        let handshake = self.settings.limits.handshake;
+        let (send, receive) = timeout(handshake, self.connection.open_bi())
             .await
             .map_err(|_| Error::lost("the peer permits no more streams"))?
             .map_err(Error::lost)?;
@@ -124,10 +142,10 @@ impl QuicStreams {
         if !self.is_framed() {
             return Ok(self.plain(parts));
         }
-        let framed = Framed::new(Side::Initiator, &self.limits, self.scheduler, self.closing);
+        let framed = self.framed(Side::Initiator);
         let stream = framed.open(connection, priority)?;
         self.drive(&framed, parts.io, Box::new(|_| {}));
-        Ok(Box::new(self.carrier(Inner::Framed(stream), parts.number, parts.priority)))
+        Ok(self.carrier(Inner::Framed(stream), parts.number, parts.priority))
     }
 
     /// Returns whether the connection has ended.
@@ -136,7 +154,12 @@ impl QuicStreams {
     }
 
     fn is_framed(&self) -> bool {
-        self.candidate.framed && !self.framer
+        self.settings.candidate.framed && !self.settings.framer
+    }
+
+    fn framed(&self, side: Side) -> Arc<Framed> {
+        let Settings { limits, scheduler, closing, .. } = &self.settings;
+        Framed::new(side, limits, *scheduler, closing.clone())
     }
 
     fn parts(&self, send: SendStream, receive: RecvStream, priority: u32) -> Parts {
@@ -146,10 +169,11 @@ impl QuicStreams {
         Parts { io: Box::new(io), number, priority }
     }
 
-    fn plain(self: &Arc<Self>, parts: Parts) -> Box<dyn Carrier> {
+    fn plain(self: &Arc<Self>, parts: Parts) -> Stream {
         let running = self.running();
-        let plain = Plain::new(parts.io, &self.limits, self.closing, move || drop(running));
-        Box::new(self.carrier(Inner::Plain(plain), parts.number, parts.priority))
+        let Settings { limits, closing, .. } = &self.settings;
+        let plain = Plain::new(parts.io, limits, closing.clone(), move || drop(running));
+        self.carrier(Inner::Plain(plain), parts.number, parts.priority)
     }
 
     /// Starts the task of a stream that is framed, and ends the framing when nobody uses it any longer.
@@ -169,10 +193,10 @@ impl QuicStreams {
 
     fn carrier(self: &Arc<Self>, inner: Inner, number: u64, priority: Arc<AtomicI32>) -> Stream {
         let inbox = Arc::<Mutex<Inbox>>::default();
-        if self.candidate.provides.has(Service::PerMsgReliability) {
+        if self.settings.candidate.provides.has(Service::PerMsgReliability) {
             lock(&self.inboxes).insert(number, inbox.clone());
         }
-        Stream { streams: self.clone(), inner, number, inbox, priority }
+        Stream { streams: self.clone(), inner, number, inbox, priority, has_sent_first: false }
     }
 
     /// Ends the connection when all streams have been written and ended.
@@ -214,8 +238,16 @@ struct Parts {
     priority: Arc<AtomicI32>,
 }
 
-/// Accepts the streams and the datagrams of the peer until the connection has ended.
-pub(crate) async fn accept(streams: Arc<QuicStreams>, owner: Weak<dyn Owner>) {
+/// Accepts the streams and the datagrams of the peer until the connection has ended, and before them the first one if it has
+/// been accepted already.
+pub(crate) async fn accept(
+    streams: Arc<QuicStreams>,
+    first: Option<(SendStream, RecvStream)>,
+    owner: Weak<dyn Owner>,
+) {
+    if let Some((send, receive)) = first {
+        accept_stream(&streams, &owner, send, receive);
+    }
     let connection = streams.connection.clone();
     loop {
         tokio::select! {
@@ -242,14 +274,14 @@ fn accept_stream(
 ) {
     let Some(group) = owner.upgrade() else { return };
     let parts = streams.parts(send, receive, group.priority());
-    let number = pool_number(parts.number, streams.side);
+    let number = pool_number(parts.number, streams.settings.side);
     if !streams.is_framed() {
         let streams = streams.clone();
-        group.peer_opened(number, Box::new(move |_, _| Some(streams.plain(parts))));
+        group.peer_opened(number, Box::new(move |_, _| Some(Box::new(streams.plain(parts)) as _)));
         return;
     }
     let Parts { io, number: stream, priority } = parts;
-    let framed = Framed::new(Side::Responder, &streams.limits, streams.scheduler, streams.closing);
+    let framed = streams.framed(Side::Responder);
     let (weak, adopted, of) = (Arc::downgrade(&group), framed.clone(), streams.clone());
     let listener = Box::new(move |notice| {
         // One connection is one stream of QUIC, and one of the framing.
@@ -297,12 +329,14 @@ enum Inner {
 }
 
 /// One connection.
-struct Stream {
+pub(crate) struct Stream {
     streams: Arc<QuicStreams>,
     inner: Inner,
     number: u64,
     inbox: Arc<Mutex<Inbox>>,
     priority: Arc<AtomicI32>,
+    /// Whether its first message was sent early and accepted.
+    has_sent_first: bool,
 }
 
 impl Stream {
@@ -346,14 +380,16 @@ impl Carrier for Stream {
     }
 
     fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Part>, Error>> {
+        // Asked before: what is read when the handshake has ended is no copy.
+        let early = !self.streams.confirmed.get();
         {
             let mut inbox = lock(&self.inbox);
             if let Some(bytes) = inbox.datagrams.pop_front() {
-                return Poll::Ready(Ok(Some(Part::whole(bytes))));
+                return Poll::Ready(Ok(Some(Part { early, ..Part::whole(bytes) })));
             }
             inbox.readers.add(cx);
         }
-        self.inner().poll_receive(cx)
+        self.inner().poll_receive(cx).map_ok(|part| part.map(|part| Part { early, ..part }))
     }
 
     fn poll_flushed(&self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
@@ -377,6 +413,10 @@ impl Carrier for Stream {
         if let Inner::Framed(stream) = &self.inner {
             stream.close_byte_stream();
         }
+    }
+
+    fn has_sent_first(&self) -> bool {
+        self.has_sent_first
     }
 
     fn set_priority(&self, priority: u32) {

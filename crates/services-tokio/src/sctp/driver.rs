@@ -3,6 +3,7 @@
 use super::{End, SctpStreams, Slot, State};
 use crate::alarm::Alarm;
 use crate::carrier::{self, Part};
+use crate::draining::{Drain, Progress};
 use crate::error::Error;
 use bytes::Bytes;
 use ringway_sctp_tokio::{Change, Event, Message, PathState, Reliability, Reset, SendOptions};
@@ -52,13 +53,9 @@ pub(crate) struct Driver {
     received: VecDeque<Message>,
     alarm: Alarm,
     shutting_down: bool,
-    /// When an association that is being closed is aborted, unless the peer reads, and what it had made room for before.
-    closes: Option<(Instant, Progress)>,
+    /// The end of an association that is being closed.
+    drain: Option<Drain>,
 }
-
-/// Chunks that were sent for the first time, and messages that are not acknowledged: they change as the peer reads and thereby
-/// opens its window.
-type Progress = (u64, usize);
 
 /// Returns the options of SCTP for the properties of a message (RFC 9623 section 10.6).
 fn options(stream: u16, sending: &Sending, left: Option<Duration>) -> SendOptions {
@@ -84,7 +81,7 @@ impl Driver {
             received: VecDeque::new(),
             alarm: Alarm::new(),
             shutting_down: false,
-            closes: None,
+            drain: None,
         }
     }
 
@@ -247,7 +244,7 @@ impl Driver {
         }
         let bytes = if message.ppid == EMPTY { Bytes::new() } else { message.bytes };
         slot.octets += bytes.len();
-        slot.inbox.push_back(Part { bytes, end: message.end, cut: message.cut });
+        slot.inbox.push_back(Part { end: message.end, cut: message.cut, ..Part::whole(bytes) });
         slot.readers.wake();
         None
     }
@@ -312,19 +309,12 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Returns when an association that is being closed is aborted. The time begins again when the peer has read.
-    fn closes(&mut self) -> Option<Instant> {
-        let now = Instant::now();
-        if let Some((at, _)) = self.closes.filter(|(at, _)| *at > now) {
-            return Some(at);
-        }
-        let progress = self.streams.association.statistics().map_or((0, 0), |statistics| {
-            (statistics.totals.chunks_sent, statistics.unacknowledged)
-        });
-        if self.closes.is_none_or(|(_, before)| progress != before) {
-            self.closes = Some((now + self.streams.closing, progress));
-        }
-        self.closes.map(|(at, _)| at)
+    /// Returns the chunks that were sent for the first time, and the messages that are not acknowledged: they change as the
+    /// peer reads and thereby opens its window.
+    fn progress(&self) -> Progress {
+        self.streams.association.statistics().map_or((0, 0), |statistics| {
+            (statistics.totals.chunks_sent, statistics.unacknowledged as u64)
+        })
     }
 
     /// Returns whether the association is to be shut down now.
@@ -379,15 +369,17 @@ impl Future for Driver {
             let state = driver.streams.lock();
             (state.outbox.poll_timeout(), state.closing)
         };
-        let closes = if closing { driver.closes() } else { None };
-        if closes.is_some_and(|at| at <= Instant::now()) {
+        let expires = expires.map(|at| Instant::from_std(driver.streams.clock.instant(at)));
+        let expires = expires.map(|at| at + Duration::from_millis(1));
+        driver.alarm.set(expires, cx);
+        if closing {
+            let progress = driver.progress();
+            let drain = driver.drain.get_or_insert_with(|| driver.streams.closing.begin());
+            ready!(drain.poll(progress, cx));
             // With a closed window the association would live for as long as the peer does.
             let _ = driver.streams.association.abort(b"");
             return Poll::Ready(());
         }
-        let expires = expires.map(|at| Instant::from_std(driver.streams.clock.instant(at)));
-        let expires = expires.map(|at| at + Duration::from_millis(1));
-        driver.alarm.set(expires.into_iter().chain(closes).min(), cx);
         Poll::Pending
     }
 }

@@ -16,6 +16,7 @@ pub(crate) use opening::{connect, listen};
 pub(crate) use stacks::Stacks;
 
 use crate::carrier::{Carrier, Event, Part, Path};
+use crate::draining::Closing;
 use crate::error::Error;
 use crate::events::Events;
 use crate::limits::Limits;
@@ -33,7 +34,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
 
 /// How far a direction of a stream has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,8 +85,7 @@ pub(crate) struct SctpStreams {
     window: usize,
     scheduler: Scheduler,
     clock: Clock,
-    /// The time in which the peer must read what was sent before the end.
-    closing: Duration,
+    closing: Closing,
 }
 
 impl State {
@@ -125,7 +124,7 @@ impl SctpStreams {
         side: Side,
         limits: &Limits,
         scheduler: Scheduler,
-        closing: Duration,
+        closing: Closing,
     ) -> Arc<SctpStreams> {
         Arc::new(SctpStreams {
             state: Mutex::new(State {

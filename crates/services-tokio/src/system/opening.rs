@@ -54,7 +54,11 @@ impl System {
         for _ in 0..MAX_STALE {
             let id = System::next_id();
             let mut attempted = Attempted { system: self, connection: Some(id) };
-            let (group, stream) = match self.assign(id, request)? {
+            let mut request = request.clone();
+            if let Some(first) = &mut request.first {
+                first.connection = id;
+            }
+            let (group, stream) = match self.assign(id, &request)? {
                 Ok(found) => found,
                 Err(outcome) => {
                     let outcome = outcome.await;
@@ -136,7 +140,7 @@ impl System {
         ranked: Ranked,
     ) -> Result<(Established, Explanation), Error> {
         let Raced { race, result, is_exhausted } =
-            racing::run(&self.0.resources, &request.policy, ranked).await;
+            racing::run(&self.0.resources, request, ranked).await;
         if !is_exhausted {
             self.0.memory.with(|memory| race.remember(self.now(), memory));
         }
@@ -246,7 +250,7 @@ impl System {
             Err(PoolError::NoStream) if group.context.side == Side::Initiator => {
                 let framer = group.context.framer.clone();
                 let policy = group.context.policy.clone();
-                self.connect(&Request { policy, framer }).await
+                self.connect(&Request { policy, framer, first: None }).await
             }
             Err(error) => Err(error.into()),
         }

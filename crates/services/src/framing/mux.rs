@@ -74,6 +74,8 @@ pub struct Counters {
     pub late_frames: u64,
     /// Frames of kinds to ignore.
     pub ignored_frames: u64,
+    /// Octets of DATA frames that were written, with what a frame costs of the window.
+    pub data_octets: u64,
 }
 
 /// What the next octets are.
@@ -534,7 +536,9 @@ impl Mux {
         }
         while let Some(id) = self.ready.pop_front() {
             let Some(stream) = self.streams.get_mut(&id) else { continue };
+            let credit = stream.send_credit();
             let written = stream.write(id, out, end - out.len());
+            self.counters.data_octets += u64::from(credit - stream.send_credit());
             if written.is_none() {
                 self.ready.push_front(id);
                 break;

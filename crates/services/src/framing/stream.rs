@@ -228,6 +228,11 @@ impl Stream {
         }
     }
 
+    /// Returns what may still be sent.
+    pub(super) fn send_credit(&self) -> u32 {
+        self.send_credit
+    }
+
     pub(super) fn add_credit(&mut self, id: StreamId, more: u32) -> Result<(), FramingError> {
         let sum = self.send_credit.checked_add(more);
         self.send_credit = sum.ok_or(FramingError::CreditOverflow(id))?;
