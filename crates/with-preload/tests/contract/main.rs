@@ -127,6 +127,16 @@ contract! {
     many_threads_carry_much: "threads";
     times_out_as_configured: "times";
     wrong_calls_fail_as_of_tcp: "mistakes";
+    connections_that_share_an_association_know_nothing_of_each_other: "sharing";
+}
+
+#[test]
+fn connections_to_one_listener_are_streams_of_one_association() {
+    let (_, printed) = run(OVER_SCTP, "sharing");
+    let streams = |number: u16| printed.matches(&format!(", stream {number}:")).count();
+    // One end has opened each, the other has accepted it.
+    assert!(streams(1) >= 2 && streams(63) >= 2, "{printed}");
+    assert_eq!(streams(64), 0, "{printed}");
 }
 
 #[test]

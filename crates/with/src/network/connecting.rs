@@ -169,7 +169,8 @@ impl Network {
             }
         };
         let several = candidate.provides.has(Service::Multihoming);
-        let connected = self.stacks.connect(below, peer, opening.bound, several).await;
+        let reserve = || tcp::reserve(&opening.socket);
+        let connected = self.stacks.connect(below, peer, opening.bound, several, reserve).await;
         (id, connected.map(|sctp| Connection::of(sctp, Transport::Sctp, "")))
     }
 

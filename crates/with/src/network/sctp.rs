@@ -1,38 +1,40 @@
-//! Connections over SCTP, in UDP or directly over IP: an association for each.
-//!
-//! Connections do not share an association, although it has many streams: SCTP has one receive window for all of them,
-//! so that a connection whose program does not read would stop the others.
+//! Connections over SCTP, in UDP or directly over IP: streams of one association for those to the same port of a peer
+//! (`sharing`), or an association for each, if the peer does not share (`alone`).
 //!
 //! A listener of port N has SCTP port N, and in UDP also UDP port N, so that a peer who knows the port of TCP knows the
 //! others.
 
+use super::alone::AloneTransport;
 use super::locals;
 use super::opened::{Information, Opened, Received};
+use super::pool::{Acquired, Pool};
+use super::sharing::{Hub, SharedTransport};
 use crate::locking::lock;
 use bytes::Bytes;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
-    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over,
-    Received as Part, SendOptions, Settings, Stack,
+    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over, Scheduling,
+    Settings, Stack,
 };
-use ringway_with_wire::stream::{self, DATA, Delivery, FIN, FIN_PAYLOAD, Piece, Receiving};
+use ringway_with_wire::sharing::STREAMS;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use tokio::sync::mpsc;
 
 /// Messages that are taken at once.
-const MAX_TAKEN: usize = 64;
+pub(super) const MAX_TAKEN: usize = 64;
 /// Time that an orderly end may take.
-const CLOSE: Duration = Duration::from_secs(60);
+pub(super) const CLOSE: Duration = Duration::from_secs(60);
 /// Time between two looks at the addresses of the host.
 const REFRESH: Duration = Duration::from_secs(3);
 /// Octets that SCTP adds to a segment: headers of IPv4 or IPv6, UDP, SCTP and a chunk.
 const HEADERS: usize = 40 + 8 + 12 + 16;
 
 /// How packets travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Below {
     Udp,
     Ip,
@@ -45,6 +47,16 @@ impl Below {
             Below::Ip => "SCTP over IP",
         }
     }
+
+    /// Returns how an association travels, with the number of its paths.
+    pub(super) fn title_of(self, association: &Association) -> String {
+        let title = self.title();
+        match association.paths().map_or(0, |paths| paths.len()) {
+            0 => title.to_owned(),
+            1 => format!("{title}, 1 path"),
+            paths => format!("{title}, {paths} paths"),
+        }
+    }
 }
 
 /// The stacks that all connections share; each is opened when it is first needed.
@@ -53,12 +65,16 @@ pub(super) struct Stacks {
     /// For connections that are opened here, at any UDP port.
     udp: Mutex<Option<Stack>>,
     ip: Mutex<Option<Stack>>,
+    /// Associations that connections may share.
+    pool: Pool,
 }
 
 fn settings() -> Settings {
     Settings {
-        outbound_streams: 1,
-        inbound_streams: 1,
+        outbound_streams: STREAMS,
+        inbound_streams: STREAMS,
+        max_inbound_streams: STREAMS,
+        scheduling: Scheduling::RoundRobin,
         receive_buffer: 2 << 20,
         send_buffer: 2 << 20,
         // What was lost with a path arrives by another at once.
@@ -70,7 +86,7 @@ fn settings() -> Settings {
 }
 
 /// Returns an error with the number that the system would have for it.
-fn failed(error: impl Into<io::Error>) -> io::Error {
+pub(super) fn failed(error: impl Into<io::Error>) -> io::Error {
     let error = error.into();
     if error.raw_os_error().is_some() {
         return error;
@@ -120,14 +136,51 @@ impl Stacks {
         }
     }
 
-    /// Opens a connection from one of several local addresses, or from the one that the program has bound.
+    /// Opens a connection from one of several local addresses, or from the one that the program has bound. One that it
+    /// has not bound may share an association, and has the port then that is reserved for it.
     pub(super) async fn connect(
         &self,
         below: Below,
         peer: SocketAddr,
         bound: Option<SocketAddr>,
         several: bool,
+        reserve: impl Fn() -> Option<u16>,
     ) -> io::Result<Opened<SctpTransport>> {
+        if bound.is_some() {
+            let association = self.associate(below, peer, bound, several).await?;
+            return first(association, below).await.map(|(opened, _)| opened);
+        }
+        let entry = self.pool.entry(below, peer);
+        loop {
+            let associate = self.associate(below, peer, None, several);
+            let (hub, transport) = match entry.acquire(associate, below).await? {
+                Acquired::Association(opened) => return Ok(opened),
+                Acquired::Stream(hub, transport) => (hub, transport),
+            };
+            let Ok((local, remote)) = addresses(transport.association()) else {
+                hub.retire();
+                continue;
+            };
+            let local = SocketAddr::new(local.ip(), reserve().unwrap_or(local.port()));
+            match transport.open(local.port()).await {
+                Ok(()) => {
+                    let transport = SctpTransport::Shared(transport);
+                    return Ok(Opened { transport, local, peer: remote });
+                }
+                // Nobody listens there any more, or the association is about to fail.
+                Err(_) => hub.retire(),
+            }
+        }
+    }
+
+    /// Opens an association.
+    async fn associate(
+        &self,
+        below: Below,
+        peer: SocketAddr,
+        bound: Option<SocketAddr>,
+        several: bool,
+    ) -> io::Result<Association> {
         let named = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified());
         let from = match named {
             Some(ip) => vec![ip],
@@ -140,9 +193,7 @@ impl Stacks {
             ..Connect::new(&from, &[peer.ip()], peer.port())
         };
         let stack = self.outgoing(below)?;
-        let opened = stack.connect(&connect).await;
-        let association = opened.map_err(not_opened)?;
-        opened_by(association, below)
+        stack.connect(&connect).await.map_err(not_opened)
     }
 
     /// Listens at an address.
@@ -176,7 +227,9 @@ impl Stacks {
         }
         let listen = |ip: &IpAddr| stack.listen(&[*ip], port, None).map_err(failed);
         let listeners = addresses.iter().map(listen).collect::<io::Result<_>>()?;
-        Ok(SctpListener { listeners, below, joined })
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let arrivals = (sender, tokio::sync::Mutex::new(receiver));
+        Ok(SctpListener { listeners, below, joined, arrivals })
     }
 }
 
@@ -195,7 +248,12 @@ pub(crate) struct SctpListener {
     below: Below,
     /// At wildcards.
     joined: Option<Joined>,
+    /// Connections that begin in associations which they share. Their number is bounded by that of an association's.
+    arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SctpTransport>>>),
 }
+
+/// Where connections go that begin in an association.
+pub(super) type Arrivals = mpsc::UnboundedSender<Opened<SctpTransport>>;
 
 /// A stack whose associations use all addresses that the host has. In UDP another stack, of another listener, may have the
 /// port of the other family.
@@ -215,9 +273,11 @@ impl Joined {
 
 impl SctpListener {
     pub(super) async fn accept(&self) -> io::Result<Opened<SctpTransport>> {
+        let mut arrivals = self.arrivals.1.lock().await;
         loop {
             let accepted = tokio::select! {
                 accepted = self.next() => accepted.map_err(failed)?,
+                Some(opened) = arrivals.recv() => return Ok(opened),
                 () = tokio::time::sleep(REFRESH) => {
                     if let Some(joined) = &self.joined {
                         joined.refresh();
@@ -226,8 +286,12 @@ impl SctpListener {
                 }
             };
             // One that has ended again has no paths.
-            if let Ok(opened) = opened_by(accepted, self.below) {
-                return Ok(opened);
+            let Ok((local, peer)) = addresses(&accepted) else { continue };
+            if shares(&accepted) {
+                Hub::accepted(accepted, self.below, self.arrivals.0.clone());
+            } else {
+                let transport = SctpTransport::Alone(AloneTransport::new(accepted, self.below));
+                return Ok(Opened { transport, local, peer });
             }
         }
     }
@@ -242,119 +306,90 @@ impl SctpListener {
     }
 }
 
-fn opened_by(association: Association, below: Below) -> io::Result<Opened<SctpTransport>> {
+/// Returns the addresses of an association: the local one and the peer's.
+pub(super) fn addresses(association: &Association) -> io::Result<(SocketAddr, SocketAddr)> {
     let paths = association.paths().map_err(failed)?;
     let (local, remote) = association.ports().map_err(failed)?;
     let primary = paths.iter().find(|path| path.primary).or(paths.first());
     let primary = primary.ok_or(io::ErrorKind::NotConnected)?;
-    let (local, peer) = ((primary.local, local).into(), (primary.remote, remote).into());
-    let transport = SctpTransport { association, below, receiving: Mutex::default() };
-    Ok(Opened { transport, local, peer })
+    Ok(((primary.local, local).into(), (primary.remote, remote).into()))
+}
+
+/// Returns whether the peer shares the association among connections.
+fn shares(association: &Association) -> bool {
+    association.statistics().is_ok_and(|snapshot| snapshot.streams == (STREAMS, STREAMS))
+}
+
+/// Returns the connection that an association was opened for. If others may share that, the association, too.
+pub(super) async fn first(
+    association: Association,
+    below: Below,
+) -> io::Result<(Opened<SctpTransport>, Option<Arc<Hub>>)> {
+    let (local, peer) = addresses(&association)?;
+    if !shares(&association) {
+        let transport = SctpTransport::Alone(AloneTransport::new(association, below));
+        return Ok((Opened { transport, local, peer }, None));
+    }
+    let (hub, transport) = Hub::opened(association, below).ok_or(io::ErrorKind::NotConnected)?;
+    transport.begin(local.port()).await?;
+    Ok((Opened { transport: SctpTransport::Shared(transport), local, peer }, Some(hub)))
 }
 
 /// A connection over SCTP.
-pub(crate) struct SctpTransport {
-    association: Association,
-    below: Below,
-    /// The receiving direction, which one task at a time has.
-    receiving: Mutex<Buffered>,
-}
-
-#[derive(Default)]
-struct Buffered {
-    receiving: Receiving,
-    parts: Vec<Part>,
-}
-
-fn options(ppid: u32) -> SendOptions {
-    SendOptions { ppid, ..SendOptions::default() }
+pub(crate) enum SctpTransport {
+    Alone(AloneTransport),
+    Shared(SharedTransport),
 }
 
 impl SctpTransport {
     pub(super) fn association(&self) -> &Association {
-        &self.association
+        match self {
+            SctpTransport::Alone(alone) => alone.association(),
+            SctpTransport::Shared(shared) => shared.association(),
+        }
     }
 
     pub(super) fn title(&self) -> String {
-        let title = self.below.title();
-        match self.association.paths().map_or(0, |paths| paths.len()) {
-            0 => title.to_owned(),
-            1 => format!("{title}, 1 path"),
-            paths => format!("{title}, {paths} paths"),
+        match self {
+            SctpTransport::Alone(alone) => alone.title(),
+            SctpTransport::Shared(shared) => shared.title(),
         }
     }
 
     pub(super) async fn send(&self, bytes: Bytes) -> io::Result<()> {
-        self.association.send(bytes, &options(DATA)).await.map_err(failed)
+        match self {
+            SctpTransport::Alone(alone) => alone.send(bytes).await,
+            SctpTransport::Shared(shared) => shared.send(bytes).await,
+        }
     }
 
     pub(super) async fn finish(&self) -> io::Result<()> {
-        let end = Bytes::from_static(FIN_PAYLOAD);
-        self.association.send(end, &options(FIN)).await.map_err(failed)
+        match self {
+            SctpTransport::Alone(alone) => alone.finish().await,
+            SctpTransport::Shared(shared) => shared.finish().await,
+        }
     }
 
     pub(super) async fn receive(&self, out: &mut Vec<u8>) -> io::Result<Received> {
-        if lock(&self.receiving).receiving.is_ended() {
-            return Ok(Received::End);
-        }
-        let before = out.len();
-        let mut parts = std::mem::take(&mut lock(&self.receiving).parts);
-        let taken = self.association.recv_many_into(out, &mut parts, MAX_TAKEN).await;
-        let count = taken.map_err(failed)?;
-        // A peer that shuts down has sent all there is.
-        if count == 0 {
-            return Ok(Received::End);
-        }
-        let mut buffered = lock(&self.receiving);
-        let kept = take(&mut buffered.receiving, &parts, out.len() - before);
-        parts.clear();
-        buffered.parts = parts;
-        match kept {
-            // The end is reported by the next call, once the bytes before it are read.
-            Ok(kept) if kept > 0 => {
-                out.truncate(before + kept);
-                Ok(Received::Bytes)
-            }
-            Ok(_) => {
-                out.truncate(before);
-                Ok(Received::End)
-            }
-            Err(violation) => {
-                out.truncate(before);
-                // It has ended, if it cannot be aborted.
-                let _ = self.association.abort(violation.to_string().as_bytes());
-                Err(io::Error::from_raw_os_error(libc::ECONNRESET))
-            }
+        match self {
+            SctpTransport::Alone(alone) => alone.receive(out).await,
+            SctpTransport::Shared(shared) => shared.receive(out).await,
         }
     }
 
     pub(super) fn abort(&self) {
-        // It has ended, if it cannot be aborted.
-        let _ = self.association.abort(stream::RESET);
+        match self {
+            SctpTransport::Alone(alone) => alone.abort(),
+            SctpTransport::Shared(shared) => shared.abort(),
+        }
     }
 
     pub(super) async fn close(&self) {
-        // What remains is gone after that time; the peer has what it was sent, or is not there.
-        let _ = tokio::time::timeout(CLOSE, self.association.shutdown()).await;
-    }
-}
-
-/// Takes the parts of messages in. Returns how many of the octets are bytes of the stream; what follows those is the end.
-fn take(
-    receiving: &mut Receiving,
-    parts: &[Part],
-    octets: usize,
-) -> Result<usize, stream::Violation> {
-    let mut kept = 0;
-    for part in parts {
-        let &Part { stream, ppid, unordered, cut, len, .. } = part;
-        let delivery = Delivery { stream, ppid, unordered, cut, length: len };
-        match receiving.take(&delivery)? {
-            Piece::Bytes => kept += len,
-            Piece::End => {}
+        match self {
+            SctpTransport::Alone(alone) => alone.close().await,
+            SctpTransport::Shared(shared) => shared.close().await,
         }
     }
-    Ok(kept.min(octets))
 }
 
 /// Returns the state of an association in terms of TCP.
