@@ -140,6 +140,19 @@ fn connections_to_one_listener_are_streams_of_one_association() {
 }
 
 #[test]
+fn a_program_that_cannot_be_served_is_reported_once_when_it_is_executed() {
+    let (observed, printed) = run(OVER_SCTP, "static");
+    assert_eq!(observed, "by itself: true\nby a shell: false\nanother: true");
+    let reports = printed.lines().filter(|line| line.contains("sockets stay those of TCP"));
+    let reports: Vec<_> = reports.collect();
+    assert_eq!(reports.len(), 1, "{printed}");
+    assert!(reports[0].contains("static-program is statically linked:"), "{printed}");
+    let (plain, printed) = run(World::Plain, "static");
+    assert_eq!(plain, observed);
+    assert!(!printed.contains("statically linked"), "{printed}");
+}
+
+#[test]
 fn io_uring_is_refused_with_one_line() {
     let (observed, printed) = run(OVER_SCTP, "uring");
     assert_eq!(observed, "io_uring: ENOSYS\nio_uring: ENOSYS");

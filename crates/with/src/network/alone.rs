@@ -1,7 +1,7 @@
 //! A connection with an association of its own, for a peer that does not share one.
 
+use super::below::{Below, CLOSE, MAX_TAKEN, failed};
 use super::opened::Received;
-use super::sctp::{Below, CLOSE, MAX_TAKEN, failed};
 use crate::locking::lock;
 use bytes::Bytes;
 use ringway_sctp_tokio::{Association, Received as Part, SendOptions};

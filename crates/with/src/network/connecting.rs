@@ -1,6 +1,6 @@
 //! Opening a connection: attempts over several protocols race, in the order of the services.
 
-use super::sctp::Below;
+use super::below::Below;
 use super::transport::{Connection, Transport};
 use super::{ConnectError, Network, tcp};
 use crate::locking::lock;

@@ -2,6 +2,8 @@
 //! them. Nothing outside this module names a protocol.
 
 mod alone;
+mod associated;
+mod below;
 mod connecting;
 mod listening;
 mod locals;

@@ -1,7 +1,8 @@
 //! The associations that connections to the same port of a peer may share.
 
+use super::associated::{SctpTransport, first};
+use super::below::Below;
 use super::opened::Opened;
-use super::sctp::{Below, SctpTransport, first};
 use super::sharing::{Hub, SharedTransport};
 use crate::locking::lock;
 use ringway_sctp_tokio::Association;

@@ -5,12 +5,13 @@
 //! others.
 
 use super::alone::AloneTransport;
+use super::associated::{SctpTransport, first};
+use super::below::{Below, addresses, failed, shares};
 use super::locals;
-use super::opened::{Information, Opened, Received};
+use super::opened::{Information, Opened};
 use super::pool::{Acquired, Pool};
-use super::sharing::{Hub, SharedTransport};
+use super::sharing::{Arrivals, Hub, SharedTransport};
 use crate::locking::lock;
-use bytes::Bytes;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
     AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over, Scheduling,
@@ -20,44 +21,14 @@ use ringway_with_wire::sharing::STREAMS;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::task::Poll;
 use tokio::sync::mpsc;
 
-/// Messages that are taken at once.
-pub(super) const MAX_TAKEN: usize = 64;
-/// Time that an orderly end may take.
-pub(super) const CLOSE: Duration = Duration::from_secs(60);
 /// Time between two looks at the addresses of the host.
 const REFRESH: Duration = Duration::from_secs(3);
 /// Octets that SCTP adds to a segment: headers of IPv4 or IPv6, UDP, SCTP and a chunk.
 const HEADERS: usize = 40 + 8 + 12 + 16;
-
-/// How packets travel.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Below {
-    Udp,
-    Ip,
-}
-
-impl Below {
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Below::Udp => "SCTP in UDP",
-            Below::Ip => "SCTP over IP",
-        }
-    }
-
-    /// Returns how an association travels, with the number of its paths.
-    pub(super) fn title_of(self, association: &Association) -> String {
-        let title = self.title();
-        match association.paths().map_or(0, |paths| paths.len()) {
-            0 => title.to_owned(),
-            1 => format!("{title}, 1 path"),
-            paths => format!("{title}, {paths} paths"),
-        }
-    }
-}
 
 /// The stacks that all connections share; each is opened when it is first needed.
 #[derive(Default)]
@@ -82,23 +53,6 @@ fn settings() -> Settings {
         probe_elsewhere: true,
         heartbeat_interval: Some(Duration::from_secs(5)),
         ..Settings::default()
-    }
-}
-
-/// Returns an error with the number that the system would have for it.
-pub(super) fn failed(error: impl Into<io::Error>) -> io::Error {
-    let error = error.into();
-    if error.raw_os_error().is_some() {
-        return error;
-    }
-    match error.kind() {
-        io::ErrorKind::TimedOut => io::Error::from_raw_os_error(libc::ETIMEDOUT),
-        io::ErrorKind::AddrNotAvailable => io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
-        // However an association has ended.
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::NotConnected
-        | io::ErrorKind::ResourceBusy => io::Error::from_raw_os_error(libc::ECONNRESET),
-        _ => error,
     }
 }
 
@@ -249,11 +203,8 @@ pub(crate) struct SctpListener {
     /// At wildcards.
     joined: Option<Joined>,
     /// Connections that begin in associations which they share. Their number is bounded by that of an association's.
-    arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SctpTransport>>>),
+    arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SharedTransport>>>),
 }
-
-/// Where connections go that begin in an association.
-pub(super) type Arrivals = mpsc::UnboundedSender<Opened<SctpTransport>>;
 
 /// A stack whose associations use all addresses that the host has. In UDP another stack, of another listener, may have the
 /// port of the other family.
@@ -277,7 +228,10 @@ impl SctpListener {
         loop {
             let accepted = tokio::select! {
                 accepted = self.next() => accepted.map_err(failed)?,
-                Some(opened) = arrivals.recv() => return Ok(opened),
+                Some(Opened { transport, local, peer }) = arrivals.recv() => {
+                    let transport = SctpTransport::Shared(transport);
+                    return Ok(Opened { transport, local, peer });
+                }
                 () = tokio::time::sleep(REFRESH) => {
                     if let Some(joined) = &self.joined {
                         joined.refresh();
@@ -306,92 +260,6 @@ impl SctpListener {
     }
 }
 
-/// Returns the addresses of an association: the local one and the peer's.
-pub(super) fn addresses(association: &Association) -> io::Result<(SocketAddr, SocketAddr)> {
-    let paths = association.paths().map_err(failed)?;
-    let (local, remote) = association.ports().map_err(failed)?;
-    let primary = paths.iter().find(|path| path.primary).or(paths.first());
-    let primary = primary.ok_or(io::ErrorKind::NotConnected)?;
-    Ok(((primary.local, local).into(), (primary.remote, remote).into()))
-}
-
-/// Returns whether the peer shares the association among connections.
-fn shares(association: &Association) -> bool {
-    association.statistics().is_ok_and(|snapshot| snapshot.streams == (STREAMS, STREAMS))
-}
-
-/// Returns the connection that an association was opened for. If others may share that, the association, too.
-pub(super) async fn first(
-    association: Association,
-    below: Below,
-) -> io::Result<(Opened<SctpTransport>, Option<Arc<Hub>>)> {
-    let (local, peer) = addresses(&association)?;
-    if !shares(&association) {
-        let transport = SctpTransport::Alone(AloneTransport::new(association, below));
-        return Ok((Opened { transport, local, peer }, None));
-    }
-    let (hub, transport) = Hub::opened(association, below).ok_or(io::ErrorKind::NotConnected)?;
-    transport.begin(local.port()).await?;
-    Ok((Opened { transport: SctpTransport::Shared(transport), local, peer }, Some(hub)))
-}
-
-/// A connection over SCTP.
-pub(crate) enum SctpTransport {
-    Alone(AloneTransport),
-    Shared(SharedTransport),
-}
-
-impl SctpTransport {
-    pub(super) fn association(&self) -> &Association {
-        match self {
-            SctpTransport::Alone(alone) => alone.association(),
-            SctpTransport::Shared(shared) => shared.association(),
-        }
-    }
-
-    pub(super) fn title(&self) -> String {
-        match self {
-            SctpTransport::Alone(alone) => alone.title(),
-            SctpTransport::Shared(shared) => shared.title(),
-        }
-    }
-
-    pub(super) async fn send(&self, bytes: Bytes) -> io::Result<()> {
-        match self {
-            SctpTransport::Alone(alone) => alone.send(bytes).await,
-            SctpTransport::Shared(shared) => shared.send(bytes).await,
-        }
-    }
-
-    pub(super) async fn finish(&self) -> io::Result<()> {
-        match self {
-            SctpTransport::Alone(alone) => alone.finish().await,
-            SctpTransport::Shared(shared) => shared.finish().await,
-        }
-    }
-
-    pub(super) async fn receive(&self, out: &mut Vec<u8>) -> io::Result<Received> {
-        match self {
-            SctpTransport::Alone(alone) => alone.receive(out).await,
-            SctpTransport::Shared(shared) => shared.receive(out).await,
-        }
-    }
-
-    pub(super) fn abort(&self) {
-        match self {
-            SctpTransport::Alone(alone) => alone.abort(),
-            SctpTransport::Shared(shared) => shared.abort(),
-        }
-    }
-
-    pub(super) async fn close(&self) {
-        match self {
-            SctpTransport::Alone(alone) => alone.close().await,
-            SctpTransport::Shared(shared) => shared.close().await,
-        }
-    }
-}
-
 /// Returns the state of an association in terms of TCP.
 pub(super) fn information(association: &Association) -> Information {
     let Ok(snapshot) = association.statistics() else { return Information::default() };
@@ -408,5 +276,78 @@ pub(super) fn information(association: &Association) -> Information {
         ssthresh: path.ssthresh / mss,
         unacknowledged: number(snapshot.unacknowledged),
         retransmissions: u32::try_from(snapshot.totals.retransmits).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::opened::Received;
+    use ringway_sctp_tokio::SendOptions;
+    use ringway_with_wire::stream::{DATA, FIN, FIN_PAYLOAD};
+
+    /// A stack of a peer that knows no sharing, at a UDP port.
+    fn old_peer() -> (Stack, u16) {
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let over = Over::Udp { locals: vec![Ipv4Addr::LOCALHOST.into()], port };
+        let settings = Settings { outbound_streams: 1, inbound_streams: 1, ..settings() };
+        (Stack::new(Config { settings, ..Config::new(over) }).unwrap(), port)
+    }
+
+    fn options(ppid: u32) -> SendOptions {
+        SendOptions { ppid, ..SendOptions::default() }
+    }
+
+    async fn reads(transport: &SctpTransport, expected: &[u8]) {
+        let mut got = Vec::new();
+        while transport.receive(&mut got).await.unwrap() != Received::End {}
+        assert_eq!(got, expected);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_share_gets_an_association_for_each_connection() {
+        let (stack, port) = old_peer();
+        let peer = SocketAddr::from(([127, 0, 0, 1], port));
+        let listener = stack.listen(&[peer.ip()], port, None).unwrap();
+        let stacks = Stacks::default();
+        let mut ports = Vec::new();
+        for _ in 0..2 {
+            let opened = stacks.connect(Below::Udp, peer, None, false, || Some(1)).await.unwrap();
+            assert!(matches!(opened.transport, SctpTransport::Alone(_)));
+            ports.push(opened.local.port());
+            let association = listener.accept().await.unwrap();
+            opened.transport.send("question".into()).await.unwrap();
+            opened.transport.finish().await.unwrap();
+            let message = association.recv().await.unwrap().unwrap();
+            assert_eq!(
+                (message.stream, message.ppid, &message.bytes[..]),
+                (0, DATA, &b"question"[..])
+            );
+            association.send(&b"answer"[..], &options(DATA)).await.unwrap();
+            association.send(FIN_PAYLOAD, &options(FIN)).await.unwrap();
+            reads(&opened.transport, b"answer").await;
+        }
+        assert_ne!(ports[0], ports[1]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_a_peer_that_does_not_share_is_accepted() {
+        let (stack, port) = old_peer();
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let free = std::net::UdpSocket::bind(local).unwrap().local_addr().unwrap();
+        let stacks = Stacks::default();
+        let listener = stacks.listen(Below::Udp, free, false).unwrap();
+        let connect = Connect {
+            encapsulation: free.port(),
+            ..Connect::new(&[free.ip()], &[free.ip()], free.port())
+        };
+        let (association, accepted) = tokio::join!(stack.connect(&connect), listener.accept());
+        let (association, accepted) = (association.unwrap(), accepted.unwrap());
+        assert!(matches!(accepted.transport, SctpTransport::Alone(_)), "port {port}");
+        association.send(&b"question"[..], &options(DATA)).await.unwrap();
+        association.send(FIN_PAYLOAD, &options(FIN)).await.unwrap();
+        reads(&accepted.transport, b"question").await;
     }
 }

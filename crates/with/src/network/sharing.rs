@@ -3,8 +3,8 @@
 //! A task for each association ([`Hub`]) takes in whatever comes, so that a connection that is not read stops no other: what
 //! a connection has not read is bounded by its own window. The association ends with its last connection.
 
+use super::below::{Below, CLOSE, MAX_TAKEN, addresses, failed};
 use super::opened::{Opened, Received};
-use super::sctp::{Arrivals, Below, CLOSE, MAX_TAKEN, SctpTransport, addresses, failed};
 use crate::locking::lock;
 use bytes::Bytes;
 use ringway_sctp_tokio::{Association, Received as Part, SendOptions};
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 /// Connections of an association that exist here: those of which the program has not read all, too.
 const MAX_CONNECTIONS: usize = 4 * STREAMS as usize;
@@ -26,6 +26,9 @@ const MAX_DUE: usize = 4 * MAX_CONNECTIONS;
 const JOINED: usize = 32 << 10;
 /// Time that a peer may take to answer an opening. Beyond that the association is not used for new connections.
 const ANSWER: Duration = Duration::from_secs(1);
+
+/// Where connections go that begin in an association.
+pub(super) type Arrivals = mpsc::UnboundedSender<Opened<SharedTransport>>;
 
 /// An association and its connections.
 pub(super) struct Hub {
@@ -48,6 +51,8 @@ struct State {
     next: u32,
     /// Messages about connections.
     due: VecDeque<(u16, Control, u32)>,
+    /// An empty buffer for what comes next: memory of such a size is expensive to get.
+    spare: Vec<u8>,
     /// Whether no more connections are opened here.
     is_retired: bool,
     /// How the association has ended: in order, or with an errno.
@@ -222,7 +227,7 @@ impl Hub {
     async fn read(self: &Arc<Hub>, arrivals: Option<Arrivals>) -> Result<(), i32> {
         let mut parts = Vec::new();
         loop {
-            let mut bytes = Vec::new();
+            let mut bytes = std::mem::take(&mut lock(&self.state).spare);
             parts.clear();
             let taken = self.association.recv_many_into(&mut bytes, &mut parts, MAX_TAKEN).await;
             match taken {
@@ -241,7 +246,7 @@ impl Hub {
     /// Takes messages in, whose bytes follow one another.
     fn take(
         self: &Arc<Hub>,
-        bytes: Vec<u8>,
+        mut bytes: Vec<u8>,
         parts: &[Part],
         arrivals: Option<&Arrivals>,
     ) -> Result<(), SharingError> {
@@ -262,6 +267,8 @@ impl Hub {
                             carried.append(bytes.get(run.clone()).unwrap_or_default());
                         }
                     }
+                    bytes.clear();
+                    state.spare = bytes;
                 }
                 Err(_) => {}
             }
@@ -284,7 +291,7 @@ impl Hub {
         bytes: &[u8],
         parts: &[Part],
         arrivals: Option<&Arrivals>,
-        begun: &mut Vec<Opened<SctpTransport>>,
+        begun: &mut Vec<Opened<SharedTransport>>,
     ) -> Result<Vec<(u32, Range<usize>)>, SharingError> {
         let mut runs: Vec<(u32, Range<usize>)> = Vec::new();
         let mut start = 0;
@@ -327,7 +334,7 @@ impl Hub {
         serial: u32,
         port: u16,
         arrivals: &Arrivals,
-    ) -> Result<Option<Opened<SctpTransport>>, SharingError> {
+    ) -> Result<Option<Opened<SharedTransport>>, SharingError> {
         let last = state.streams.get(&stream).and_then(|last| state.connections.get(last));
         let is_taken = last.is_some_and(|last| !last.shared.is_over());
         if is_taken || state.connections.contains_key(&serial) {
@@ -341,7 +348,7 @@ impl Hub {
             return Ok(None);
         };
         self.send_soon(state, stream, Control::Credit(0), serial);
-        let transport = SctpTransport::Shared(SharedTransport::add(self, state, stream, serial));
+        let transport = SharedTransport::add(self, state, stream, serial);
         let peer = SocketAddr::new(peer.ip(), port);
         Ok(Some(Opened { transport, local, peer }))
     }
@@ -515,6 +522,7 @@ impl SharedTransport {
         } else {
             out.append(&mut bytes);
         }
+        state.spare = bytes;
         if let Some(grant) = grant
             && ended.is_none()
         {

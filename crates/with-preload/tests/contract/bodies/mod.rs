@@ -35,6 +35,7 @@ pub(crate) fn run(body: &str) -> Vec<String> {
         "options" => values::options(note),
         "processes" => processes::processes(note),
         "sharing" => sharing::sharing(note),
+        "static" => processes::static_program(note),
         "exits" => std::process::exit(7),
         "killed" => processes::kill_itself(),
         "asker" => strangers::ask_without_the_secret(note),
