@@ -147,6 +147,27 @@ def curl_nginx(c):
     hosts.expect_sctp()
 
 
+@case("with/shared")
+def shared(c):
+    """Six programs download at once from one server by one association: one reads slowly and stops no other, and what the
+    others close leaves it alone."""
+    hosts = Hosts(c)
+    server, wanted = nginx(c, hosts, 8 << 20)
+    url, slow = f"http://{FAR}/file", c.folder / "slow"
+    fast = " ".join(f"curl -sS -o {c.folder}/fast{number} {url} &" for number in range(5))
+    output = hosts.run("sh", ["sh", "-c", f"curl -sS --limit-rate 2M -o {slow} {url} & sleep 1; {fast} wait"])
+    for number in range(5):
+        c.expect(digest(c.folder / f"fast{number}") == wanted, f"file {number} differs")
+    c.expect(digest(slow) == wanted, f"the slow file differs: {slow.stat().st_size} octets")
+    lines = [line for line in expect_over(c, output) if "has ended" not in line]
+    streams = sorted(line.partition(", stream ")[2][:1] for line in lines)
+    c.expect(streams == ["", "1", "2", "3", "4", "5"], f"expected six streams of one association: {lines}")
+    ended = [line for line in expect_over(c, output) if "has ended" in line]
+    c.expect(", stream" not in ended[-1], f"the slow one did not end last: {ended}")
+    expect_over(c, server.output())
+    hosts.expect_sctp()
+
+
 @case("with/redis")
 def redis(c):
     """redis-cli and redis-server: values, a blocked client, many connections with a pipeline."""

@@ -1,7 +1,7 @@
 //! The C library's own functions behind those of the same names here. They are called where a thread may wait, so that
 //! it can be cancelled there (pthreads(7)).
 
-use libc::{c_int, c_long, c_void, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use libc::{c_char, c_int, c_long, c_void, msghdr, pid_t, size_t, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -98,6 +98,22 @@ real! {
         from: *mut sockaddr, from_length: *mut socklen_t
     ) -> ssize_t;
     recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    execve(
+        path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char
+    ) -> c_int;
+    execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
+    execvp(name: *const c_char, arguments: *const *const c_char) -> c_int;
+    execvpe(
+        name: *const c_char, arguments: *const *const c_char, variables: *const *const c_char
+    ) -> c_int;
+    posix_spawn(
+        pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, variables: *const *mut c_char
+    ) -> c_int;
+    posix_spawnp(
+        pid: *mut pid_t, name: *const c_char, actions: *const c_void, attributes: *const c_void,
+        arguments: *const *mut c_char, variables: *const *mut c_char
+    ) -> c_int;
     syscall(
         number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long
     ) -> c_long;

@@ -2,6 +2,7 @@
 
 use crate::errno::{Errno, Result};
 use libc::{c_int, c_long, c_void, sockaddr, socklen_t};
+use std::ffi::CStr;
 use std::mem::size_of;
 
 /// Makes a system call. Returns its result, negative for an error.
@@ -258,4 +259,28 @@ pub(crate) fn complain(line: &[u8]) {
     let arguments = [2, line.as_ptr() as usize, line.len(), 0, 0, 0];
     // SAFETY: the kernel reads the line. There is nowhere to report an error.
     let _ = unsafe { checked(libc::SYS_write, arguments) };
+}
+
+/// Opens a file to read it.
+pub(crate) fn open(path: &CStr) -> Result<c_int> {
+    let here = int(libc::AT_FDCWD);
+    // It may be no file, but a pipe that nobody writes to.
+    let flags = int(libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY);
+    let arguments = [here, path.as_ptr() as usize, flags, 0, 0, 0];
+    // SAFETY: the kernel reads the path, which ends with a zero.
+    unsafe { checked(libc::SYS_openat, arguments) }.map(|fd| fd as c_int)
+}
+
+/// Returns whether a path is a file that may be executed.
+pub(crate) fn is_executable(path: &CStr) -> bool {
+    let arguments = [int(libc::AT_FDCWD), path.as_ptr() as usize, int(libc::X_OK), 0, 0, 0];
+    // SAFETY: the kernel reads the path, which ends with a zero.
+    unsafe { checked(libc::SYS_faccessat, arguments) }.is_ok()
+}
+
+/// Reads the beginning of a file.
+pub(crate) fn read(fd: c_int, out: &mut [u8]) -> Result<usize> {
+    let arguments = [int(fd), out.as_mut_ptr() as usize, out.len(), 0, 0, 0];
+    // SAFETY: the kernel writes no more octets than there is room for.
+    unsafe { checked(libc::SYS_read, arguments) }
 }

@@ -59,6 +59,8 @@ pub enum Action<'a> {
         /// The length of the program's buffer.
         length: u32,
     },
+    /// Reports that the process executes a program that the library cannot serve: its path and why, in words.
+    Unserved(&'a [u8]),
 }
 
 impl Action<'_> {
@@ -73,6 +75,7 @@ impl Action<'_> {
             Action::Addresses => 6,
             Action::Set { .. } => 7,
             Action::Get { .. } => 8,
+            Action::Unserved(_) => 10,
         }
     }
 }
@@ -111,6 +114,10 @@ impl<'a> Request<'a> {
             }
             Action::Await | Action::Outcome | Action::Progress | Action::Addresses => {}
             Action::Listen(backlog) => writer.u32(*backlog)?,
+            Action::Unserved(value) if value.len() <= MAX_VALUE => writer.bytes(value)?,
+            Action::Unserved(value) => {
+                return Err(FormatError::NoRoom { expected: value.len(), got: MAX_VALUE });
+            }
             Action::Set { level, option, value } => {
                 if value.len() > MAX_VALUE {
                     return Err(FormatError::NoRoom { expected: value.len(), got: MAX_VALUE });
@@ -172,21 +179,27 @@ impl<'a> Request<'a> {
             6 => Action::Addresses,
             7 => {
                 let (level, option) = (reader.u32()?, reader.u32()?);
-                let length = reader.0.len();
-                if length > MAX_VALUE {
-                    return Err(FormatError::Value {
-                        what: "the length of an option",
-                        got: u32::try_from(length).unwrap_or(u32::MAX),
-                    });
-                }
-                Action::Set { level, option, value: reader.bytes(length)? }
+                Action::Set { level, option, value: value(&mut reader)? }
             }
+            10 => Action::Unserved(value(&mut reader)?),
             8 => Action::Get { level: reader.u32()?, option: reader.u32()?, length: reader.u32()? },
             9 => Action::Progress,
             got => return Err(FormatError::Value { what: "a request", got: got.into() }),
         };
         Ok(Request { secret, id, ipv6, action })
     }
+}
+
+/// Reads the rest of a request, which is a value.
+fn value<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], FormatError> {
+    let length = reader.0.len();
+    if length > MAX_VALUE {
+        return Err(FormatError::Value {
+            what: "the length of a value",
+            got: u32::try_from(length).unwrap_or(u32::MAX),
+        });
+    }
+    reader.bytes(length)
 }
 
 /// A reply: an errno, 0 for success, and what was asked for.
@@ -275,6 +288,7 @@ mod tests {
             Action::Set { level: 6, option: 1, value: &[1, 0, 0, 0] },
             Action::Set { level: 0, option: 1, value: &[7; MAX_VALUE] },
             Action::Get { level: 6, option: 11, length: 104 },
+            Action::Unserved(b"/bin/busybox is statically linked"),
         ]
     }
 

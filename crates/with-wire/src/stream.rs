@@ -1,4 +1,5 @@
-//! A stream of bytes with an end in each direction, as messages of an SCTP association.
+//! A stream of bytes with an end in each direction, as messages of an SCTP association of its own: what peers without
+//! [`sharing`](crate::sharing) have.
 //!
 //! SCTP has no half close: after SHUTDOWN neither end sends (RFC 9260 section 9.2). So the end of a direction is a
 //! message of its own, which arrives after all before it, because all are ordered on stream 0. Payload protocol

@@ -1,5 +1,6 @@
 //! Finding a program and whether the library can be loaded into it (ld.so(8)).
 
+use ringway_with_wire::executable::{self, Kind};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -45,6 +46,12 @@ pub enum ProgramError {
         /// Its dynamic linker.
         interpreter: String,
     },
+    /// It is written in Go.
+    #[error(
+        "{}: expected a program that calls the C library, got one of Go, which makes system calls by itself",
+        .0.display()
+    )]
+    OwnCalls(PathBuf),
     /// It is for another processor.
     #[error("{}: expected a program for this processor, got one for another", .0.display())]
     OtherProcessor(PathBuf),
@@ -62,19 +69,6 @@ impl ProgramError {
     pub fn status(&self) -> u8 {
         if matches!(self, ProgramError::NotFound(_)) { 127 } else { 126 }
     }
-}
-
-/// What a file is to execve(2).
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Kind {
-    /// A dynamically linked program with its dynamic linker.
-    Dynamic(String),
-    Static,
-    OtherProcessor,
-    /// A script with the words of its first line.
-    Script(Vec<OsString>),
-    /// Something else, which execve(2) will judge.
-    Unknown,
 }
 
 /// Returns the file of a program, once it is clear that the library can be loaded into it.
@@ -111,7 +105,7 @@ fn check_file(path: &Path, interpreters: usize) -> Result<(), ProgramError> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
         Err(error) => return Err(unreadable(error)),
     }
-    let kind = kind(&head);
+    let kind = executable::kind(&head);
     let is_elf = !matches!(kind, Kind::Script(_) | Kind::Unknown);
     let user = data.mode() & 0o4000 != 0 && data.uid() != nix::unistd::geteuid().as_raw();
     let group = data.mode() & 0o2000 != 0 && data.gid() != nix::unistd::getegid().as_raw();
@@ -121,11 +115,13 @@ fn check_file(path: &Path, interpreters: usize) -> Result<(), ProgramError> {
     match kind {
         Kind::Static => Err(ProgramError::Static(path.to_owned())),
         Kind::OtherProcessor => Err(ProgramError::OtherProcessor(path.to_owned())),
-        Kind::Dynamic(interpreter) if interpreter.contains("ld-musl") => {
+        Kind::OwnCalls => Err(ProgramError::OwnCalls(path.to_owned())),
+        Kind::OtherLibrary(interpreter) => {
+            let interpreter = String::from_utf8_lossy(interpreter).into_owned();
             Err(ProgramError::OtherLibrary { path: path.to_owned(), interpreter })
         }
-        Kind::Script(words) if interpreters > 0 => check_script(&words, interpreters),
-        Kind::Script(_) | Kind::Dynamic(_) | Kind::Unknown => Ok(()),
+        Kind::Script(line) if interpreters > 0 => check_script(&words(line), interpreters),
+        Kind::Script(_) | Kind::Dynamic | Kind::Unknown => Ok(()),
     }
 }
 
@@ -141,108 +137,17 @@ fn check_script(words: &[OsString], interpreters: usize) -> Result<(), ProgramEr
     }
 }
 
-/// Returns what a file is by its first octets.
-fn kind(head: &[u8]) -> Kind {
-    if let Some(line) = head.strip_prefix(b"#!") {
-        let line = line.split(|octet| *octet == b'\n').next().unwrap_or_default();
-        let words = line.split(|octet| matches!(octet, b' ' | b'\t' | b'\r'));
-        let words = words.filter(|word| !word.is_empty());
-        return Kind::Script(words.map(|word| OsStr::from_bytes(word).to_owned()).collect());
-    }
-    if !head.starts_with(b"\x7fELF") {
-        return Kind::Unknown;
-    }
-    elf(head).unwrap_or(Kind::Unknown)
-}
-
-/// Reads an ELF header (elf(5)); `None` if it is cut.
-fn elf(head: &[u8]) -> Option<Kind> {
-    const CLASS: usize = 4;
-    const DATA: usize = 5;
-    const MACHINE: usize = 18;
-    const PROGRAM_HEADERS: usize = 32;
-    const ENTRY_SIZE: usize = 54;
-    const ENTRIES: usize = 56;
-    const PT_INTERP: u32 = 3;
-    let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
-    // 64 bits, the least significant octet first, as both processors here have it.
-    if *head.get(CLASS)? != 2 || *head.get(DATA)? != 1 || u16_at(head, MACHINE)? != machine {
-        return Some(Kind::OtherProcessor);
-    }
-    let (start, size) = (u64_at(head, PROGRAM_HEADERS)?, u16_at(head, ENTRY_SIZE)?);
-    for index in 0..u16_at(head, ENTRIES)? {
-        let at = start.checked_add(u64::from(index) * u64::from(size))?;
-        let at = usize::try_from(at).ok()?;
-        if u32_at(head, at)? == PT_INTERP {
-            let from = usize::try_from(u64_at(head, at.checked_add(8)?)?).ok()?;
-            let length = usize::try_from(u64_at(head, at.checked_add(32)?)?).ok()?;
-            let text = head.get(from..from.checked_add(length)?).unwrap_or_default();
-            let text = text.split(|octet| *octet == 0).next().unwrap_or_default();
-            return Some(Kind::Dynamic(String::from_utf8_lossy(text).into_owned()));
-        }
-    }
-    Some(Kind::Static)
-}
-
-fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
-    array(octets, at).map(u16::from_le_bytes)
-}
-
-fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
-    array(octets, at).map(u32::from_le_bytes)
-}
-
-fn u64_at(octets: &[u8], at: usize) -> Option<u64> {
-    array(octets, at).map(u64::from_le_bytes)
-}
-
-fn array<const N: usize>(octets: &[u8], at: usize) -> Option<[u8; N]> {
-    octets.get(at..at.checked_add(N)?)?.try_into().ok()
+/// Returns the words of a script's first line.
+fn words(line: &[u8]) -> Vec<OsString> {
+    let words = line.split(|octet| matches!(octet, b' ' | b'\t' | b'\r'));
+    let words = words.filter(|word| !word.is_empty());
+    words.map(|word| OsStr::from_bytes(word).to_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-
-    /// A header with one program header of a type, which names `/lib/ld.so`.
-    fn header(kind: u32) -> Vec<u8> {
-        let mut head = vec![0; 64 + 56];
-        head[..6].copy_from_slice(b"\x7fELF\x02\x01");
-        let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
-        head[18..20].copy_from_slice(&machine.to_le_bytes());
-        head[32..40].copy_from_slice(&64_u64.to_le_bytes());
-        head[54..56].copy_from_slice(&56_u16.to_le_bytes());
-        head[56..58].copy_from_slice(&1_u16.to_le_bytes());
-        head[64..68].copy_from_slice(&kind.to_le_bytes());
-        head[72..80].copy_from_slice(&120_u64.to_le_bytes());
-        head[96..104].copy_from_slice(&11_u64.to_le_bytes());
-        head.extend(b"/lib/ld.so\0");
-        head
-    }
-
-    #[test]
-    fn a_program_is_told_by_its_headers() {
-        assert_eq!(kind(&header(3)), Kind::Dynamic("/lib/ld.so".into()));
-        assert_eq!(kind(&header(1)), Kind::Static);
-        let mut other = header(3);
-        other[18] = 8;
-        assert_eq!(kind(&other), Kind::OtherProcessor);
-        assert_eq!(kind(b"hello"), Kind::Unknown);
-        let words = ["/usr/bin/env", "python3"].map(OsString::from).to_vec();
-        assert_eq!(kind(b"#! /usr/bin/env python3\nprint()"), Kind::Script(words));
-    }
-
-    #[test]
-    fn any_cut_header_is_judged() {
-        let whole = header(3);
-        for length in 0..whole.len() {
-            kind(&whole[..length]);
-        }
-        let mut far = whole;
-        far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
-        assert_eq!(kind(&far), Kind::Unknown);
-    }
 
     #[test]
     fn what_cannot_load_the_library_is_refused() {
@@ -253,7 +158,11 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             path
         };
-        let fixed = file("fixed", &header(1), 0o755);
+        let mut header = vec![0; 64];
+        header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+        header[18..20].copy_from_slice(&machine.to_le_bytes());
+        let fixed = file("fixed", &header, 0o755);
         let script = file("script", format!("#!{}\n", fixed.display()).as_bytes(), 0o755);
         let error = check(script.as_os_str()).unwrap_err();
         assert!(error.to_string().contains("statically linked"), "{error}");

@@ -99,8 +99,7 @@ pub fn run(with: &With, lines: Lines) -> Result<u8, RunError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let network = Network::new(with.services.clone());
-        let explain = with.explain.then(|| lines.clone());
-        let broker = Arc::new(Broker::new(environment, network, explain));
+        let broker = Arc::new(Broker::new(environment, network, lines.clone(), with.explain));
         let listener = broker::bind(&environment)?;
         let mut signals = Signals::receive()?;
         let family = Family::start(&mut command);

@@ -1,6 +1,6 @@
 //! System calls by their numbers, and io_uring, whose requests pass no function of the C library and are refused.
 
-use super::{names, open, options, receiving, sending, serve};
+use super::{executing, names, open, options, receiving, sending, serve};
 use crate::errno::Errno;
 use crate::{environment, real, system};
 use libc::{c_int, c_long, c_uint, c_void};
@@ -50,6 +50,7 @@ pub unsafe extern "C" fn syscall(
                 receiving::recvfrom(fd, b as _, c as _, d as c_int, e as _, f as _) as c_long
             }
             libc::SYS_recvmsg => receiving::recvmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_execve => executing::execve(a as _, b as _, c as _).into(),
             libc::SYS_io_uring_setup if refuses() => {
                 Errno(libc::ENOSYS).set();
                 -1

@@ -9,12 +9,14 @@
 //! | `options` | `getsockopt`, `setsockopt` |
 //! | `sending` | `send`, `sendto`, `sendmsg`, `sendmmsg` |
 //! | `receiving` | `read`, `readv`, `recv`, `recvfrom`, `recvmsg`, and those of _FORTIFY_SOURCE |
+//! | `executing` | `execve`, `execv`, `execvp`, `execvpe`, `posix_spawn`, `posix_spawnp` |
 //! | `direct` | `syscall`, and what sets io_uring up |
 
 // The linker and C reach what Rust does not.
 #![allow(unreachable_pub)]
 
 mod direct;
+mod executing;
 mod names;
 mod open;
 mod options;

@@ -127,6 +127,29 @@ contract! {
     many_threads_carry_much: "threads";
     times_out_as_configured: "times";
     wrong_calls_fail_as_of_tcp: "mistakes";
+    connections_that_share_an_association_know_nothing_of_each_other: "sharing";
+}
+
+#[test]
+fn connections_to_one_listener_are_streams_of_one_association() {
+    let (_, printed) = run(OVER_SCTP, "sharing");
+    let streams = |number: u16| printed.matches(&format!(", stream {number}:")).count();
+    // One end has opened each, the other has accepted it.
+    assert!(streams(1) >= 2 && streams(63) >= 2, "{printed}");
+    assert_eq!(streams(64), 0, "{printed}");
+}
+
+#[test]
+fn a_program_that_cannot_be_served_is_reported_once_when_it_is_executed() {
+    let (observed, printed) = run(OVER_SCTP, "static");
+    assert_eq!(observed, "by itself: true\nby a shell: false\nanother: true");
+    let reports = printed.lines().filter(|line| line.contains("sockets stay those of TCP"));
+    let reports: Vec<_> = reports.collect();
+    assert_eq!(reports.len(), 1, "{printed}");
+    assert!(reports[0].contains("static-program is statically linked:"), "{printed}");
+    let (plain, printed) = run(World::Plain, "static");
+    assert_eq!(plain, observed);
+    assert!(!printed.contains("statically linked"), "{printed}");
 }
 
 #[test]

@@ -17,10 +17,14 @@ use crate::network::Network;
 use crate::run::Lines;
 use arrivals::Groups;
 use ringway_with_wire::Environment;
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use table::Table;
 use tokio::net::UnixStream;
+
+/// Programs that cannot be served of which each is reported.
+const MAX_UNSERVED: usize = 64;
 
 /// What all tasks of the broker share.
 pub(crate) struct Broker {
@@ -28,8 +32,12 @@ pub(crate) struct Broker {
     pub(crate) network: Arc<Network>,
     table: Mutex<Table>,
     groups: Mutex<Groups>,
-    /// Lines for the user, if connections are to be explained.
-    explain: Option<Lines>,
+    /// Lines for the user.
+    lines: Lines,
+    /// Whether connections are to be explained.
+    explains: bool,
+    /// What was reported of programs that cannot be served.
+    unserved: Mutex<BTreeSet<String>>,
 }
 
 impl Broker {
@@ -37,21 +45,33 @@ impl Broker {
     pub(crate) fn new(
         environment: Environment,
         network: Network,
-        explain: Option<Lines>,
+        lines: Lines,
+        explains: bool,
     ) -> Broker {
         Broker {
             environment,
             network: Arc::new(network),
             table: Mutex::default(),
             groups: Mutex::default(),
-            explain,
+            lines,
+            explains,
+            unserved: Mutex::default(),
         }
     }
 
     /// Explains something about a connection, if that is wanted.
     fn explain(&self, line: impl FnOnce() -> String) {
-        if let Some(lines) = &self.explain {
-            lines(&line());
+        if self.explains {
+            (self.lines)(&line());
+        }
+    }
+
+    /// Reports a program that a process executes and that cannot be served, once.
+    fn report_unserved(&self, program: &str) {
+        let mut reported = lock(&self.unserved);
+        if reported.len() < MAX_UNSERVED && reported.insert(program.to_owned()) {
+            let program = program.escape_debug();
+            (self.lines)(&format!("{program}: its sockets stay those of TCP"));
         }
     }
 

@@ -151,6 +151,10 @@ impl Broker {
                 let socket = table.socket(id, request.ipv6).ok_or(libc::ENOBUFS)?;
                 options::get(socket, level, option, length)
             }
+            Action::Unserved(text) => {
+                self.report_unserved(&String::from_utf8_lossy(text));
+                Ok(Vec::new())
+            }
             // `take` and `reply` have seen to them.
             Action::Connect(_) | Action::Await | Action::Bind(_) | Action::Listen(_) => {
                 Err(libc::EINVAL)

@@ -1,6 +1,6 @@
 //! Opening a connection: attempts over several protocols race, in the order of the services.
 
-use super::sctp::Below;
+use super::below::Below;
 use super::transport::{Connection, Transport};
 use super::{ConnectError, Network, tcp};
 use crate::locking::lock;
@@ -169,7 +169,8 @@ impl Network {
             }
         };
         let several = candidate.provides.has(Service::Multihoming);
-        let connected = self.stacks.connect(below, peer, opening.bound, several).await;
+        let reserve = || tcp::reserve(&opening.socket);
+        let connected = self.stacks.connect(below, peer, opening.bound, several, reserve).await;
         (id, connected.map(|sctp| Connection::of(sctp, Transport::Sctp, "")))
     }
 

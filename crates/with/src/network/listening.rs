@@ -1,6 +1,7 @@
 //! Listening at the address that the program listens at.
 
-use super::sctp::{Below, SctpListener};
+use super::below::Below;
+use super::sctp::SctpListener;
 use super::transport::{Connection, Transport};
 use super::{Network, tcp};
 use ringway_services::Protocol;

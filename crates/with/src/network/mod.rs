@@ -1,11 +1,16 @@
 //! The network side of the broker: connections with the services that the user has named, whatever protocol carries
 //! them. Nothing outside this module names a protocol.
 
+mod alone;
+mod associated;
+mod below;
 mod connecting;
 mod listening;
 mod locals;
 mod opened;
+mod pool;
 mod sctp;
+mod sharing;
 mod tcp;
 mod transport;
 

@@ -1,51 +1,34 @@
-//! Connections over SCTP, in UDP or directly over IP: an association for each.
-//!
-//! Connections do not share an association, although it has many streams: SCTP has one receive window for all of them,
-//! so that a connection whose program does not read would stop the others.
+//! Connections over SCTP, in UDP or directly over IP: streams of one association for those to the same port of a peer
+//! (`sharing`), or an association for each, if the peer does not share (`alone`).
 //!
 //! A listener of port N has SCTP port N, and in UDP also UDP port N, so that a peer who knows the port of TCP knows the
 //! others.
 
+use super::alone::AloneTransport;
+use super::associated::{SctpTransport, first};
+use super::below::{Below, addresses, failed, shares};
 use super::locals;
-use super::opened::{Information, Opened, Received};
+use super::opened::{Information, Opened};
+use super::pool::{Acquired, Pool};
+use super::sharing::{Arrivals, Hub, SharedTransport};
 use crate::locking::lock;
-use bytes::Bytes;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
-    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over,
-    Received as Part, SendOptions, Settings, Stack,
+    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over, Scheduling,
+    Settings, Stack,
 };
-use ringway_with_wire::stream::{self, DATA, Delivery, FIN, FIN_PAYLOAD, Piece, Receiving};
+use ringway_with_wire::sharing::STREAMS;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Mutex;
 use std::task::Poll;
+use tokio::sync::mpsc;
 
-/// Messages that are taken at once.
-const MAX_TAKEN: usize = 64;
-/// Time that an orderly end may take.
-const CLOSE: Duration = Duration::from_secs(60);
 /// Time between two looks at the addresses of the host.
 const REFRESH: Duration = Duration::from_secs(3);
 /// Octets that SCTP adds to a segment: headers of IPv4 or IPv6, UDP, SCTP and a chunk.
 const HEADERS: usize = 40 + 8 + 12 + 16;
-
-/// How packets travel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Below {
-    Udp,
-    Ip,
-}
-
-impl Below {
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Below::Udp => "SCTP in UDP",
-            Below::Ip => "SCTP over IP",
-        }
-    }
-}
 
 /// The stacks that all connections share; each is opened when it is first needed.
 #[derive(Default)]
@@ -53,12 +36,16 @@ pub(super) struct Stacks {
     /// For connections that are opened here, at any UDP port.
     udp: Mutex<Option<Stack>>,
     ip: Mutex<Option<Stack>>,
+    /// Associations that connections may share.
+    pool: Pool,
 }
 
 fn settings() -> Settings {
     Settings {
-        outbound_streams: 1,
-        inbound_streams: 1,
+        outbound_streams: STREAMS,
+        inbound_streams: STREAMS,
+        max_inbound_streams: STREAMS,
+        scheduling: Scheduling::RoundRobin,
         receive_buffer: 2 << 20,
         send_buffer: 2 << 20,
         // What was lost with a path arrives by another at once.
@@ -66,23 +53,6 @@ fn settings() -> Settings {
         probe_elsewhere: true,
         heartbeat_interval: Some(Duration::from_secs(5)),
         ..Settings::default()
-    }
-}
-
-/// Returns an error with the number that the system would have for it.
-fn failed(error: impl Into<io::Error>) -> io::Error {
-    let error = error.into();
-    if error.raw_os_error().is_some() {
-        return error;
-    }
-    match error.kind() {
-        io::ErrorKind::TimedOut => io::Error::from_raw_os_error(libc::ETIMEDOUT),
-        io::ErrorKind::AddrNotAvailable => io::Error::from_raw_os_error(libc::EADDRNOTAVAIL),
-        // However an association has ended.
-        io::ErrorKind::ConnectionReset
-        | io::ErrorKind::NotConnected
-        | io::ErrorKind::ResourceBusy => io::Error::from_raw_os_error(libc::ECONNRESET),
-        _ => error,
     }
 }
 
@@ -120,14 +90,51 @@ impl Stacks {
         }
     }
 
-    /// Opens a connection from one of several local addresses, or from the one that the program has bound.
+    /// Opens a connection from one of several local addresses, or from the one that the program has bound. One that it
+    /// has not bound may share an association, and has the port then that is reserved for it.
     pub(super) async fn connect(
         &self,
         below: Below,
         peer: SocketAddr,
         bound: Option<SocketAddr>,
         several: bool,
+        reserve: impl Fn() -> Option<u16>,
     ) -> io::Result<Opened<SctpTransport>> {
+        if bound.is_some() {
+            let association = self.associate(below, peer, bound, several).await?;
+            return first(association, below).await.map(|(opened, _)| opened);
+        }
+        let entry = self.pool.entry(below, peer);
+        loop {
+            let associate = self.associate(below, peer, None, several);
+            let (hub, transport) = match entry.acquire(associate, below).await? {
+                Acquired::Association(opened) => return Ok(opened),
+                Acquired::Stream(hub, transport) => (hub, transport),
+            };
+            let Ok((local, remote)) = addresses(transport.association()) else {
+                hub.retire();
+                continue;
+            };
+            let local = SocketAddr::new(local.ip(), reserve().unwrap_or(local.port()));
+            match transport.open(local.port()).await {
+                Ok(()) => {
+                    let transport = SctpTransport::Shared(transport);
+                    return Ok(Opened { transport, local, peer: remote });
+                }
+                // Nobody listens there any more, or the association is about to fail.
+                Err(_) => hub.retire(),
+            }
+        }
+    }
+
+    /// Opens an association.
+    async fn associate(
+        &self,
+        below: Below,
+        peer: SocketAddr,
+        bound: Option<SocketAddr>,
+        several: bool,
+    ) -> io::Result<Association> {
         let named = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified());
         let from = match named {
             Some(ip) => vec![ip],
@@ -140,9 +147,7 @@ impl Stacks {
             ..Connect::new(&from, &[peer.ip()], peer.port())
         };
         let stack = self.outgoing(below)?;
-        let opened = stack.connect(&connect).await;
-        let association = opened.map_err(not_opened)?;
-        opened_by(association, below)
+        stack.connect(&connect).await.map_err(not_opened)
     }
 
     /// Listens at an address.
@@ -176,7 +181,9 @@ impl Stacks {
         }
         let listen = |ip: &IpAddr| stack.listen(&[*ip], port, None).map_err(failed);
         let listeners = addresses.iter().map(listen).collect::<io::Result<_>>()?;
-        Ok(SctpListener { listeners, below, joined })
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let arrivals = (sender, tokio::sync::Mutex::new(receiver));
+        Ok(SctpListener { listeners, below, joined, arrivals })
     }
 }
 
@@ -195,6 +202,8 @@ pub(crate) struct SctpListener {
     below: Below,
     /// At wildcards.
     joined: Option<Joined>,
+    /// Connections that begin in associations which they share. Their number is bounded by that of an association's.
+    arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SharedTransport>>>),
 }
 
 /// A stack whose associations use all addresses that the host has. In UDP another stack, of another listener, may have the
@@ -215,9 +224,14 @@ impl Joined {
 
 impl SctpListener {
     pub(super) async fn accept(&self) -> io::Result<Opened<SctpTransport>> {
+        let mut arrivals = self.arrivals.1.lock().await;
         loop {
             let accepted = tokio::select! {
                 accepted = self.next() => accepted.map_err(failed)?,
+                Some(Opened { transport, local, peer }) = arrivals.recv() => {
+                    let transport = SctpTransport::Shared(transport);
+                    return Ok(Opened { transport, local, peer });
+                }
                 () = tokio::time::sleep(REFRESH) => {
                     if let Some(joined) = &self.joined {
                         joined.refresh();
@@ -226,8 +240,12 @@ impl SctpListener {
                 }
             };
             // One that has ended again has no paths.
-            if let Ok(opened) = opened_by(accepted, self.below) {
-                return Ok(opened);
+            let Ok((local, peer)) = addresses(&accepted) else { continue };
+            if shares(&accepted) {
+                Hub::accepted(accepted, self.below, self.arrivals.0.clone());
+            } else {
+                let transport = SctpTransport::Alone(AloneTransport::new(accepted, self.below));
+                return Ok(Opened { transport, local, peer });
             }
         }
     }
@@ -240,121 +258,6 @@ impl SctpListener {
         })
         .await
     }
-}
-
-fn opened_by(association: Association, below: Below) -> io::Result<Opened<SctpTransport>> {
-    let paths = association.paths().map_err(failed)?;
-    let (local, remote) = association.ports().map_err(failed)?;
-    let primary = paths.iter().find(|path| path.primary).or(paths.first());
-    let primary = primary.ok_or(io::ErrorKind::NotConnected)?;
-    let (local, peer) = ((primary.local, local).into(), (primary.remote, remote).into());
-    let transport = SctpTransport { association, below, receiving: Mutex::default() };
-    Ok(Opened { transport, local, peer })
-}
-
-/// A connection over SCTP.
-pub(crate) struct SctpTransport {
-    association: Association,
-    below: Below,
-    /// The receiving direction, which one task at a time has.
-    receiving: Mutex<Buffered>,
-}
-
-#[derive(Default)]
-struct Buffered {
-    receiving: Receiving,
-    parts: Vec<Part>,
-}
-
-fn options(ppid: u32) -> SendOptions {
-    SendOptions { ppid, ..SendOptions::default() }
-}
-
-impl SctpTransport {
-    pub(super) fn association(&self) -> &Association {
-        &self.association
-    }
-
-    pub(super) fn title(&self) -> String {
-        let title = self.below.title();
-        match self.association.paths().map_or(0, |paths| paths.len()) {
-            0 => title.to_owned(),
-            1 => format!("{title}, 1 path"),
-            paths => format!("{title}, {paths} paths"),
-        }
-    }
-
-    pub(super) async fn send(&self, bytes: Bytes) -> io::Result<()> {
-        self.association.send(bytes, &options(DATA)).await.map_err(failed)
-    }
-
-    pub(super) async fn finish(&self) -> io::Result<()> {
-        let end = Bytes::from_static(FIN_PAYLOAD);
-        self.association.send(end, &options(FIN)).await.map_err(failed)
-    }
-
-    pub(super) async fn receive(&self, out: &mut Vec<u8>) -> io::Result<Received> {
-        if lock(&self.receiving).receiving.is_ended() {
-            return Ok(Received::End);
-        }
-        let before = out.len();
-        let mut parts = std::mem::take(&mut lock(&self.receiving).parts);
-        let taken = self.association.recv_many_into(out, &mut parts, MAX_TAKEN).await;
-        let count = taken.map_err(failed)?;
-        // A peer that shuts down has sent all there is.
-        if count == 0 {
-            return Ok(Received::End);
-        }
-        let mut buffered = lock(&self.receiving);
-        let kept = take(&mut buffered.receiving, &parts, out.len() - before);
-        parts.clear();
-        buffered.parts = parts;
-        match kept {
-            // The end is reported by the next call, once the bytes before it are read.
-            Ok(kept) if kept > 0 => {
-                out.truncate(before + kept);
-                Ok(Received::Bytes)
-            }
-            Ok(_) => {
-                out.truncate(before);
-                Ok(Received::End)
-            }
-            Err(violation) => {
-                out.truncate(before);
-                // It has ended, if it cannot be aborted.
-                let _ = self.association.abort(violation.to_string().as_bytes());
-                Err(io::Error::from_raw_os_error(libc::ECONNRESET))
-            }
-        }
-    }
-
-    pub(super) fn abort(&self) {
-        // It has ended, if it cannot be aborted.
-        let _ = self.association.abort(stream::RESET);
-    }
-
-    pub(super) async fn close(&self) {
-        // What remains is gone after that time; the peer has what it was sent, or is not there.
-        let _ = tokio::time::timeout(CLOSE, self.association.shutdown()).await;
-    }
-}
-
-/// Takes the parts of messages in. Returns how many of the octets are bytes of the stream; what follows those is the end.
-fn take(
-    receiving: &mut Receiving,
-    parts: &[Part],
-    octets: usize,
-) -> Result<usize, stream::Violation> {
-    let mut kept = 0;
-    for part in parts {
-        let &Part { stream, ppid, unordered, cut, len, .. } = part;
-        let delivery = Delivery { stream, ppid, unordered, cut, length: len };
-        match receiving.take(&delivery)? {
-            Piece::Bytes => kept += len,
-            Piece::End => {}
-        }
-    }
-    Ok(kept.min(octets))
 }
 
 /// Returns the state of an association in terms of TCP.
@@ -373,5 +276,78 @@ pub(super) fn information(association: &Association) -> Information {
         ssthresh: path.ssthresh / mss,
         unacknowledged: number(snapshot.unacknowledged),
         retransmissions: u32::try_from(snapshot.totals.retransmits).unwrap_or(u32::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::network::opened::Received;
+    use ringway_sctp_tokio::SendOptions;
+    use ringway_with_wire::stream::{DATA, FIN, FIN_PAYLOAD};
+
+    /// A stack of a peer that knows no sharing, at a UDP port.
+    fn old_peer() -> (Stack, u16) {
+        let free = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = free.local_addr().unwrap().port();
+        drop(free);
+        let over = Over::Udp { locals: vec![Ipv4Addr::LOCALHOST.into()], port };
+        let settings = Settings { outbound_streams: 1, inbound_streams: 1, ..settings() };
+        (Stack::new(Config { settings, ..Config::new(over) }).unwrap(), port)
+    }
+
+    fn options(ppid: u32) -> SendOptions {
+        SendOptions { ppid, ..SendOptions::default() }
+    }
+
+    async fn reads(transport: &SctpTransport, expected: &[u8]) {
+        let mut got = Vec::new();
+        while transport.receive(&mut got).await.unwrap() != Received::End {}
+        assert_eq!(got, expected);
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_does_not_share_gets_an_association_for_each_connection() {
+        let (stack, port) = old_peer();
+        let peer = SocketAddr::from(([127, 0, 0, 1], port));
+        let listener = stack.listen(&[peer.ip()], port, None).unwrap();
+        let stacks = Stacks::default();
+        let mut ports = Vec::new();
+        for _ in 0..2 {
+            let opened = stacks.connect(Below::Udp, peer, None, false, || Some(1)).await.unwrap();
+            assert!(matches!(opened.transport, SctpTransport::Alone(_)));
+            ports.push(opened.local.port());
+            let association = listener.accept().await.unwrap();
+            opened.transport.send("question".into()).await.unwrap();
+            opened.transport.finish().await.unwrap();
+            let message = association.recv().await.unwrap().unwrap();
+            assert_eq!(
+                (message.stream, message.ppid, &message.bytes[..]),
+                (0, DATA, &b"question"[..])
+            );
+            association.send(&b"answer"[..], &options(DATA)).await.unwrap();
+            association.send(FIN_PAYLOAD, &options(FIN)).await.unwrap();
+            reads(&opened.transport, b"answer").await;
+        }
+        assert_ne!(ports[0], ports[1]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_of_a_peer_that_does_not_share_is_accepted() {
+        let (stack, port) = old_peer();
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let free = std::net::UdpSocket::bind(local).unwrap().local_addr().unwrap();
+        let stacks = Stacks::default();
+        let listener = stacks.listen(Below::Udp, free, false).unwrap();
+        let connect = Connect {
+            encapsulation: free.port(),
+            ..Connect::new(&[free.ip()], &[free.ip()], free.port())
+        };
+        let (association, accepted) = tokio::join!(stack.connect(&connect), listener.accept());
+        let (association, accepted) = (association.unwrap(), accepted.unwrap());
+        assert!(matches!(accepted.transport, SctpTransport::Alone(_)), "port {port}");
+        association.send(&b"question"[..], &options(DATA)).await.unwrap();
+        association.send(FIN_PAYLOAD, &options(FIN)).await.unwrap();
+        reads(&accepted.transport, b"question").await;
     }
 }

@@ -2,9 +2,9 @@
 
 use super::opened::{Opened, Received};
 use ringway_with_wire::address::unmapped;
-use socket2::{SockRef, Socket};
+use socket2::{Domain, SockRef, Socket};
 use std::io;
-use std::net::{Shutdown, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -20,6 +20,18 @@ pub(crate) struct TcpTransport(TcpStream);
 /// Connects a socket, which may be bound and have options.
 pub(super) async fn connect(socket: Socket, peer: SocketAddr) -> io::Result<Opened<TcpTransport>> {
     opened(TcpSocket::from_std_stream(socket.into()).connect(peer).await?)
+}
+
+/// Has a socket keep a port, which no other connection of this host has then. Returns the port; `None` if none is free.
+pub(super) fn reserve(socket: &Socket) -> Option<u16> {
+    let any: SocketAddr = match socket.domain().ok()? {
+        Domain::IPV6 => (Ipv6Addr::UNSPECIFIED, 0).into(),
+        _ => (Ipv4Addr::UNSPECIFIED, 0).into(),
+    };
+    // One that an attempt over TCP has bound keeps its port.
+    let _ = socket.bind(&any.into());
+    let port = socket.local_addr().ok()?.as_socket()?.port();
+    (port != 0).then_some(port)
 }
 
 fn opened(stream: TcpStream) -> io::Result<Opened<TcpTransport>> {

@@ -1,7 +1,7 @@
 //! A connection's transport: bytes with an end in each direction.
 
+use super::associated::SctpTransport;
 use super::opened::{Information, Opened, Received};
-use super::sctp::SctpTransport;
 use super::tcp::TcpTransport;
 use bytes::Bytes;
 use ringway_sctp_tokio::Association;

@@ -5,6 +5,7 @@ mod accepting;
 mod data;
 mod opening;
 mod processes;
+mod sharing;
 mod values;
 
 use crate::calls::error;
@@ -33,6 +34,8 @@ pub(crate) fn run(body: &str) -> Vec<String> {
         "names" => accepting::names(note),
         "options" => values::options(note),
         "processes" => processes::processes(note),
+        "sharing" => sharing::sharing(note),
+        "static" => processes::static_program(note),
         "exits" => std::process::exit(7),
         "killed" => processes::kill_itself(),
         "asker" => strangers::ask_without_the_secret(note),

@@ -118,3 +118,21 @@ pub(super) fn kill_itself() {
     // SAFETY: no argument is a pointer.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
+
+/// Executes a file that is the header of a statically linked program, by a shell and by itself.
+pub(super) fn static_program(note: Note<'_>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("static-program");
+    let mut header = vec![0; 64];
+    header[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    header[18] = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+    std::fs::write(&file, header).unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&file, executable).unwrap();
+    note(format!("by itself: {}", Command::new(&file).status().is_err()));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "static-program; exec static-program"]);
+    let shell = shell.env("PATH", format!("{}:/usr/bin:/bin", folder.path().display()));
+    note(format!("by a shell: {}", shell.stderr(Stdio::null()).status().unwrap().success()));
+    note(format!("another: {}", Command::new("true").status().unwrap().success()));
+}
