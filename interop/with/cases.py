@@ -149,8 +149,8 @@ def curl_nginx(c):
 
 @case("with/shared")
 def shared(c):
-    """Six programs download at once from one server by one association: one reads slowly and stops no other, and what the
-    others close leaves it alone."""
+    """Six programs download at once from one server by one association: one reads slowly and stops no other, and what
+    the others close leaves it alone."""
     hosts = Hosts(c)
     server, wanted = nginx(c, hosts, 8 << 20)
     url, slow = f"http://{FAR}/file", c.folder / "slow"

@@ -5,6 +5,9 @@ use ringway_sansio::Duration;
 /// Maximum number of associations of one listener that wait to be accepted. One more is refused.
 pub const ACCEPT_QUEUE: usize = 4096;
 
+/// The part of [`ACCEPT_QUEUE`] that is a reserve, in which one source may hold a quarter of what is free.
+pub(crate) const ACCEPT_RESERVE: usize = ACCEPT_QUEUE / 8;
+
 /// Maximum number of unread events of one association. The oldest are dropped beyond that, and counted.
 pub const EVENT_QUEUE: usize = 64;
 

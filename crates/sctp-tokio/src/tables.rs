@@ -10,7 +10,7 @@ use super::error::{
     AddAddressError, CallError, ConnectError, ListenError, Stopped, SystemError, UnusableAddress,
 };
 use super::inbox::Inbox;
-use super::limits::ACCEPT_QUEUE;
+use super::limits::{ACCEPT_QUEUE, ACCEPT_RESERVE};
 use super::locals::Locals;
 use super::member::{Member, MemberState};
 use super::opening::BoundSocket;
@@ -21,6 +21,7 @@ use ringway_sctp::{
     self as refusal, AssocId, Association, Associations, Counters, Endpoint, ListenerId, Settings,
     Settled,
 };
+use ringway_transport::Holdings;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -64,8 +65,34 @@ impl Associations for Members {
 /// The users' view of a listener.
 struct AcceptQueue {
     port: u16,
-    queue: VecDeque<Arc<Member>>,
+    /// The associations that wait to be accepted, with the sources that opened them.
+    queue: VecDeque<(IpAddr, Arc<Member>)>,
+    /// The room in the queue, which the sources hold.
+    room: Holdings,
     waiters: Waiters,
+}
+
+impl AcceptQueue {
+    fn new(port: u16) -> AcceptQueue {
+        let room = Holdings::with_reserve(ACCEPT_QUEUE, ACCEPT_RESERVE);
+        AcceptQueue { port, queue: VecDeque::new(), room, waiters: Waiters::default() }
+    }
+
+    /// Adds an association, if there is room for one more of its source.
+    fn push(&mut self, source: IpAddr, member: &Arc<Member>) -> bool {
+        let fits = self.room.take(source);
+        if fits {
+            self.queue.push_back((source, member.clone()));
+        }
+        fits
+    }
+
+    /// Removes and returns the association at an index.
+    fn remove(&mut self, index: usize) -> Option<Arc<Member>> {
+        let (source, member) = self.queue.remove(index)?;
+        self.room.release(source);
+        Some(member)
+    }
 }
 
 /// See the module.
@@ -73,7 +100,7 @@ pub(super) struct Tables {
     endpoint: Endpoint,
     members: Members,
     listeners: HashMap<ListenerId, AcceptQueue>,
-    /// Associations refused because the accept queue was full.
+    /// Associations refused because the accept queue, or the share of their source, was full.
     refused: u64,
     /// Directly over IP: the ports that this stack holds.
     ports: Option<Ports>,
@@ -164,13 +191,13 @@ impl Tables {
     fn admit(&mut self, member: &Arc<Member>) {
         // It is held already, by the listener or by the call that opened the association.
         let _ = self.hold_port(member.port);
-        let Some(listener) = self.endpoint.listener(member.id) else { return };
+        let Some((listener, source)) = self.endpoint.accepted(member.id) else { return };
         let accepting = self.listeners.get_mut(&listener);
-        let Some(accepting) = accepting.filter(|l| l.queue.len() < ACCEPT_QUEUE) else {
+        let queued = accepting.and_then(|l| l.push(source, member).then_some(l));
+        let Some(accepting) = queued else {
             self.refused += 1;
             return self.abort(member, NOT_ACCEPTED);
         };
-        accepting.queue.push_back(member.clone());
         self.wakes.extend(accepting.waiters.drain());
         member.lock().wait_at(listener);
     }
@@ -213,8 +240,8 @@ impl Tables {
         let Some(accepting) = accepting.filter(|_| state.association.is_spent()) else {
             return false;
         };
-        let index = accepting.queue.iter().position(|waiting| Arc::ptr_eq(waiting, member));
-        index.and_then(|index| accepting.queue.remove(index)).is_some()
+        let index = accepting.queue.iter().position(|(_, waiting)| Arc::ptr_eq(waiting, member));
+        index.and_then(|index| accepting.remove(index)).is_some()
     }
 
     /// Calls an association unless it has ended, and settles it.
@@ -253,8 +280,7 @@ impl Tables {
         self.hold_port(port)?;
         let listening = self.endpoint.listen(addresses, port, settings);
         let id = listening.inspect_err(|_| self.release_port(port))?;
-        let (queue, waiters) = (VecDeque::new(), Waiters::default());
-        self.listeners.insert(id, AcceptQueue { port, queue, waiters });
+        self.listeners.insert(id, AcceptQueue::new(port));
         Ok(id)
     }
 
@@ -262,7 +288,7 @@ impl Tables {
     pub(super) fn unlisten(&mut self, listener: ListenerId) {
         let _ = self.endpoint.unlisten(listener);
         let Some(accepting) = self.listeners.remove(&listener) else { return };
-        for member in accepting.queue {
+        for (_, member) in accepting.queue {
             member.lock().abandon();
             self.abort(&member, NOT_ACCEPTED);
         }
@@ -277,7 +303,7 @@ impl Tables {
         wait: impl FnOnce(&mut Waiters),
     ) -> Result<Option<Arc<Member>>, Stopped> {
         let accepting = self.listeners.get_mut(&listener).ok_or(Stopped)?;
-        let Some(member) = accepting.queue.pop_front() else {
+        let Some(member) = accepting.remove(0) else {
             wait(&mut accepting.waiters);
             return Ok(None);
         };

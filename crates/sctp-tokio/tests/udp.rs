@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ringway_sctp_tokio::{
-    AddAddressError, Association, Change, Close, Config, Connect, ConnectError, EndedError, Event,
-    ListenError, Over, PathState, RETURNED_BYTES, Reliability, Scheduling, SendError, SendOptions,
-    Settings, Stack, UnusableAddress,
+    ACCEPT_QUEUE, AddAddressError, Association, Change, Close, Config, Connect, ConnectError,
+    EndedError, Event, ListenError, Over, PathState, RETURNED_BYTES, Reliability, Scheduling,
+    SendError, SendOptions, Settings, Stack, UnusableAddress,
 };
 use std::collections::VecDeque;
 use std::future::Future;
@@ -620,5 +620,43 @@ fn only_what_lives_or_brought_something_is_accepted() {
         assert_eq!(first.recv().await.unwrap().unwrap().bytes, "last words");
         assert!(first.recv().await.unwrap().is_none());
         assert!(listener.accept().await.unwrap().statistics().is_ok());
+    });
+}
+
+/// One source that opens associations which no program accepts leaves room in the queue for another.
+#[test]
+fn one_source_leaves_room_in_the_accept_queue() {
+    const SHARE: usize = ACCEPT_QUEUE - ACCEPT_QUEUE / 8;
+    run(async {
+        let b = stack(&[ip(9)], Settings::default());
+        let listener = b.listen(&[ip(9)], PORT, None).unwrap();
+        let encapsulation = b.udp_port().unwrap();
+        let stacks = [10, 11].map(|last| stack(&[ip(last)], Settings::default()));
+        let open = async |which: usize| {
+            let from = ip(10 + which as u8);
+            let connect = Connect { encapsulation, ..Connect::new(&[from], &[ip(9)], PORT) };
+            stacks[which].connect(&connect).await
+        };
+        let mut held = Vec::new();
+        for _ in 0..SHARE {
+            held.push(open(0).await.unwrap());
+        }
+        // Its ABORT comes before or after the program sees it established.
+        if let Ok(refused) = open(0).await {
+            assert!(refused.recv().await.is_err());
+        }
+        assert_eq!(b.refused(), 1);
+        held.push(open(1).await.unwrap());
+        // An association that is accepted leaves the queue, and one that ends does, too.
+        for _ in 0..2 {
+            listener.accept().await.unwrap();
+        }
+        held.push(open(0).await.unwrap());
+        held[5].abort(b"enough").unwrap();
+        while b.associations() >= SHARE {
+            tokio::task::yield_now().await;
+        }
+        held.push(open(0).await.unwrap());
+        assert_eq!(b.refused(), 1);
     });
 }

@@ -325,7 +325,8 @@ impl Settings {
 /// Limits of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Maximum number of associations in any state.
+    /// Maximum number of associations in any state. An eighth is a reserve, in which a source that peers open
+    /// associations from may hold a quarter of what is free. `connect` may use all.
     pub associations: usize,
     /// Maximum number of listeners.
     pub listeners: usize,

@@ -55,23 +55,32 @@ impl Shares {
     }
 }
 
-/// Room for so many things, which sources hold. A source gets no more when it holds a quarter of what is free: alone it
-/// holds a fifth at most.
+/// Room for so many things, which sources hold.
+///
+/// A part of the room is a reserve. A source may take what is free beyond the reserve. Of the reserve it gets no more when
+/// it holds a quarter of what is free, so that it is for those who hold little.
 #[derive(Clone, Debug)]
 pub struct Holdings {
+    max: usize,
     free: usize,
+    reserve: usize,
     held: BTreeMap<u128, usize>,
 }
 
 impl Holdings {
-    /// Returns room for so many.
+    /// Returns room for so many, all of it reserve: alone a source holds a fifth at most.
     pub fn new(max: usize) -> Holdings {
-        Holdings { free: max, held: BTreeMap::new() }
+        Holdings::with_reserve(max, max)
+    }
+
+    /// Returns room for so many with this reserve: alone a source holds all but the reserve, or a fifth if that is more.
+    pub fn with_reserve(max: usize, reserve: usize) -> Holdings {
+        Holdings { max, free: max, reserve, held: BTreeMap::new() }
     }
 
     /// Returns whether there is room for one more of a source.
     pub fn has_room(&self, source: IpAddr) -> bool {
-        self.held(source) < self.free.div_ceil(PART as usize)
+        self.free > self.reserve || self.held(source) < self.free.div_ceil(PART as usize)
     }
 
     /// Takes room for one of a source. Returns whether there was some for it.
@@ -95,7 +104,25 @@ impl Holdings {
         }
     }
 
-    fn held(&self, source: IpAddr) -> usize {
+    /// Takes room for one of the local user, who may use all that is free. Returns whether there was some.
+    pub fn take_local(&mut self) -> bool {
+        let fits = self.free > 0;
+        self.free -= usize::from(fits);
+        fits
+    }
+
+    /// Gives back the room of one of the local user.
+    pub fn release_local(&mut self) {
+        self.free = (self.free + 1).min(self.max);
+    }
+
+    /// Returns how many are held.
+    pub fn taken(&self) -> usize {
+        self.max - self.free
+    }
+
+    /// Returns how many a source holds.
+    pub fn held(&self, source: IpAddr) -> usize {
         self.held.get(&network(source)).copied().unwrap_or(0)
     }
 }
@@ -111,6 +138,7 @@ fn network(source: IpAddr) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ringway_sansio::{Random, SplitMix};
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn v4(n: u32) -> IpAddr {
@@ -196,5 +224,75 @@ mod tests {
         assert_eq!((3..1000).filter(|source| holdings.take(v4(*source))).count(), 84);
         assert!(!holdings.has_room(v4(5000)));
         assert!(!Holdings::new(0).take(v4(1)));
+    }
+
+    #[test]
+    fn a_lone_source_uses_all_but_the_reserve() {
+        let mut holdings = Holdings::with_reserve(1000, 125);
+        assert_eq!((0..2000).filter(|_| holdings.take(v4(1))).count(), 875);
+        assert!(!holdings.has_room(v4(1)));
+        assert_eq!((0..2000).filter(|_| holdings.take(v4(2))).count(), 25);
+        assert_eq!((3..2000).filter(|source| holdings.take(v4(*source))).count(), 100);
+        holdings.release(v4(1));
+        assert!(
+            !holdings.has_room(v4(1)) && holdings.take(v4(5000)) && !holdings.has_room(v4(5001))
+        );
+        // What others leave beyond the reserve is free for all again.
+        (0..126).for_each(|_| holdings.release(v4(1)));
+        assert!(holdings.take(v4(1)) && !holdings.take(v4(1)));
+    }
+
+    #[test]
+    fn the_local_user_takes_what_is_free() {
+        let mut holdings = Holdings::with_reserve(8, 1);
+        assert!((0..7).all(|_| holdings.take(v4(1))) && !holdings.take(v4(1)));
+        assert!(holdings.take_local() && !holdings.take_local());
+        assert_eq!((holdings.taken(), holdings.held(v4(1))), (8, 7));
+        holdings.release_local();
+        holdings.release(v4(2));
+        assert_eq!(holdings.taken(), 7);
+    }
+
+    /// Whatever is taken and released in whatever order, as many are taken as are held, and nothing stays.
+    #[test]
+    fn no_count_is_left_behind() {
+        for seed in 1..200u64 {
+            let mut random = SplitMix::new(seed);
+            let max = (random.next_u64() % 40) as usize;
+            let mut holdings = Holdings::with_reserve(max, (random.next_u64() % 40) as usize);
+            let mut held = Vec::new();
+            for _ in 0..400 {
+                let source = (random.next_u64() % 6) as u32;
+                let local = source == 0;
+                if random.next_u64().is_multiple_of(2) {
+                    let fits =
+                        if local { holdings.take_local() } else { holdings.take(v4(source)) };
+                    held.extend(fits.then_some(source));
+                } else if let Some(at) = held.iter().position(|holder| *holder == source) {
+                    held.swap_remove(at);
+                    if local {
+                        holdings.release_local()
+                    } else {
+                        holdings.release(v4(source))
+                    };
+                }
+                assert!(held.len() <= max);
+                assert_eq!(holdings.taken(), held.len());
+                for source in 1..6 {
+                    let count = held.iter().filter(|holder| **holder == source).count();
+                    assert_eq!(holdings.held(v4(source)), count, "seed {seed}");
+                }
+                // Who holds nothing gets in as long as anything is free.
+                assert_eq!(holdings.has_room(v4(77)), held.len() < max);
+            }
+            for source in held {
+                if source == 0 {
+                    holdings.release_local()
+                } else {
+                    holdings.release(v4(source))
+                };
+            }
+            assert_eq!((holdings.taken(), holdings.held.len()), (0, 0));
+        }
     }
 }

@@ -26,7 +26,7 @@ use cookie::Keys;
 use core::fmt;
 use hashbrown::HashMap;
 use ringway_sansio::{Addressing, Random, Time};
-use ringway_transport::{Key, Keyed, Shares, number};
+use ringway_transport::{Holdings, Key, Keyed, Shares, number};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,6 +43,8 @@ pub const MAX_ENDED: usize = 1024;
 /// Maximum number of tags drawn until one is free. Each is in use with a probability of one in 2^32 per
 /// association.
 const MAX_TAGS: usize = 8;
+/// The part of [`Limits::associations`] that is a reserve for sources that hold few.
+const RESERVE: usize = 8;
 /// Maximum number of classes of tags, see [`Endpoint::spread_tags`].
 pub const MAX_TAG_CLASSES: u32 = 64;
 
@@ -83,7 +85,7 @@ pub struct Counters {
     pub cookies_refused: u64,
     /// Cookies that had expired.
     pub cookies_stale: u64,
-    /// Associations refused because the limit was reached.
+    /// Associations refused because the limit, or the share of their source, was reached.
     pub associations_full: u64,
     /// ABORTs sent.
     pub aborts: u64,
@@ -124,6 +126,8 @@ struct Entry {
     /// Whether the tables contain it.
     listed: bool,
     listener: Option<ListenerId>,
+    /// The source that holds its room, of one that was accepted. It stays the same when the addresses change.
+    holder: Option<IpAddr>,
 }
 
 struct Listener {
@@ -169,6 +173,8 @@ pub struct Endpoint {
     replies: VecDeque<Reply>,
     inits: Shares,
     strays: Shares,
+    /// The room for associations, which the sources of the accepted ones hold.
+    room: Holdings,
     next_port: u16,
     /// The number of classes that tags are drawn from in turn, and the class of the next one.
     tag_classes: u32,
@@ -214,6 +220,10 @@ impl Endpoint {
             replies: VecDeque::new(),
             inits: Shares::new(limits.inits_per_second, table),
             strays: Shares::new(limits.strays_per_second, table),
+            room: Holdings::with_reserve(
+                limits.associations,
+                limits.associations.div_ceil(RESERVE),
+            ),
             next_port,
             tag_classes: 1,
             next_class: 0,
@@ -328,12 +338,20 @@ impl Endpoint {
         self.claim(now, associations, &ends, remotes);
         let mut cx = Cx { now, random: &mut *self.random };
         let association = Association::connect(settings, ends, remotes, &mut cx, tag, tsn);
+        self.room.take_local();
         Ok(self.insert(associations, association, None))
     }
 
     /// Returns the listener that accepted an association; `None` for one that was opened here.
     pub fn listener(&self, id: AssocId) -> Option<ListenerId> {
         self.entry(id)?.listener
+    }
+
+    /// Returns the listener that accepted an association, and the address that its peer opened it from; `None` for one that
+    /// was opened here.
+    pub fn accepted(&self, id: AssocId) -> Option<(ListenerId, IpAddr)> {
+        let entry = self.entry(id)?;
+        entry.listener.zip(entry.holder)
     }
 
     /// Returns whether a packet with these ports between these addresses belongs to an association or a
@@ -351,7 +369,7 @@ impl Endpoint {
 
     /// Returns the number of associations, including ended ones with unread messages.
     pub fn len(&self) -> usize {
-        self.entries.len() - self.free.len()
+        self.room.taken()
     }
 
     /// Returns whether there is no association.
@@ -454,14 +472,16 @@ impl Endpoint {
         &mut self,
         associations: &mut impl Associations,
         association: Association,
-        listener: Option<ListenerId>,
+        accepted: Option<(ListenerId, IpAddr)>,
     ) -> AssocId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             self.entries.len() as u32 - 1
         });
         let entry = &mut self.entries[slot as usize];
-        *entry = Entry { used: true, listed: true, listener, ..*entry };
+        let (listener, holder) = accepted.unzip();
+        *entry = Entry { used: true, listed: true, listener, holder, ..*entry };
+        debug_assert_eq!(self.len(), self.entries.len() - self.free.len());
         self.list(slot, &association.identity());
         let id = self.id(slot);
         associations.insert(id, association);
@@ -539,9 +559,15 @@ impl Endpoint {
             self.ended.pop_front();
         }
         self.ended.push_back(local_tag);
-        let generation = self.entries[slot as usize].generation.wrapping_add(1);
+        let Entry { generation, holder, .. } = self.entries[slot as usize];
+        match holder {
+            Some(source) => self.room.release(source),
+            None => self.room.release_local(),
+        }
+        let generation = generation.wrapping_add(1);
         self.entries[slot as usize] = Entry { generation, ..Entry::default() };
         self.free.push(slot);
+        debug_assert_eq!(self.len(), self.entries.len() - self.free.len());
     }
 
     /// Appends the next packet that belongs to no association to `payload`, and returns its addressing.

@@ -414,7 +414,9 @@ impl Endpoint {
             return None;
         };
         let locals = if offer.alone { vec![offer.local] } else { locals };
-        if self.len() >= self.limits.associations {
+        // The INIT ACK went to this address, so it is not forged. That of the COOKIE ECHO may be.
+        let holder = offer.source;
+        if !self.room.has_room(holder) {
             self.counters.associations_full += 1;
             let causes = chunk::causes(Cause::OutOfResource);
             self.refuse(addressing, packet, offer.peer_tag, &causes);
@@ -441,7 +443,8 @@ impl Endpoint {
         let mut association = Association::accept(settings, ends, offer, &mut cx);
         let path = association.path_to(addressing.source)?;
         association.owe_cookie_ack(path);
-        Some(self.insert(associations, association, Some(listener)).slot)
+        self.room.take(holder);
+        Some(self.insert(associations, association, Some((listener, holder))).slot)
     }
 
     /// Returns the association that a pair of addresses belongs to. An address that a peer merely

@@ -23,6 +23,7 @@ mod partial;
 mod rack;
 mod reconfig;
 mod returned;
+mod shares;
 
 use ringway_sctp::{Settings, Snapshot};
 use support::*;
