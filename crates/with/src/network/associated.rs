@@ -4,6 +4,7 @@ use super::alone::AloneTransport;
 use super::below::{Below, addresses, shares};
 use super::opened::{Opened, Received};
 use super::sharing::{Hub, SharedTransport};
+use super::unread::Unread;
 use bytes::Bytes;
 use ringway_sctp_tokio::Association;
 use std::io;
@@ -70,13 +71,15 @@ impl SctpTransport {
 pub(super) async fn first(
     association: Association,
     below: Below,
+    unread: &Unread,
 ) -> io::Result<(Opened<SctpTransport>, Option<Arc<Hub>>)> {
     let (local, peer) = addresses(&association)?;
     if !shares(&association) {
         let transport = SctpTransport::Alone(AloneTransport::new(association, below));
         return Ok((Opened { transport, local, peer }, None));
     }
-    let (hub, transport) = Hub::opened(association, below).ok_or(io::ErrorKind::NotConnected)?;
+    let (hub, transport) =
+        Hub::opened(association, below, unread).ok_or(io::ErrorKind::NotConnected)?;
     transport.begin(local.port()).await?;
     Ok((Opened { transport: SctpTransport::Shared(transport), local, peer }, Some(hub)))
 }

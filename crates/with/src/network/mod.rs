@@ -13,6 +13,7 @@ mod sctp;
 mod sharing;
 mod tcp;
 mod transport;
+mod unread;
 
 pub(crate) use connecting::Opening;
 pub(crate) use listening::{Acceptor, Beside};

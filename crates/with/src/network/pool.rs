@@ -4,6 +4,7 @@ use super::associated::{SctpTransport, first};
 use super::below::Below;
 use super::opened::Opened;
 use super::sharing::{Hub, SharedTransport};
+use super::unread::Unread;
 use crate::locking::lock;
 use ringway_sctp_tokio::Association;
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ impl Entry {
         &self,
         associate: impl Future<Output = io::Result<Association>>,
         below: Below,
+        unread: &Unread,
     ) -> io::Result<Acquired> {
         let mut hubs = self.0.lock().await;
         hubs.hubs.retain(|hub| hub.is_open());
@@ -67,7 +69,7 @@ impl Entry {
         }
         // Without sharing no attempt need wait for another.
         let waits = (!hubs.is_alone).then_some(hubs);
-        let (opened, hub) = first(associate.await?, below).await?;
+        let (opened, hub) = first(associate.await?, below, unread).await?;
         let mut hubs = match waits {
             Some(hubs) => hubs,
             None => self.0.lock().await,

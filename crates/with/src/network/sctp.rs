@@ -11,6 +11,7 @@ use super::locals;
 use super::opened::{Information, Opened};
 use super::pool::{Acquired, Pool};
 use super::sharing::{Arrivals, Hub, SharedTransport};
+use super::unread::Unread;
 use crate::locking::lock;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
@@ -38,6 +39,8 @@ pub(super) struct Stacks {
     ip: Mutex<Option<Stack>>,
     /// Associations that connections may share.
     pool: Pool,
+    /// Room for what these have not read.
+    unread: Unread,
 }
 
 fn settings() -> Settings {
@@ -102,12 +105,12 @@ impl Stacks {
     ) -> io::Result<Opened<SctpTransport>> {
         if bound.is_some() {
             let association = self.associate(below, peer, bound, several).await?;
-            return first(association, below).await.map(|(opened, _)| opened);
+            return first(association, below, &self.unread).await.map(|(opened, _)| opened);
         }
         let entry = self.pool.entry(below, peer);
         loop {
             let associate = self.associate(below, peer, None, several);
-            let (hub, transport) = match entry.acquire(associate, below).await? {
+            let (hub, transport) = match entry.acquire(associate, below, &self.unread).await? {
                 Acquired::Association(opened) => return Ok(opened),
                 Acquired::Stream(hub, transport) => (hub, transport),
             };
@@ -183,7 +186,8 @@ impl Stacks {
         let listeners = addresses.iter().map(listen).collect::<io::Result<_>>()?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let arrivals = (sender, tokio::sync::Mutex::new(receiver));
-        Ok(SctpListener { listeners, below, joined, arrivals })
+        let unread = self.unread.clone();
+        Ok(SctpListener { listeners, below, joined, unread, arrivals })
     }
 }
 
@@ -202,6 +206,7 @@ pub(crate) struct SctpListener {
     below: Below,
     /// At wildcards.
     joined: Option<Joined>,
+    unread: Unread,
     /// Connections that begin in associations which they share. Their number is bounded by that of an association's.
     arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SharedTransport>>>),
 }
@@ -242,7 +247,7 @@ impl SctpListener {
             // One that has ended again has no paths.
             let Ok((local, peer)) = addresses(&accepted) else { continue };
             if shares(&accepted) {
-                Hub::accepted(accepted, self.below, self.arrivals.0.clone());
+                Hub::accepted(accepted, self.below, &self.unread, self.arrivals.0.clone());
             } else {
                 let transport = SctpTransport::Alone(AloneTransport::new(accepted, self.below));
                 return Ok(Opened { transport, local, peer });
@@ -349,5 +354,31 @@ mod tests {
         association.send(&b"question"[..], &options(DATA)).await.unwrap();
         association.send(FIN_PAYLOAD, &options(FIN)).await.unwrap();
         reads(&accepted.transport, b"question").await;
+    }
+
+    /// A program that does not read holds so much of what its peers send; beyond it the connection is reset, and no other.
+    #[tokio::test]
+    async fn a_connection_beyond_the_room_for_what_is_unread_is_reset() {
+        let local = SocketAddr::from(([127, 0, 0, 1], 0));
+        let free = std::net::UdpSocket::bind(local).unwrap().local_addr().unwrap();
+        let server = Stacks { unread: Unread::new(1 << 20), ..Stacks::default() };
+        let listener = server.listen(Below::Udp, free, false).unwrap();
+        let client = Stacks::default();
+        let connect = || client.connect(Below::Udp, free, None, false, || Some(1));
+        let (opened, accepted) = tokio::join!(connect(), listener.accept());
+        let (large, unread) = (opened.unwrap().transport, accepted.unwrap().transport);
+        let (opened, accepted) = tokio::join!(connect(), listener.accept());
+        let (small, read) = (opened.unwrap().transport, accepted.unwrap().transport);
+        assert!(matches!(large, SctpTransport::Shared(_)));
+
+        // It fits into the window of the connection.
+        large.send(vec![1; 1 << 20].into()).await.unwrap();
+        let error = large.receive(&mut Vec::new()).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET));
+        let error = unread.receive(&mut Vec::new()).await.unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECONNRESET));
+        small.send("question".into()).await.unwrap();
+        small.finish().await.unwrap();
+        reads(&read, b"question").await;
     }
 }

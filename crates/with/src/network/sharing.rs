@@ -5,6 +5,7 @@
 
 use super::below::{Below, CLOSE, MAX_TAKEN, addresses, failed};
 use super::opened::{Opened, Received};
+use super::unread::{Held, Unread};
 use crate::locking::lock;
 use bytes::Bytes;
 use ringway_sctp_tokio::{Association, Received as Part, SendOptions};
@@ -12,7 +13,7 @@ use ringway_with_wire::sharing::{Control, Incoming, MAX_CONTROL, STREAMS, Shared
 use ringway_with_wire::stream::{DATA, Delivery, FIN, FIN_PAYLOAD, RESET};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +36,7 @@ pub(super) struct Hub {
     association: Association,
     below: Below,
     is_opener: bool,
+    unread: Unread,
     state: Mutex<State>,
     /// Notified when a message is due.
     due: Notify,
@@ -64,6 +66,8 @@ struct Carried {
     stream: u16,
     shared: Shared,
     inbox: VecDeque<Vec<u8>>,
+    /// The room that the inbox takes.
+    held: Held,
     /// Whether its transport exists.
     is_held: bool,
     readable: Arc<Notify>,
@@ -71,12 +75,13 @@ struct Carried {
 }
 
 impl Carried {
-    fn new(stream: u16) -> Carried {
+    fn new(stream: u16, held: Held) -> Carried {
         let (readable, writable) = (Arc::default(), Arc::default());
         Carried {
             stream,
             shared: Shared::new(),
             inbox: VecDeque::new(),
+            held,
             is_held: true,
             readable,
             writable,
@@ -88,13 +93,22 @@ impl Carried {
         self.writable.notify_one();
     }
 
-    /// Appends bytes that have come.
-    fn append(&mut self, bytes: &[u8]) {
-        match self.inbox.back_mut() {
-            Some(last) if last.len() + bytes.len() <= JOINED => last.extend_from_slice(bytes),
-            _ => self.inbox.push_back(bytes.to_vec()),
-        }
+    /// Appends bytes that have come. Few are joined with those before them, so that small messages take no more memory than
+    /// they have bytes. Returns whether they were.
+    fn join(&mut self, bytes: &[u8]) -> bool {
         self.readable.notify_one();
+        match self.inbox.back_mut() {
+            Some(last) if last.len() + bytes.len() <= JOINED => {
+                last.extend_from_slice(bytes);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Drops what was not read.
+    fn discard(&mut self) {
+        self.held.remove(self.inbox.drain(..).map(|bytes| bytes.len()).sum());
     }
 }
 
@@ -114,25 +128,32 @@ fn octets(control: Control, serial: u32) -> Bytes {
 }
 
 impl Hub {
-    fn new(association: Association, below: Below, is_opener: bool) -> Arc<Hub> {
+    fn new(association: Association, below: Below, is_opener: bool, unread: &Unread) -> Arc<Hub> {
         let (due, changed) = (Notify::new(), Notify::new());
-        Arc::new(Hub { association, below, is_opener, state: Mutex::default(), due, changed })
+        let (unread, state) = (unread.clone(), Mutex::default());
+        Arc::new(Hub { association, below, is_opener, unread, state, due, changed })
     }
 
     /// Serves an association that was opened here. Returns its first connection, too.
     pub(super) fn opened(
         association: Association,
         below: Below,
+        unread: &Unread,
     ) -> Option<(Arc<Hub>, SharedTransport)> {
-        let hub = Hub::new(association, below, true);
+        let hub = Hub::new(association, below, true, unread);
         let first = Hub::stream(&hub)?;
         tokio::spawn(hub.clone().run(None));
         Some((hub, first))
     }
 
     /// Serves an association that the peer has opened.
-    pub(super) fn accepted(association: Association, below: Below, arrivals: Arrivals) {
-        tokio::spawn(Hub::new(association, below, false).run(Some(arrivals)));
+    pub(super) fn accepted(
+        association: Association,
+        below: Below,
+        unread: &Unread,
+        arrivals: Arrivals,
+    ) {
+        tokio::spawn(Hub::new(association, below, false, unread).run(Some(arrivals)));
     }
 
     /// Returns whether connections may be opened here.
@@ -254,24 +275,21 @@ impl Hub {
         let result = {
             let mut state = lock(&self.state);
             let runs = self.sort(&mut state, &bytes, parts, arrivals, &mut begun);
-            match runs.as_deref() {
-                Ok([(serial, run)]) if run.len() == bytes.len() => {
-                    if let Some(carried) = state.connections.get_mut(serial) {
-                        carried.inbox.push_back(bytes);
-                        carried.readable.notify_one();
-                    }
+            for (serial, run) in runs.iter().flatten() {
+                if !self.has_room(&mut state, *serial, run.len()) {
+                    continue;
                 }
-                Ok(runs) => {
-                    for (serial, run) in runs {
-                        if let Some(carried) = state.connections.get_mut(serial) {
-                            carried.append(bytes.get(run.clone()).unwrap_or_default());
-                        }
-                    }
-                    bytes.clear();
-                    state.spare = bytes;
+                let Some(carried) = state.connections.get_mut(serial) else { continue };
+                let part = bytes.get(run.clone()).unwrap_or_default();
+                if carried.join(part) {
+                    continue;
                 }
-                Err(_) => {}
+                let is_all = part.len() == bytes.len();
+                let part = if is_all { std::mem::take(&mut bytes) } else { part.to_vec() };
+                carried.inbox.push_back(part);
             }
+            bytes.clear();
+            state.spare = bytes;
             runs.map(|_| ())
         };
         // Without the lock: a connection that nobody takes is reset when it is dropped.
@@ -282,6 +300,21 @@ impl Hub {
             self.changed.notify_waiters();
         }
         result
+    }
+
+    /// Takes room for bytes of a connection. Returns whether there is some; without, the connection is reset.
+    fn has_room(&self, state: &mut State, serial: u32, octets: usize) -> bool {
+        let Some(carried) = state.connections.get_mut(&serial) else { return false };
+        if carried.held.add(octets) {
+            return true;
+        }
+        carried.discard();
+        carried.notify();
+        let stream = carried.stream;
+        if carried.shared.reset() {
+            self.send_soon(state, stream, Control::Reset, serial);
+        }
+        false
     }
 
     /// Sorts messages by their connections. Returns the ranges of bytes for each, in order.
@@ -360,7 +393,7 @@ impl Hub {
         match control {
             Control::Credit(octets) => carried.shared.granted(octets),
             Control::Reset => {
-                carried.inbox.clear();
+                carried.discard();
                 if carried.shared.reset_by_peer() {
                     self.send_soon(state, stream, Control::Reset, serial);
                 }
@@ -416,7 +449,10 @@ pub(crate) struct SharedTransport {
 
 impl SharedTransport {
     fn add(hub: &Arc<Hub>, state: &mut State, stream: u16, serial: u32) -> SharedTransport {
-        let carried = Carried::new(stream);
+        // Without an address, the association has ended.
+        let peer =
+            addresses(&hub.association).map_or(Ipv6Addr::UNSPECIFIED.into(), |(_, peer)| peer.ip());
+        let carried = Carried::new(stream, hub.unread.held(peer));
         let (readable, writable) = (carried.readable.clone(), carried.writable.clone());
         state.streams.insert(stream, serial);
         state.connections.insert(serial, carried);
@@ -516,6 +552,7 @@ impl SharedTransport {
                 Some(Err(errno)) => Err(io::Error::from_raw_os_error(errno)),
             };
         };
+        carried.held.remove(bytes.len());
         let grant = carried.shared.read(bytes.len());
         if out.is_empty() {
             std::mem::swap(out, &mut bytes);
@@ -537,7 +574,7 @@ impl SharedTransport {
         let mut state = lock(&self.hub.state);
         let is_only = state.connections.len() == 1;
         let Some(carried) = state.connections.get_mut(&self.serial) else { return };
-        carried.inbox.clear();
+        carried.discard();
         if !carried.shared.reset() || state.ended.is_some() {
             return;
         }
@@ -585,5 +622,21 @@ impl Drop for SharedTransport {
             carried.is_held = false;
         }
         self.hub.drop_if_over(&mut state, self.serial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_messages_take_no_more_memory_than_they_have_bytes() {
+        let mut carried = Carried::new(0, Unread::default().held(Ipv6Addr::LOCALHOST.into()));
+        for _ in 0..2 * JOINED {
+            if !carried.join(b"x") {
+                carried.inbox.push_back(b"x".to_vec());
+            }
+        }
+        assert_eq!(carried.inbox.len(), 2);
     }
 }
