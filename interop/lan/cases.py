@@ -204,6 +204,7 @@ def browses(c):
                                       c.folder / "mdns.pcapng"])
     c.expect(capture.wait_output("File:", 10), "no capture")
     router.run().served()
+    addressed(c, phone)
     answer = c.until(lambda: browse(c, phone, "_sip._udp.local"), 20, "no answer")
     identity = c.run("address", [server.binary(), "mesh", "address", "--state", router.state])[1].split()[1]
     for part in (b"Ringway " + identity.encode(), b"ringway-" + identity.encode(), b"domain=mesh",
