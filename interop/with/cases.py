@@ -154,8 +154,9 @@ def shared(c):
     hosts = Hosts(c)
     server, wanted = nginx(c, hosts, 8 << 20)
     url, slow = f"http://{FAR}/file", c.folder / "slow"
-    fast = " ".join(f"curl -sS -o {c.folder}/fast{number} {url} &" for number in range(5))
-    output = hosts.run("sh", ["sh", "-c", f"curl -sS --limit-rate 2M -o {slow} {url} & sleep 1; {fast} wait"])
+    # All begin before one of them ends, so that each has a stream of its own.
+    fast = " ".join(f"curl -sS --limit-rate 4M -o {c.folder}/fast{number} {url} &" for number in range(5))
+    output = hosts.run("sh", ["sh", "-c", f"curl -sS --limit-rate 1M -o {slow} {url} & sleep 1; {fast} wait"])
     for number in range(5):
         c.expect(digest(c.folder / f"fast{number}") == wanted, f"file {number} differs")
     c.expect(digest(slow) == wanted, f"the slow file differs: {slow.stat().st_size} octets")
