@@ -23,8 +23,11 @@ use tokio::sync::{Notify, mpsc};
 const MAX_CONNECTIONS: usize = 4 * STREAMS as usize;
 /// Messages about connections that wait for room in the association. A peer that lets more wait does not read them.
 const MAX_DUE: usize = 4 * MAX_CONNECTIONS;
-/// Octets up to which what comes is joined with what came before it.
+/// Octets up to which what comes is joined with what came before it, and octets of what is joined.
+const SMALL: usize = 4 << 10;
 const JOINED: usize = 32 << 10;
+/// Empty buffers that are kept: what is received while the ones before are read needs some more.
+const SPARES: usize = 4;
 /// Time that a peer may take to answer an opening. Beyond that the association is not used for new connections.
 const ANSWER: Duration = Duration::from_secs(1);
 
@@ -53,12 +56,22 @@ struct State {
     next: u32,
     /// Messages about connections.
     due: VecDeque<(u16, Control, u32)>,
-    /// An empty buffer for what comes next: memory of such a size is expensive to get.
-    spare: Vec<u8>,
+    /// Empty buffers for what comes next: memory of such a size is expensive to get.
+    spares: Vec<Vec<u8>>,
     /// Whether no more connections are opened here.
     is_retired: bool,
     /// How the association has ended: in order, or with an errno.
     ended: Option<Result<(), i32>>,
+}
+
+impl State {
+    /// Keeps a buffer for what comes next.
+    fn keep(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() > 0 && self.spares.len() < SPARES {
+            buffer.clear();
+            self.spares.push(buffer);
+        }
+    }
 }
 
 /// A connection in an association.
@@ -98,7 +111,7 @@ impl Carried {
     fn join(&mut self, bytes: &[u8]) -> bool {
         self.readable.notify_one();
         match self.inbox.back_mut() {
-            Some(last) if last.len() + bytes.len() <= JOINED => {
+            Some(last) if bytes.len() <= SMALL && last.len() + bytes.len() <= JOINED => {
                 last.extend_from_slice(bytes);
                 true
             }
@@ -248,7 +261,7 @@ impl Hub {
     async fn read(self: &Arc<Hub>, arrivals: Option<Arrivals>) -> Result<(), i32> {
         let mut parts = Vec::new();
         loop {
-            let mut bytes = std::mem::take(&mut lock(&self.state).spare);
+            let mut bytes = lock(&self.state).spares.pop().unwrap_or_default();
             parts.clear();
             let taken = self.association.recv_many_into(&mut bytes, &mut parts, MAX_TAKEN).await;
             match taken {
@@ -288,8 +301,7 @@ impl Hub {
                 let part = if is_all { std::mem::take(&mut bytes) } else { part.to_vec() };
                 carried.inbox.push_back(part);
             }
-            bytes.clear();
-            state.spare = bytes;
+            state.keep(bytes);
             runs.map(|_| ())
         };
         // Without the lock: a connection that nobody takes is reset when it is dropped.
@@ -559,7 +571,7 @@ impl SharedTransport {
         } else {
             out.append(&mut bytes);
         }
-        state.spare = bytes;
+        state.keep(bytes);
         if let Some(grant) = grant
             && ended.is_none()
         {
