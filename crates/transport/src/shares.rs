@@ -93,7 +93,7 @@ impl Holdings {
         fits
     }
 
-    /// Gives back the room of one of a source.
+    /// Releases the room of one of a source.
     pub fn release(&mut self, source: IpAddr) {
         let source = network(source);
         let Some(held) = self.held.get_mut(&source) else { return };
@@ -111,7 +111,7 @@ impl Holdings {
         fits
     }
 
-    /// Gives back the room of one of the local user.
+    /// Releases the room of one of the local user.
     pub fn release_local(&mut self) {
         self.free = (self.free + 1).min(self.max);
     }
