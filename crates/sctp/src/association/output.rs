@@ -387,7 +387,9 @@ impl Association {
         let max = self.max;
         // A message that was just abandoned may have preceded others that are expired.
         self.out.drop_expired(cx.now);
-        while let Some(len) = self.out.next_len(max) {
+        loop {
+            let max = self.out.max_in(packet.space(), max);
+            let Some(len) = self.out.next_len(max) else { break };
             if packet.space() < self.out.chunk_size(len) {
                 break;
             }

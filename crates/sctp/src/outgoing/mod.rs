@@ -404,6 +404,19 @@ impl Outgoing {
         if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
     }
 
+    /// Returns the maximum of user bytes in the chunk cut next for a packet that has `space` bytes left, with at most
+    /// `max` in one. A message that needs several chunks fills the packet: full packets are fewer, and equal ones leave
+    /// in one train. A rest below a quarter of `max` is not worth a chunk.
+    pub(crate) fn max_in(&self, space: usize, max: usize) -> usize {
+        let room = space.saturating_sub(self.header) & !3;
+        let fills = (max / 4..max).contains(&room)
+            && self.upcoming().is_some_and(|key| {
+                let message = &self.messages[key as usize];
+                message.data.len() - message.cut as usize > max
+            });
+        if fills { room } else { max }
+    }
+
     /// Returns the same for a chunk that is not cut because too many are in flight.
     pub(crate) fn len_held_by_limit(&self, max: usize) -> Option<usize> {
         if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }

@@ -122,6 +122,24 @@ fn large_messages_are_cut() {
     s.expect("DATA 6 BE 3:1 10");
 }
 
+/// RFC 9260 sections 6.9 and 6.10: a message that needs several chunks fills the packet that the one before it leaves
+/// open, unless the rest is below a quarter; one that fits in a chunk stays whole.
+#[test]
+fn large_messages_fill_packets() {
+    let mut s = Script::accepted(Settings { initial_cwnd: Some(20_000), max_burst: 0, ..plain() });
+    let options = SendOptions::default();
+    for size in [10, 1800, 1700, 2500, 1452] {
+        s.sctp.send(s.now, s.id(), &options, vec![1; size]).unwrap();
+    }
+    s.expect("DATA 1 BE 0:0 10 + DATA 2 B 0:1 1424");
+    s.expect("DATA 3 E 0:1 376 + DATA 4 B 0:2 1060");
+    s.expect("DATA 5 E 0:2 640 + DATA 6 B 0:3 796");
+    s.give("SACK 6");
+    s.expect("DATA 7  0:3 1452");
+    s.expect("DATA 8 E 0:3 252");
+    s.expect("DATA 9 BE 0:4 1452");
+}
+
 /// RFC 9260 section 6.10: small messages share a packet; chunks are padded; none is larger than
 /// the MTU lets through.
 #[test]

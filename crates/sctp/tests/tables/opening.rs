@@ -538,6 +538,17 @@ fn stale(settings: Settings, extensions: Vec<u8>) -> Script {
     s
 }
 
+/// Acknowledges chunk by chunk until nothing is left.
+fn acknowledge_all(s: &mut Script) {
+    for tsn in 1..100 {
+        s.give(&format!("SACK {tsn}"));
+        if snapshot(s).unacknowledged == 0 {
+            return;
+        }
+    }
+    panic!("data is left after 99 chunks");
+}
+
 /// RFC 9260 sections 5.1.1 and 5.2.6: a second INIT ACK may accept fewer streams than the one whose
 /// cookie was stale. Data that went with that cookie is requeued.
 #[test]
@@ -547,11 +558,7 @@ fn a_second_init_ack_may_take_fewer_streams() {
     s.give_init_ack();
     assert!(s.line().unwrap().1.starts_with("COOKIE_ECHO + DATA 1 B 5:0 484"));
     s.give("COOKIE_ACK");
-    for n in 1..20 {
-        s.give(&format!("SACK {}", 2 * n));
-    }
-    s.give("SACK 42");
-    assert_eq!(snapshot(&s).unacknowledged, 0);
+    acknowledge_all(&mut s);
     let lost = |event: &Event| matches!(event, Event::SendFailed { messages: 1, .. });
     assert!(s.events().iter().any(lost));
 }
@@ -565,11 +572,7 @@ fn a_second_init_ack_may_not_interleave() {
     s.give_init_ack();
     assert!(s.line().unwrap().1.starts_with("COOKIE_ECHO + DATA 1 B 5:0 484"));
     s.give("COOKIE_ACK");
-    for n in 1..22 {
-        s.give(&format!("SACK {}", 2 * n));
-    }
-    s.give("SACK 44");
-    assert_eq!(snapshot(&s).unacknowledged, 0);
+    acknowledge_all(&mut s);
 }
 
 /// RFC 9260 section 5.2.4 A, RFC 5062 section 4: a restarted peer has the addresses that it lists now.
