@@ -1,6 +1,7 @@
-//! Measures how associations of one endpoint share processors: `scale [SIZE [SECONDS [REPETITIONS]]]`. Messages go over
-//! UDP on loopback from one stack to another of the same runtime, first over one association with one thread, then over
-//! two with two threads, in turn. Prints the throughput of each, the medians, and their ratio.
+//! Measures how associations of one endpoint share processors: `scale [SIZE [SECONDS [REPETITIONS [BUFFER]]]]`.
+//! BUFFER is the send buffer in bytes, otherwise the default. Messages go over UDP on loopback from one stack to another
+//! of the same runtime, first over one association with one thread, then over two with two threads, in turn. Prints the
+//! throughput of each, the medians, and their ratio.
 //!
 //! One thread runs both ends of its association, so that two associations have twice what one has. The kernel's work for
 //! both ends is included. One association with two threads is measured too: its ends then run side by side.
@@ -21,13 +22,13 @@ const PORT: u16 = 5060;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Maximum number of messages read by one call.
-const AT_ONCE: usize = 1024;
+const AT_ONCE: usize = 64;
 
 /// The measurements: associations and threads.
 const CASES: [(usize, usize); 3] = [(1, 1), (1, 2), (2, 2)];
 
-fn stack(last: u8) -> Result<(Stack, IpAddr), OpenError> {
-    let settings = Settings { max_burst: 0, ..Settings::default() };
+fn stack(last: u8, send_buffer: usize) -> Result<(Stack, IpAddr), OpenError> {
+    let settings = Settings { max_burst: 0, send_buffer, ..Settings::default() };
     let local = IpAddr::from([127, 0, 0, last]);
     let over = Over::Udp { locals: vec![local], port: 0 };
     Ok((Stack::new(Config { settings, ..Config::new(over) })?, local))
@@ -57,12 +58,13 @@ async fn receive(association: Association) -> Result<u64, Failure> {
 fn measure(
     (associations, threads): (usize, usize),
     size: usize,
+    send_buffer: usize,
     time: Duration,
 ) -> Result<f64, Box<dyn std::error::Error>> {
     let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let work = async move {
-        let (a, local) = stack(1)?;
-        let (b, remote) = stack(2)?;
+        let (a, local) = stack(1, send_buffer)?;
+        let (b, remote) = stack(2, send_buffer)?;
         let listener = b.listen(&[remote], PORT, None)?;
         let encapsulation = b.udp_port().unwrap_or_default();
         let connect = Connect { encapsulation, ..Connect::new(&[local], &[remote], PORT) };
@@ -97,10 +99,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<usize> = std::env::args().skip(1).flat_map(|a| a.parse()).collect();
     let number = |at: usize, other| arguments.get(at).copied().unwrap_or(other);
     let (size, seconds, repetitions) = (number(0, 1024), number(1, 2), number(2, 5).max(1));
+    let buffer = number(3, Settings::default().send_buffer);
     let mut results: [Vec<f64>; CASES.len()] = Default::default();
     for _ in 0..repetitions {
         for (case, results) in CASES.into_iter().zip(&mut results) {
-            results.push(measure(case, size, Duration::from_secs(seconds as u64))?);
+            results.push(measure(case, size, buffer, Duration::from_secs(seconds as u64))?);
         }
     }
     let mut medians = Vec::new();
