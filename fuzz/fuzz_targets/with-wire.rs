@@ -3,6 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use ringway_with_wire::datagrams::Kind;
 use ringway_with_wire::name::MAX_NAME;
 use ringway_with_wire::request::{MAX_REPLY, MAX_REQUEST, read_addresses, write_addresses};
 use ringway_with_wire::stream::{DATA, Delivery, FIN, Piece, Receiving};
@@ -24,6 +25,15 @@ fn requests(octets: &[u8]) {
     if let Ok((local, peer)) = read_addresses(octets) {
         let again = write_addresses(&local, peer.as_ref());
         assert_eq!(read_addresses(&again), Ok((local, peer)));
+    }
+}
+
+fn identifiers(octets: &[u8]) {
+    for octets in octets.chunks_exact(4) {
+        let ppid = octets.iter().fold(0, |ppid, octet| ppid << 8 | u32::from(*octet));
+        if let Some((kind, port)) = Kind::read(ppid) {
+            assert_eq!(kind.ppid(port), ppid);
+        }
     }
 }
 
@@ -70,5 +80,6 @@ fn stream(octets: &[u8]) {
 fuzz_target!(|octets: &[u8]| {
     requests(octets);
     names(octets);
+    identifiers(octets);
     stream(octets);
 });

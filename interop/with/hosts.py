@@ -71,6 +71,10 @@ class Hosts:
         """Takes the first link away."""
         self.near.inside("link", "set", "e1", "down")
 
+    def captures(self):
+        """What captures the packets of each link, and its file."""
+        return self._captures
+
     def expect_sctp(self, least=20):
         """Ends the captures: SCTP carried all, over both links or as many as there are, and TCP no octet."""
         self.c.sleep(0.5)

@@ -19,6 +19,9 @@ pub(crate) struct With {
     /// Print which protocol carries each connection, and why
     #[arg(long)]
     explain: bool,
+    /// Carry the program's UDP datagrams, too
+    #[arg(long)]
+    datagrams: bool,
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -26,15 +29,21 @@ pub(crate) struct With {
 
 /// Runs a program. Its exit status is that of the command.
 pub(crate) fn with(command: With) -> ExitCode {
-    let With { services, explain, program } = command;
-    let services = match Services::read(&services) {
+    let With { services, explain, datagrams, program } = command;
+    let services = Services::read(&services).and_then(|services| {
+        if datagrams {
+            services.check_datagrams()?;
+        }
+        Ok(services)
+    });
+    let services = match services {
         Ok(services) => services,
         Err(error) => {
             out::errors(&error.to_string().lines().map(str::to_owned).collect::<Vec<_>>());
             return ExitCode::from(USAGE);
         }
     };
-    let with = ringway_with::With { services, program, explain };
+    let with = ringway_with::With { services, program, explain, datagrams };
     match ringway_with::run(&with, Arc::new(|line: &str| out::note(line))) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {

@@ -19,6 +19,10 @@ fn wrong_usage_has_exit_status_two_and_says_what_was_expected() {
         (&["multihome", "--", "true"], "the nearest is ringway.multihoming"),
         (&["keepAlive=yes", "--", "true"], "expected require, prefer, noPreference"),
         (&["require:security", "--", "true"], "no protocol fits"),
+        (
+            &["--datagrams", "require:multihoming", "--", "true"],
+            "expected services that UDP has too",
+        ),
     ] {
         let (status, error) = with(args);
         assert_eq!(status, 2, "{args:?}: {error}");

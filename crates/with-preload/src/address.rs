@@ -92,6 +92,13 @@ pub(crate) unsafe fn write_octets(
     Ok(())
 }
 
+/// Returns an address of IPv4 or IPv6 that the kernel has written; `None` for any other.
+pub(crate) fn of(named: &Named) -> Option<SocketAddr> {
+    let length = named.octets().len() as socklen_t;
+    // SAFETY: there are so many octets.
+    unsafe { read((&raw const named.storage).cast(), length) }.ok()
+}
+
 /// Writes an address as a socket of its family shows it.
 ///
 /// # Errors
@@ -105,6 +112,13 @@ pub(crate) unsafe fn write(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> Result<()> {
+    let named = named(shown, ipv6);
+    // SAFETY: the caller's.
+    unsafe { write_octets(named.octets(), named.length, address, length) }
+}
+
+/// Returns an address as a socket of its family shows it.
+pub(crate) fn named(shown: SocketAddr, ipv6: bool) -> Named {
     let mut named = Named::empty();
     let shown = if ipv6 { mapped(shown) } else { shown };
     let whole = match shown {
@@ -129,8 +143,7 @@ pub(crate) unsafe fn write(
         }
     };
     named.length = whole as socklen_t;
-    // SAFETY: the caller's.
-    unsafe { write_octets(named.octets(), named.length, address, length) }
+    named
 }
 
 /// Returns the Unix address of a name.

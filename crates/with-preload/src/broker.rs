@@ -99,6 +99,20 @@ pub(crate) fn ask(
     answer
 }
 
+/// Asks for the descriptor of the table for datagrams.
+pub(crate) fn table(process: &Descriptor) -> Result<c_int> {
+    let fd = system::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)?;
+    let received = connect(fd, &process.broker).and_then(|()| {
+        let mut head = [0; MAX_REQUEST];
+        let length =
+            request(&process.broker, process.id, false, Action::Translations, 0, &mut head)?;
+        system::send(fd, &[iovec { iov_base: head.as_mut_ptr().cast(), iov_len: length }])?;
+        system::receive_descriptor(fd)
+    });
+    system::close(fd);
+    received
+}
+
 fn ask_on(
     fd: c_int,
     socket: &Descriptor,

@@ -2,12 +2,11 @@
 //!
 //! It is read once, so that a program that clears its environment, as servers do for their workers, keeps its broker.
 
-use crate::real;
-use libc::{c_char, c_int};
+use libc::c_char;
 use ringway_with_wire::environment::VARIABLE;
 use ringway_with_wire::{BrokerId, Environment, Secret};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 const UNREAD: u8 = 0;
 const ABSENT: u8 = 1;
@@ -18,19 +17,10 @@ static STATE: AtomicU8 = AtomicU8::new(UNREAD);
 static BROKER: AtomicU64 = AtomicU64::new(0);
 static SECRET: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 static USER: AtomicU32 = AtomicU32::new(0);
+static DATAGRAMS: AtomicBool = AtomicBool::new(false);
 
 unsafe extern "C" {
     static environ: *const *const c_char;
-}
-
-/// Called by the dynamic linker before main().
-#[used]
-#[unsafe(link_section = ".init_array")]
-static INITIALISE: extern "C" fn(c_int, *const *const c_char, *const *const c_char) = initialise;
-
-extern "C" fn initialise(_: c_int, _: *const *const c_char, _: *const *const c_char) {
-    real::resolve();
-    get();
 }
 
 /// Returns the broker; `None` in a process that has none.
@@ -47,11 +37,12 @@ pub(crate) fn get() -> Option<Environment> {
         broker: BrokerId(BROKER.load(Ordering::Relaxed).to_ne_bytes()),
         secret: Secret(secret),
         user: USER.load(Ordering::Relaxed),
+        datagrams: DATAGRAMS.load(Ordering::Relaxed),
     })
 }
 
 fn store(found: Option<Environment>) -> Option<()> {
-    let Some(Environment { broker, secret, user }) = found else {
+    let Some(Environment { broker, secret, user, datagrams }) = found else {
         STATE.store(ABSENT, Ordering::Release);
         return None;
     };
@@ -61,6 +52,7 @@ fn store(found: Option<Environment>) -> Option<()> {
         word.store(u64::from_ne_bytes(octets), Ordering::Relaxed);
     }
     USER.store(user, Ordering::Relaxed);
+    DATAGRAMS.store(datagrams, Ordering::Relaxed);
     STATE.store(PRESENT, Ordering::Release);
     Some(())
 }

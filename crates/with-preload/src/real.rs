@@ -98,6 +98,10 @@ real! {
         from: *mut sockaddr, from_length: *mut socklen_t
     ) -> ssize_t;
     recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    recvmmsg(
+        fd: c_int, messages: *mut libc::mmsghdr, count: u32, flags: c_int,
+        timeout: *mut libc::timespec
+    ) -> c_int;
     execve(
         path: *const c_char, arguments: *const *const c_char, variables: *const *const c_char
     ) -> c_int;

@@ -80,6 +80,10 @@ impl Named {
         (&raw mut self.storage).cast()
     }
 
+    pub(crate) fn address(&self) -> *const sockaddr {
+        (&raw const self.storage).cast()
+    }
+
     /// Returns the octets of the name.
     pub(crate) fn octets(&self) -> &[u8] {
         let length = (self.length as usize).min(size_of::<libc::sockaddr_storage>());
@@ -229,6 +233,70 @@ pub(crate) fn receive(fd: c_int, out: &mut [u8]) -> Result<usize> {
     let arguments = [int(fd), out.as_mut_ptr() as usize, out.len(), 0, 0, 0];
     // SAFETY: the kernel writes at most that many octets.
     unsafe { checked(libc::SYS_recvfrom, arguments) }
+}
+
+/// Receives a descriptor (unix(7), SCM_RIGHTS).
+pub(crate) fn receive_descriptor(fd: c_int) -> Result<c_int> {
+    let mut octets = [0_u8; 64];
+    let mut part = libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+    // As many words as a header and a descriptor take, aligned as the header is.
+    let mut control = [0_usize; 4];
+    // SAFETY: the structure is integers and pointers, for which zero is a value.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let arguments = [int(fd), (&raw mut message) as usize, int(libc::MSG_CMSG_CLOEXEC), 0, 0, 0];
+    loop {
+        // SAFETY: the kernel writes no more than there is room for.
+        match unsafe { checked(libc::SYS_recvmsg, arguments) } {
+            Err(Errno(libc::EINTR)) => {}
+            Err(error) => return Err(error),
+            Ok(_) => break,
+        }
+    }
+    // SAFETY: the kernel has written the headers that the length covers.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if header.is_null()
+            || (*header).cmsg_level != libc::SOL_SOCKET
+            || (*header).cmsg_type != libc::SCM_RIGHTS
+        {
+            return Err(Errno(libc::EPROTO));
+        }
+        Ok(libc::CMSG_DATA(header).cast::<c_int>().read_unaligned())
+    }
+}
+
+/// Maps the beginning of a file, to be read.
+pub(crate) fn map(fd: c_int, octets: usize) -> Result<*mut c_void> {
+    let (protection, flags) = (int(libc::PROT_READ), int(libc::MAP_SHARED));
+    // SAFETY: the kernel chooses where, so that nothing else is there.
+    let mapped = unsafe { checked(libc::SYS_mmap, [0, octets, protection, flags, int(fd), 0]) };
+    mapped.map(|at| at as *mut c_void)
+}
+
+/// Drops a mapping that nothing refers to.
+pub(crate) fn unmap(at: *mut c_void, octets: usize) {
+    // SAFETY: the caller has mapped it and uses it no more. It stays if that fails.
+    let _ = unsafe { checked(libc::SYS_munmap, [at as usize, octets, 0, 0, 0, 0]) };
+}
+
+/// Returns the inode of an open file.
+pub(crate) fn inode(fd: c_int) -> Result<u64> {
+    // SAFETY: the structure is integers, for which zero is a value.
+    let mut status: libc::stat = unsafe { std::mem::zeroed() };
+    let arguments = [int(fd), (&raw mut status) as usize, 0, 0, 0, 0];
+    // SAFETY: the kernel writes one structure.
+    unsafe { checked(libc::SYS_fstat, arguments) }?;
+    Ok(status.st_ino)
+}
+
+/// Binds a socket to an address.
+pub(crate) fn bind_to(fd: c_int, to: &Named) -> Result<()> {
+    let arguments = [int(fd), (&raw const to.storage) as usize, to.length as usize, 0, 0, 0];
+    // SAFETY: the address is alive and of this length.
+    unsafe { checked(libc::SYS_bind, arguments) }.map(|_| ())
 }
 
 /// Returns the flags of an open file (fcntl(2), F_GETFL).

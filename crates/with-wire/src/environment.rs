@@ -5,8 +5,9 @@ use crate::name::BrokerId;
 /// The name of the variable.
 pub const VARIABLE: &str = "RINGWAY_WITH";
 
-/// Octets of the variable's value: three fields in hexadecimal digits, with a colon between them.
-pub const LENGTH: usize = 16 + 1 + 32 + 1 + 8;
+/// Octets of the variable's value: three fields in hexadecimal digits and one digit, with colons
+/// between them.
+pub const LENGTH: usize = 16 + 1 + 32 + 1 + 8 + 1 + 1;
 
 /// What a process must know to be served by the broker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Environment {
     pub secret: Secret,
     /// The user that the broker runs as. The library trusts nobody else at the other end.
     pub user: u32,
+    /// Whether sockets of UDP are served.
+    pub datagrams: bool,
 }
 
 impl Environment {
@@ -42,19 +45,25 @@ impl Environment {
         let mut out = [b':'; LENGTH];
         hexadecimal(&self.broker.0, &mut out[..16]);
         hexadecimal(&self.secret.0, &mut out[17..49]);
-        hexadecimal(&self.user.to_be_bytes(), &mut out[50..]);
+        hexadecimal(&self.user.to_be_bytes(), &mut out[50..58]);
+        out[59] = if self.datagrams { b'1' } else { b'0' };
         out
     }
 
     /// Reads a value; `None` for anything that [`Environment::write`] does not return.
     pub fn read(value: &[u8]) -> Option<Environment> {
-        if value.len() != LENGTH || value[16] != b':' || value[49] != b':' {
+        if value.len() != LENGTH || [16, 49, 58].iter().any(|at| value[*at] != b':') {
             return None;
         }
         Some(Environment {
             broker: BrokerId(octets(&value[..16])?),
             secret: Secret(octets(&value[17..49])?),
-            user: u32::from_be_bytes(octets(&value[50..])?),
+            user: u32::from_be_bytes(octets(&value[50..58])?),
+            datagrams: match value[59] {
+                b'0' => false,
+                b'1' => true,
+                _ => return None,
+            },
         })
     }
 }
@@ -90,13 +99,16 @@ mod tests {
         broker: BrokerId([0, 1, 2, 3, 4, 5, 0xfe, 0xff]),
         secret: Secret([0xa5; 16]),
         user: 1000,
+        datagrams: true,
     };
 
     #[test]
     fn the_value_is_written_and_read() {
         let text = VALUE.write();
-        assert!(text.starts_with(b"000102030405feff:a5a5") && text.ends_with(b":000003e8"));
+        assert!(text.starts_with(b"000102030405feff:a5a5") && text.ends_with(b":000003e8:1"));
         assert_eq!(Environment::read(&text), Some(VALUE));
+        let without = Environment { datagrams: false, ..VALUE };
+        assert_eq!(Environment::read(&without.write()), Some(without));
     }
 
     #[test]

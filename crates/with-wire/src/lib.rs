@@ -6,18 +6,21 @@
 //! Read [`name`] first: a program's socket is known by its name in the kernel, so that neither side keeps a table of
 //! descriptors. [`request`] has the questions about a socket, [`environment`] how the library finds the broker, and
 //! [`stream`] how a stream of bytes with two ends travels as SCTP messages, and [`sharing`] how several of them share an
-//! association. [`executable`] is what both sides judge programs by.
+//! association. [`datagrams`] has those of programs as messages, and [`translation`] the table by which the library finds
+//! where they go. [`executable`] is what both sides judge programs by.
 
 #![forbid(unsafe_code)]
 
 pub mod address;
 mod cursor;
+pub mod datagrams;
 pub mod environment;
 pub mod executable;
 pub mod name;
 pub mod request;
 pub mod sharing;
 pub mod stream;
+pub mod translation;
 
 pub use environment::{Environment, Secret};
 pub use name::{BrokerId, Name, SocketId};

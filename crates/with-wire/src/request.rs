@@ -61,6 +61,39 @@ pub enum Action<'a> {
     },
     /// Reports that the process executes a program that the library cannot serve: its path and why, in words.
     Unserved(&'a [u8]),
+    /// Asks for the table of [`translation`](crate::translation), whose descriptor comes with the reply.
+    Translations,
+    /// Reports a socket of UDP. Replied to once the table has what follows from it.
+    Datagrams(Datagrams),
+}
+
+/// A socket of UDP, and what the program does with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Datagrams {
+    /// Its inode.
+    pub inode: u64,
+    /// A descriptor of it in the process that asks.
+    pub descriptor: u32,
+    /// Its local address.
+    pub local: SocketAddr,
+    /// What it is about to do.
+    pub usage: Usage,
+}
+
+/// What a program does with a socket of UDP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Usage {
+    /// It is bound.
+    Bound,
+    /// It sends to a peer from which nothing has come.
+    Sends(SocketAddr),
+    /// It is connected to a peer.
+    Connected {
+        /// The peer.
+        peer: SocketAddr,
+        /// Whether the process has received from it, so that the peer decides how datagrams travel.
+        answers: bool,
+    },
 }
 
 impl Action<'_> {
@@ -76,6 +109,8 @@ impl Action<'_> {
             Action::Set { .. } => 7,
             Action::Get { .. } => 8,
             Action::Unserved(_) => 10,
+            Action::Translations => 11,
+            Action::Datagrams(_) => 12,
         }
     }
 }
@@ -112,7 +147,12 @@ impl<'a> Request<'a> {
             Action::Connect(address) | Action::Bind(address) => {
                 address::write(&mut writer, address)?;
             }
-            Action::Await | Action::Outcome | Action::Progress | Action::Addresses => {}
+            Action::Await
+            | Action::Outcome
+            | Action::Progress
+            | Action::Addresses
+            | Action::Translations => {}
+            Action::Datagrams(datagrams) => datagrams.write(&mut writer)?,
             Action::Listen(backlog) => writer.u32(*backlog)?,
             Action::Unserved(value) if value.len() <= MAX_VALUE => writer.bytes(value)?,
             Action::Unserved(value) => {
@@ -184,9 +224,42 @@ impl<'a> Request<'a> {
             10 => Action::Unserved(value(&mut reader)?),
             8 => Action::Get { level: reader.u32()?, option: reader.u32()?, length: reader.u32()? },
             9 => Action::Progress,
+            11 => Action::Translations,
+            12 => Action::Datagrams(Datagrams::read(&mut reader)?),
             got => return Err(FormatError::Value { what: "a request", got: got.into() }),
         };
         Ok(Request { secret, id, ipv6, action })
+    }
+}
+
+impl Datagrams {
+    fn write(&self, writer: &mut Writer<'_>) -> Result<(), FormatError> {
+        writer.u64(self.inode)?;
+        writer.u32(self.descriptor)?;
+        address::write(writer, &self.local)?;
+        match &self.usage {
+            Usage::Bound => writer.u8(0),
+            Usage::Sends(peer) => {
+                writer.u8(1)?;
+                address::write(writer, peer)
+            }
+            Usage::Connected { peer, answers } => {
+                writer.u8(if *answers { 3 } else { 2 })?;
+                address::write(writer, peer)
+            }
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Datagrams, FormatError> {
+        let (inode, descriptor) = (reader.u64()?, reader.u32()?);
+        let local = address::read(reader)?;
+        let usage = match reader.u8()? {
+            0 => Usage::Bound,
+            1 => Usage::Sends(address::read(reader)?),
+            kind @ (2 | 3) => Usage::Connected { peer: address::read(reader)?, answers: kind == 3 },
+            got => return Err(FormatError::Value { what: "a usage", got: got.into() }),
+        };
+        Ok(Datagrams { inode, descriptor, local, usage })
     }
 }
 
@@ -275,6 +348,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn datagrams(usage: Usage) -> Action<'static> {
+        let local = "192.0.2.1:5060".parse().unwrap();
+        Action::Datagrams(Datagrams { inode: u64::MAX, descriptor: 7, local, usage })
+    }
+
     fn actions() -> Vec<Action<'static>> {
         let address = "[2001:db8::1%3]:443".parse().unwrap();
         vec![
@@ -289,6 +367,10 @@ mod tests {
             Action::Set { level: 0, option: 1, value: &[7; MAX_VALUE] },
             Action::Get { level: 6, option: 11, length: 104 },
             Action::Unserved(b"/bin/busybox is statically linked"),
+            Action::Translations,
+            datagrams(Usage::Bound),
+            datagrams(Usage::Sends(address)),
+            datagrams(Usage::Connected { peer: address, answers: true }),
         ]
     }
 

@@ -9,6 +9,7 @@
 //! | `program` | whether the library can be loaded into a program |
 //! | `child` | the program as a process, and what it leaves behind |
 //! | `broker` | requests of the library; connections that arrive |
+//! | `datagrams` | the program's sockets of UDP |
 //! | `network` | the only part that knows protocols: opening, accepting, carrying |
 //! | `pump` | bytes between a program's socket and a connection |
 //! | `remembered` | the file of what peers have |
@@ -17,6 +18,8 @@
 
 mod broker;
 mod child;
+mod datagrams;
+mod lines;
 mod locking;
 mod network;
 mod program;
@@ -25,8 +28,9 @@ mod remembered;
 mod run;
 mod services;
 
+pub use lines::Lines;
 pub use program::ProgramError;
-pub use run::{Lines, RunError, With, run};
+pub use run::{RunError, With, run};
 pub use services::{ServiceError, Services};
 
 /// The name of the library.

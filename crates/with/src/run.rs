@@ -2,8 +2,10 @@
 
 use crate::broker::{self, Broker};
 use crate::child::{Arrived, Family, Signals, is_of_terminal};
+use crate::lines::Lines;
 use crate::network::Network;
 use crate::program::{self, ProgramError};
+use crate::remembered;
 use crate::services::Services;
 use crate::{LIBRARY, LIBRARY_VARIABLE};
 use nix::sys::signal::Signal;
@@ -28,9 +30,6 @@ const SWEEP: Duration = Duration::from_millis(50);
 /// background may listen after its parent has ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Takes lines for the user.
-pub type Lines = Arc<dyn Fn(&str) + Send + Sync>;
-
 /// What to run.
 pub struct With {
     /// The services of its connections.
@@ -39,6 +38,8 @@ pub struct With {
     pub program: Vec<OsString>,
     /// Whether each connection is explained.
     pub explain: bool,
+    /// Whether the program's sockets of UDP are served, too.
+    pub datagrams: bool,
 }
 
 /// Why a program was not run.
@@ -91,15 +92,16 @@ pub fn run(with: &With, lines: Lines) -> Result<u8, RunError> {
     };
     let path = program::check(name)?;
     let library = library()?;
-    let environment = draw()?;
+    let environment = draw(with.datagrams)?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments);
     command.env(PRELOAD, preload(&library, env::var_os(PRELOAD).as_deref()));
     command.env(VARIABLE, OsStr::from_bytes(&environment.write()));
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let network = Network::new(with.services.clone());
-        let broker = Arc::new(Broker::new(environment, network, lines.clone(), with.explain));
+        let network = Network::new(with.services.clone(), with.datagrams, remembered::file());
+        let broker = Broker::new(environment, network, lines.clone(), with.explain)?;
+        let broker = Arc::new(broker);
         let listener = broker::bind(&environment)?;
         let mut signals = Signals::receive()?;
         let family = Family::start(&mut command);
@@ -108,6 +110,9 @@ pub fn run(with: &With, lines: Lines) -> Result<u8, RunError> {
             () = broker.serve(listener) => 1,
             status = watch(&broker, &mut family, &mut signals, &lines) => status,
         };
+        if let Some(datagrams) = &broker.datagrams {
+            datagrams.close().await;
+        }
         if let Err(error) = broker.network.close().await {
             lines(&format!("what peers have is not remembered: {error}"));
         }
@@ -139,7 +144,8 @@ async fn watch(broker: &Broker, family: &mut Family, signals: &mut Signals, line
         let Some(status) = family.status else { continue };
         let ended = *ended.get_or_insert_with(Instant::now);
         // What it had open when it ended may not have been looked at.
-        let sockets = broker.sockets();
+        let bound = broker.datagrams.as_ref().filter(|_| family.has_members);
+        let sockets = broker.sockets() + bound.map_or(0, |datagrams| datagrams.sockets());
         if sockets == 0 && (!family.has_members || ended.elapsed() >= GRACE) {
             return status;
         }
@@ -153,12 +159,12 @@ async fn watch(broker: &Broker, family: &mut Family, signals: &mut Signals, line
 }
 
 /// Draws what nobody else can know.
-fn draw() -> io::Result<Environment> {
+fn draw(datagrams: bool) -> io::Result<Environment> {
     let (mut broker, mut secret) = ([0; 8], [0; 16]);
     getrandom::fill(&mut broker).map_err(io::Error::other)?;
     getrandom::fill(&mut secret).map_err(io::Error::other)?;
     let user = nix::unistd::geteuid().as_raw();
-    Ok(Environment { broker: BrokerId(broker), secret: Secret(secret), user })
+    Ok(Environment { broker: BrokerId(broker), secret: Secret(secret), user, datagrams })
 }
 
 /// Returns the library.

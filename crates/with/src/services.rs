@@ -12,6 +12,8 @@ const PREFIX: &str = "ringway.";
 
 /// Protocols that the broker carries.
 const CARRIED: [Protocol; 3] = [Protocol::Tcp, Protocol::Sctp, Protocol::SctpUdp];
+/// Protocols that carry datagrams.
+const DATAGRAMS: [Protocol; 3] = [Protocol::Udp, Protocol::Sctp, Protocol::SctpUdp];
 
 /// Why services cannot be had.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -28,6 +30,11 @@ pub enum ServiceError {
     /// No protocol that is carried here has them.
     #[error("{0}")]
     Unfit(String),
+    /// Peers without SCTP are sent datagrams by UDP.
+    #[error(
+        "expected services that UDP has too, because datagrams to peers without SCTP travel by it: {0}"
+    )]
+    NoUdp(String),
 }
 
 /// What connections should have.
@@ -57,6 +64,37 @@ impl Services {
         Ok(services)
     }
 
+    /// Checks that datagrams can have the services.
+    ///
+    /// # Errors
+    /// UDP lacks what is required.
+    pub fn check_datagrams(&self) -> Result<(), ServiceError> {
+        let preconnection = self.datagrams_to(RemoteEndpoint::address(([192, 0, 2, 1], 1).into()));
+        let host = host_of(&[Protocol::Udp]);
+        let ranked = preconnection.candidates(Time::ZERO, &host, &Memory::new());
+        ranked.map(|_| ()).map_err(|unfit| ServiceError::NoUdp(unfit.to_string()))
+    }
+
+    /// Returns the preconnection for datagrams to a peer. What UDP lacks is not wanted unless it is asked for.
+    pub(crate) fn datagrams_to(&self, peer: RemoteEndpoint) -> Preconnection {
+        let mut preconnection = self.to(peer);
+        for service in [Service::Reliability, Service::PreserveOrder, Service::CongestionControl] {
+            if self.0.properties.selection.stated(service).is_none() {
+                preconnection.properties.selection.set(service, Preference::NoPreference);
+            }
+        }
+        preconnection.properties.selection.set(Service::PreserveMsgBoundaries, Preference::Require);
+        // A program that uses UDP is prepared for duplicates.
+        preconnection.properties.message.safely_replayable = true;
+        preconnection
+    }
+
+    /// Returns whether datagrams should have a service.
+    pub(crate) fn wants(&self, service: Service) -> bool {
+        let stated = self.0.properties.selection.stated(service);
+        matches!(stated, Some(Preference::Require | Preference::Prefer))
+    }
+
     /// Returns the preconnection to a peer.
     pub(crate) fn to(&self, peer: RemoteEndpoint) -> Preconnection {
         self.0.clone().to(peer)
@@ -70,7 +108,16 @@ impl Services {
 
 /// Returns a host that has no protocol but those that the broker carries.
 pub(crate) fn host() -> Availability {
-    let others = Protocol::ALL.iter().filter(|protocol| !CARRIED.contains(protocol));
+    host_of(&CARRIED)
+}
+
+/// Returns a host that has no protocol but those that carry datagrams.
+pub(crate) fn datagram_host() -> Availability {
+    host_of(&DATAGRAMS)
+}
+
+fn host_of(carried: &[Protocol]) -> Availability {
+    let others = Protocol::ALL.iter().filter(|protocol| !carried.contains(protocol));
     let without = |host: Availability, protocol: &Protocol| {
         host.without(*protocol, "it is not carried for unmodified programs")
     };
@@ -132,6 +179,24 @@ mod tests {
         assert_eq!(read(&["prohibit:multihoming"]).unwrap(), [Tcp, SctpUdp, Sctp], "on one path");
         assert_eq!(read(&["prohibit:preserveMsgBoundaries"]).unwrap(), [Tcp]);
         assert_eq!(read(&["multipath=active"]).unwrap(), [SctpUdp, Sctp, Tcp]);
+    }
+
+    #[test]
+    fn datagrams_need_no_more_than_udp_unless_it_is_asked_for() {
+        use Protocol::{Sctp, SctpUdp, Udp};
+        let ranked = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let services = Services::read(&words).unwrap();
+            let peer = RemoteEndpoint::address(([192, 0, 2, 1], 53).into());
+            let peer = services.datagrams_to(peer);
+            let ranked = peer.candidates(Time::ZERO, &datagram_host(), &Memory::new()).unwrap();
+            let protocols = ranked.candidates.iter().map(|candidate| candidate.protocol).collect();
+            (protocols, services.check_datagrams().is_ok())
+        };
+        assert_eq!(ranked(&[]), (vec![Udp, SctpUdp, Sctp], true));
+        assert_eq!(ranked(&["multihoming"]), (vec![SctpUdp, Sctp, Udp], true));
+        assert_eq!(ranked(&["reliability"]), (vec![SctpUdp, Sctp, Udp], true));
+        assert_eq!(ranked(&["require:multihoming"]), (vec![SctpUdp, Sctp], false));
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub unsafe extern "C" fn syscall(
                 receiving::recvfrom(fd, b as _, c as _, d as c_int, e as _, f as _) as c_long
             }
             libc::SYS_recvmsg => receiving::recvmsg(fd, b as _, c as c_int) as c_long,
+            libc::SYS_recvmmsg => {
+                receiving::recvmmsg(fd, b as _, c as u32, d as c_int, e as _).into()
+            }
             libc::SYS_execve => executing::execve(a as _, b as _, c as _).into(),
             libc::SYS_io_uring_setup if refuses() => {
                 Errno(libc::ENOSYS).set();

@@ -8,7 +8,7 @@
 //! | `names` | `getsockname`, `getpeername` |
 //! | `options` | `getsockopt`, `setsockopt` |
 //! | `sending` | `send`, `sendto`, `sendmsg`, `sendmmsg` |
-//! | `receiving` | `read`, `readv`, `recv`, `recvfrom`, `recvmsg`, and those of _FORTIFY_SOURCE |
+//! | `receiving` | `read`, `readv`, `recv`, `recvfrom`, `recvmsg`, `recvmmsg`, and those of _FORTIFY_SOURCE |
 //! | `executing` | `execve`, `execv`, `execvp`, `execvpe`, `posix_spawn`, `posix_spawnp` |
 //! | `direct` | `syscall`, and what sets io_uring up |
 

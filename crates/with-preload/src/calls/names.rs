@@ -2,7 +2,7 @@
 
 use crate::errno::{Errno, Result, report};
 use crate::system::{self, Named};
-use crate::{address, broker, descriptor, environment};
+use crate::{address, broker, datagrams, descriptor, environment};
 use libc::{c_int, sockaddr, socklen_t};
 use ringway_with_wire::request::{Action, read_addresses};
 use std::net::SocketAddr;
@@ -50,8 +50,14 @@ unsafe fn write(
 ) -> Result<()> {
     let is_unix = named.family() == libc::AF_UNIX;
     let Some(socket) = is_unix.then(|| descriptor::recognise(fd)).flatten() else {
+        let proxied = if peer { address::of(named).and_then(datagrams::shown) } else { None };
         // SAFETY: the caller's.
-        return unsafe { address::write_octets(named.octets(), named.length, to, length) };
+        return unsafe {
+            match proxied {
+                Some(shown) => address::write(shown, named.family() == libc::AF_INET6, to, length),
+                None => address::write_octets(named.octets(), named.length, to, length),
+            }
+        };
     };
     let shown = match (socket.ends, peer) {
         (Some((end, _)), true) | (Some((_, end)), false) => end,

@@ -1,7 +1,7 @@
 //! Creating a socket, connecting it, and shutting it down.
 
 use crate::errno::{Errno, Result, report};
-use crate::{address, broker, descriptor, environment, real, system};
+use crate::{address, broker, datagrams, descriptor, environment, real, system};
 use libc::{c_int, sockaddr, socklen_t};
 use ringway_with_wire::request::Action;
 use ringway_with_wire::{BrokerId, Name, SocketId};
@@ -67,7 +67,11 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, length: socklen
             _ => return real::connect(fd, to, length),
         }
         let Some(socket) = descriptor::recognise(fd) else {
-            return real::connect(fd, to, length);
+            let connected = real::connect(fd, to, length);
+            if connected == 0 {
+                datagrams::connected(fd);
+            }
+            return connected;
         };
         report(address::read(to, length).and_then(|to| connect_to(fd, &socket, to)).map(|()| 0))
     }

@@ -4,6 +4,7 @@
 //! The kernel is asked first, and its result is looked at only if it has an address or is an end.
 
 use crate::calls::names;
+use crate::datagrams;
 use crate::descriptor;
 use crate::errno::Errno;
 use crate::system::Named;
@@ -147,6 +148,7 @@ pub unsafe extern "C" fn __recv_chk(
 /// # Safety
 /// As recvfrom(2).
 unsafe fn with_sender(
+    fd: c_int,
     from: *mut sockaddr,
     from_length: *mut socklen_t,
     receive: impl FnOnce(*mut sockaddr, *mut socklen_t) -> ssize_t,
@@ -157,6 +159,11 @@ unsafe fn with_sender(
     let got = receive(sender.pointer(), &raw mut sender.length);
     if got < 0 {
         return got;
+    }
+    // SAFETY: the kernel has written so many octets.
+    unsafe {
+        let length = sender.octets().len() as socklen_t;
+        datagrams::received_from(fd, sender.pointer(), length);
     }
     // SAFETY: the caller's.
     let written = unsafe {
@@ -194,7 +201,7 @@ pub unsafe extern "C" fn recvfrom(
     }
     // SAFETY: the caller's.
     let got = unsafe {
-        with_sender(from, from_length, |from, from_length| {
+        with_sender(fd, from, from_length, |from, from_length| {
             real::recvfrom(fd, data, length, flags, from, from_length)
         })
     };
@@ -220,7 +227,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
     }
     // SAFETY: the caller's.
     let got = unsafe {
-        with_sender(from, from_length, |from, from_length| {
+        with_sender(fd, from, from_length, |from, from_length| {
             real::__recvfrom_chk(fd, data, length, room, flags, from, from_length)
         })
     };
@@ -245,11 +252,65 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) 
             ((*message).msg_namelen, (*message).msg_controllen) = (0, 0);
             return done;
         }
+        let room = (*message).msg_namelen;
         let got = real::recvmsg(fd, message, flags);
-        let name = (*message).msg_name;
-        if got >= 0 && !name.is_null() && names::is_own(name.cast(), (*message).msg_namelen) {
-            (*message).msg_namelen = 0;
+        if got >= 0 {
+            named(fd, &mut *message, room);
         }
         if got > 0 { got } else { received(fd, got, parts(&*message)) }
+    }
+}
+
+/// Corrects the address of a message that was received, for which there was so much room.
+///
+/// # Safety
+/// As recvmsg(2).
+unsafe fn named(fd: c_int, message: &mut msghdr, room: socklen_t) {
+    let name = message.msg_name;
+    if name.is_null() {
+        return;
+    }
+    // SAFETY: the caller's, and the kernel has written so many octets.
+    unsafe {
+        if names::is_own(name.cast(), message.msg_namelen) {
+            message.msg_namelen = 0;
+        } else {
+            datagrams::received_from(fd, name.cast(), message.msg_namelen.min(room));
+        }
+    }
+}
+
+/// Messages whose room for addresses is remembered; one call receives no more.
+const MAX_MESSAGES: usize = 1_024;
+
+/// `recvmmsg(2)`.
+///
+/// # Safety
+/// As recvmmsg(2).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: u32,
+    flags: c_int,
+    timeout: *mut libc::timespec,
+) -> c_int {
+    if messages.is_null() || flags & libc::MSG_ERRQUEUE != 0 {
+        // SAFETY: the caller's.
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    }
+    // UIO_MAXIOV, to which the kernel reduces it.
+    let count = count.min(MAX_MESSAGES as u32);
+    let mut rooms = [0; MAX_MESSAGES];
+    // SAFETY: the caller's.
+    unsafe {
+        for (index, room) in rooms.iter_mut().enumerate().take(count as usize) {
+            *room = (*messages.add(index)).msg_hdr.msg_namelen;
+        }
+        let got = real::recvmmsg(fd, messages, count, flags, timeout);
+        for (index, room) in rooms.iter().enumerate().take(usize::try_from(got).unwrap_or(0)) {
+            named(fd, &mut (*messages.add(index)).msg_hdr, *room);
+        }
+        got
     }
 }

@@ -4,6 +4,7 @@
 //! The kernel is asked first, because sockets of UDP pass here at each datagram.
 
 use crate::calls::open::connect;
+use crate::datagrams;
 use crate::descriptor;
 use crate::errno::Errno;
 use crate::real;
@@ -69,6 +70,11 @@ pub unsafe extern "C" fn sendto(
     }
     // SAFETY: the caller's.
     unsafe {
+        if !to.is_null()
+            && let Some(proxy) = datagrams::target(fd, to, to_length)
+        {
+            return real::sendto(fd, data, length, flags, proxy.address(), proxy.length);
+        }
         let sent = real::sendto(fd, data, length, flags, to, to_length);
         if to.is_null() || !is_refused(fd, sent) || !opened(fd, flags, to, to_length) {
             return sent;
@@ -99,6 +105,14 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     }
     // SAFETY: the caller's.
     unsafe {
+        if let Some((to, length)) = destination(message)
+            && !datagrams::names_interface(&*message)
+            && let Some(mut proxy) = datagrams::target(fd, to, length)
+        {
+            let mut translated = *message;
+            (translated.msg_name, translated.msg_namelen) = (proxy.pointer().cast(), proxy.length);
+            return real::sendmsg(fd, &raw const translated, flags);
+        }
         let sent = real::sendmsg(fd, message, flags);
         if message.is_null() || (*message).msg_name.is_null() || !is_refused(fd, sent) {
             return sent;
@@ -113,7 +127,53 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int
     }
 }
 
-/// `sendmmsg(2)`. Where an address is refused, it sends one message at a time.
+/// Returns the address that a message is sent to.
+///
+/// # Safety
+/// As sendmsg(2).
+unsafe fn destination(message: *const msghdr) -> Option<(*const sockaddr, socklen_t)> {
+    if message.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's.
+    let (name, length) = unsafe { ((*message).msg_name, (*message).msg_namelen) };
+    (!name.is_null()).then(|| (name.cast_const().cast(), length))
+}
+
+/// Sends as many messages as have addresses that are translated, from the first on. Returns their number, or -1.
+///
+/// # Safety
+/// As sendmmsg(2).
+unsafe fn translated(
+    fd: c_int,
+    messages: *mut libc::mmsghdr,
+    count: u32,
+    flags: c_int,
+) -> Option<c_int> {
+    let mut sent = 0;
+    while sent < count {
+        // SAFETY: the caller's.
+        unsafe {
+            let message = messages.add(sent as usize);
+            let Some((to, length)) = destination(&raw const (*message).msg_hdr) else { break };
+            if datagrams::names_interface(&(*message).msg_hdr) {
+                break;
+            }
+            let Some(mut proxy) = datagrams::target(fd, to, length) else { break };
+            let mut header = (*message).msg_hdr;
+            (header.msg_name, header.msg_namelen) = (proxy.pointer().cast(), proxy.length);
+            match u32::try_from(real::sendmsg(fd, &raw const header, flags)) {
+                Ok(length) => (*message).msg_len = length,
+                Err(_) if sent > 0 => break,
+                Err(_) => return Some(-1),
+            }
+        }
+        sent += 1;
+    }
+    (sent > 0).then_some(sent as c_int)
+}
+
+/// `sendmmsg(2)`. Where an address is refused or translated, it sends one message at a time.
 ///
 /// # Safety
 /// As sendmmsg(2).
@@ -129,6 +189,11 @@ pub unsafe extern "C" fn sendmmsg(
     }
     // SAFETY: the caller's.
     unsafe {
+        if !messages.is_null()
+            && let Some(sent) = translated(fd, messages, count, flags)
+        {
+            return sent;
+        }
         let sent = real::sendmmsg(fd, messages, count, flags);
         if messages.is_null() || count == 0 || !is_refused(fd, sent as ssize_t) {
             return sent;

@@ -3,7 +3,7 @@
 use crate::descriptor::{self, Descriptor};
 use crate::errno::{Errno, report};
 use crate::system::{self, Named};
-use crate::{address, broker, environment, real};
+use crate::{address, broker, datagrams, environment, real};
 use libc::{c_int, sockaddr, socklen_t};
 use ringway_with_wire::Name;
 use ringway_with_wire::request::Action;
@@ -21,7 +21,11 @@ pub unsafe extern "C" fn bind(fd: c_int, to: *const sockaddr, length: socklen_t)
             _ => return real::bind(fd, to, length),
         }
         let Some(socket) = descriptor::recognise(fd) else {
-            return real::bind(fd, to, length);
+            let bound = real::bind(fd, to, length);
+            if bound == 0 {
+                datagrams::bound(fd);
+            }
+            return bound;
         };
         let bound = address::read(to, length).and_then(|to| {
             if to.is_ipv6() != socket.ipv6 {

@@ -80,7 +80,7 @@ fn broker(service: &str, body: &str) -> i32 {
     // The program inherits the environment.
     // SAFETY: the other threads of a test program wait for this one.
     unsafe { std::env::set_var(ROLE, format!("program {body}")) };
-    let with = ringway_with::With { services, program, explain: true };
+    let with = ringway_with::With { services, program, explain: true, datagrams: false };
     match ringway_with::run(&with, Arc::new(|line: &str| eprintln!("{line}"))) {
         Ok(status) => status.into(),
         Err(error) => {

@@ -12,12 +12,14 @@ mod table;
 
 pub(crate) use requests::bind;
 
+use crate::datagrams::Datagrams;
+use crate::lines::Lines;
 use crate::locking::lock;
 use crate::network::Network;
-use crate::run::Lines;
 use arrivals::Groups;
 use ringway_with_wire::Environment;
 use std::collections::BTreeSet;
+use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use table::Table;
@@ -30,6 +32,8 @@ const MAX_UNSERVED: usize = 64;
 pub(crate) struct Broker {
     pub(crate) environment: Environment,
     pub(crate) network: Arc<Network>,
+    /// The program's sockets of UDP, if they are served.
+    pub(crate) datagrams: Option<Arc<Datagrams>>,
     table: Mutex<Table>,
     groups: Mutex<Groups>,
     /// Lines for the user.
@@ -42,21 +46,29 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Creates a broker that serves processes that know its environment.
+    ///
+    /// # Errors
+    /// The system's.
     pub(crate) fn new(
         environment: Environment,
         network: Network,
         lines: Lines,
         explains: bool,
-    ) -> Broker {
-        Broker {
+    ) -> io::Result<Broker> {
+        let network = Arc::new(network);
+        let explanations = explains.then(|| lines.clone());
+        let datagrams = || Datagrams::new(network.clone(), explanations).map(Arc::new);
+        let datagrams = environment.datagrams.then(datagrams).transpose()?;
+        Ok(Broker {
             environment,
-            network: Arc::new(network),
+            network,
+            datagrams,
             table: Mutex::default(),
             groups: Mutex::default(),
             lines,
             explains,
             unserved: Mutex::default(),
-        }
+        })
     }
 
     /// Explains something about a connection, if that is wanted.
@@ -85,6 +97,9 @@ impl Broker {
         let gone = lock(&self.table).sweep(self.environment.broker);
         for id in gone {
             self.remove(id);
+        }
+        if let Some(datagrams) = &self.datagrams {
+            datagrams.sweep();
         }
     }
 

@@ -4,9 +4,9 @@ use super::socket::State;
 use super::table::address;
 use super::{Broker, closed, options};
 use crate::locking::lock;
-use nix::sys::socket::{MsgFlags, recv};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use ringway_with_wire::address::unmapped;
-use ringway_with_wire::request::{Action, MAX_REPLY, MAX_REQUEST, START, write_addresses};
+use ringway_with_wire::request::{Action, MAX_REPLY, MAX_REQUEST, START, Usage, write_addresses};
 use ringway_with_wire::{Name, Reply, Request, SocketId};
 use socket2::{Domain, Type};
 use std::io;
@@ -80,8 +80,27 @@ impl Broker {
             Action::Connect(peer) => {
                 self.open(stream, (request.id, request.ipv6), peer, whole).await;
             }
+            Action::Translations => self.reply_with_translations(&stream, whole).await,
             _ => self.reply(&stream, &request, whole).await,
         }
+    }
+
+    /// Replies with the descriptor of the table for datagrams.
+    async fn reply_with_translations(&self, stream: &UnixStream, whole: usize) {
+        if discard(stream, whole).await.is_err() {
+            return;
+        }
+        let Some(Ok(table)) = self.datagrams.as_ref().map(|datagrams| datagrams.translations())
+        else {
+            return;
+        };
+        let mut out = [0; MAX_REPLY];
+        let Ok(length) = Reply::error(0).write(&mut out) else { return };
+        let parts = [io::IoSlice::new(&out[..length])];
+        let descriptors = [table.as_raw_fd()];
+        let rights = [ControlMessage::ScmRights(&descriptors)];
+        // A reply fits the send buffer. A process that has gone does not miss it.
+        let _ = sendmsg::<()>(stream.as_raw_fd(), &parts, &rights, MsgFlags::MSG_DONTWAIT, None);
     }
 
     async fn reply(self: &Arc<Broker>, stream: &UnixStream, request: &Request<'_>, whole: usize) {
@@ -155,10 +174,22 @@ impl Broker {
                 self.report_unserved(&String::from_utf8_lossy(text));
                 Ok(Vec::new())
             }
-            // `take` and `reply` have seen to them.
-            Action::Connect(_) | Action::Await | Action::Bind(_) | Action::Listen(_) => {
-                Err(libc::EINVAL)
+            Action::Datagrams(report) => {
+                let process = stream.peer_cred().ok().and_then(|credentials| credentials.pid());
+                let datagrams = self.datagrams.as_ref().ok_or(libc::EINVAL)?;
+                // As for connections: what it says of a port that it cannot have is not believed.
+                let is_privileged = report.local.port() < first_unprivileged();
+                if report.usage == Usage::Bound && is_privileged && !self.is_same_user(stream) {
+                    return Err(libc::EACCES);
+                }
+                datagrams.report(&report, process.unwrap_or(0)).map(nothing)
             }
+            // `take` and `reply` have seen to them.
+            Action::Connect(_)
+            | Action::Await
+            | Action::Bind(_)
+            | Action::Listen(_)
+            | Action::Translations => Err(libc::EINVAL),
         }
     }
 

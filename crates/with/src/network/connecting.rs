@@ -47,7 +47,7 @@ impl Network {
     ) -> Result<Connection, ConnectError> {
         let peer = destination(opening.peer);
         let preconnection = self.services.to(RemoteEndpoint::address(peer));
-        let host = self.towards(peer.ip());
+        let host = self.towards(peer.ip(), self.host.clone());
         let ranked = {
             let mut memory = lock(&self.memory);
             memory.expire(self.clock.now());
@@ -63,9 +63,8 @@ impl Network {
         self.race(race, opening).await
     }
 
-    /// Returns what this host has for a peer.
-    fn towards(&self, peer: IpAddr) -> Availability {
-        let host = self.host.clone();
+    /// Returns what this host has for a peer, of what it has for any.
+    pub(super) fn towards(&self, peer: IpAddr, host: Availability) -> Availability {
         let link_local = |ip: Ipv6Addr| ip.is_unicast_link_local();
         match peer {
             // A raw socket of this host keeps the kernel from refusing what nobody listens to.

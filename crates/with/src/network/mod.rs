@@ -5,6 +5,7 @@ mod alone;
 mod associated;
 mod below;
 mod connecting;
+mod datagrams;
 mod listening;
 mod locals;
 mod opened;
@@ -16,6 +17,7 @@ mod transport;
 mod unread;
 
 pub(crate) use connecting::Opening;
+pub(crate) use datagrams::{Link, LinkListener};
 pub(crate) use listening::{Acceptor, Beside};
 pub(crate) use opened::{Information, Received};
 pub(crate) use transport::{Connection, Observer, Transport};
@@ -36,6 +38,8 @@ pub(crate) struct Network {
     clock: Clock,
     /// What this host has for any peer.
     host: Availability,
+    /// What it has for datagrams.
+    datagram_host: Availability,
     memory: Mutex<Memory>,
     /// Where the memory is kept.
     file: Option<PathBuf>,
@@ -50,20 +54,22 @@ pub(crate) struct ConnectError {
 }
 
 impl Network {
-    /// Creates the network side. It opens no socket.
-    pub(crate) fn new(services: Services) -> Network {
+    /// Creates the network side, of connections alone or of datagrams, too. It opens no socket. What a file has of peers is
+    /// remembered.
+    pub(crate) fn new(services: Services, datagrams: bool, file: Option<PathBuf>) -> Network {
         let clock = Clock::new();
-        let (mut memory, file) = (Memory::new(), remembered::file());
+        let mut memory = Memory::new();
         if let Some(file) = &file {
             remembered::load(file, clock.now(), &mut memory);
         }
-        let mut host = services::host();
+        let (mut host, mut datagram_host) = (services::host(), services::datagram_host());
         if !ringway_sctp_tokio::is_permitted() {
             let reason = "it takes CAP_NET_RAW and a kernel whose own SCTP is not loaded";
             host = host.without(Protocol::Sctp, reason);
+            datagram_host = datagram_host.without(Protocol::Sctp, reason);
         }
-        let memory = Mutex::new(memory);
-        Network { services, clock, host, memory, file, stacks: Stacks::default() }
+        let (memory, stacks) = (Mutex::new(memory), Stacks::new(datagrams));
+        Network { services, clock, host, datagram_host, memory, file, stacks }
     }
 
     /// Sends what is due and writes the memory.

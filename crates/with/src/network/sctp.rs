@@ -15,9 +15,9 @@ use super::unread::Unread;
 use crate::locking::lock;
 use ringway_sansio::Duration;
 use ringway_sctp_tokio::{
-    AcceptError, Association, Close, Config, Connect, ConnectError, Listener, Over, Scheduling,
-    Settings, Stack,
+    Association, Close, Config, Connect, ConnectError, Listener, Over, Scheduling, Settings, Stack,
 };
+use ringway_with_wire::datagrams;
 use ringway_with_wire::sharing::STREAMS;
 use std::future::poll_fn;
 use std::io;
@@ -34,6 +34,8 @@ const HEADERS: usize = 40 + 8 + 12 + 16;
 /// The stacks that all connections share; each is opened when it is first needed.
 #[derive(Default)]
 pub(super) struct Stacks {
+    /// Whether the program's datagrams are carried, so that UDP ports of the numbers that it names are its own.
+    datagrams: bool,
     /// For connections that are opened here, at any UDP port.
     udp: Mutex<Option<Stack>>,
     ip: Mutex<Option<Stack>>,
@@ -69,7 +71,44 @@ fn not_opened(error: ConnectError) -> io::Error {
     }
 }
 
+/// The settings for datagrams.
+pub(super) fn datagram_settings() -> Settings {
+    Settings {
+        outbound_streams: 1,
+        inbound_streams: 1,
+        max_inbound_streams: 1,
+        // A peer that is gone may be one that has UDP only by now.
+        association_max_retrans: 5,
+        path_max_retrans: 2,
+        rto_max: Duration::from_secs(3),
+        ..settings()
+    }
+}
+
+/// What an association is to be opened with.
+pub(super) struct Associate {
+    pub(super) below: Below,
+    /// The peer, with its SCTP port.
+    pub(super) peer: SocketAddr,
+    /// The peer's UDP port.
+    pub(super) encapsulation: u16,
+    pub(super) bound: Option<SocketAddr>,
+    /// Whether all addresses of this host are used.
+    pub(super) several: bool,
+    pub(super) settings: Settings,
+}
+
 impl Stacks {
+    /// Creates none yet; for programs whose datagrams are carried, too, or not.
+    pub(super) fn new(datagrams: bool) -> Stacks {
+        Stacks { datagrams, ..Stacks::default() }
+    }
+
+    /// Returns the UDP port for the SCTP of connections to a port.
+    fn encapsulation(&self, port: u16) -> u16 {
+        if self.datagrams { datagrams::beside(port) } else { port }
+    }
+
     /// Returns the stack for connections that are opened here.
     fn outgoing(&self, below: Below) -> io::Result<Stack> {
         let (slot, over) = match below {
@@ -103,13 +142,16 @@ impl Stacks {
         several: bool,
         reserve: impl Fn() -> Option<u16>,
     ) -> io::Result<Opened<SctpTransport>> {
+        let encapsulation = self.encapsulation(peer.port());
+        let settings = settings();
+        let request = Associate { below, peer, encapsulation, bound, several, settings };
         if bound.is_some() {
-            let association = self.associate(below, peer, bound, several).await?;
+            let association = self.associate(&request).await?;
             return first(association, below, &self.unread).await.map(|(opened, _)| opened);
         }
         let entry = self.pool.entry(below, peer);
         loop {
-            let associate = self.associate(below, peer, None, several);
+            let associate = self.associate(&request);
             let (hub, transport) = match entry.acquire(associate, below, &self.unread).await? {
                 Acquired::Association(opened) => return Ok(opened),
                 Acquired::Stream(hub, transport) => (hub, transport),
@@ -131,13 +173,8 @@ impl Stacks {
     }
 
     /// Opens an association.
-    async fn associate(
-        &self,
-        below: Below,
-        peer: SocketAddr,
-        bound: Option<SocketAddr>,
-        several: bool,
-    ) -> io::Result<Association> {
+    pub(super) async fn associate(&self, request: &Associate) -> io::Result<Association> {
+        let &Associate { below, peer, encapsulation, bound, several, settings } = request;
         let named = bound.map(|bound| bound.ip()).filter(|ip| !ip.is_unspecified());
         let from = match named {
             Some(ip) => vec![ip],
@@ -146,20 +183,38 @@ impl Stacks {
         };
         let connect = Connect {
             local_port: bound.map_or(0, |bound| bound.port()),
-            encapsulation: peer.port(),
+            encapsulation,
+            settings: Some(settings),
             ..Connect::new(&from, &[peer.ip()], peer.port())
         };
         let stack = self.outgoing(below)?;
         stack.connect(&connect).await.map_err(not_opened)
     }
 
-    /// Listens at an address.
+    /// Listens at an address for connections.
     pub(super) fn listen(
         &self,
         below: Below,
         local: SocketAddr,
         dual: bool,
     ) -> io::Result<SctpListener> {
+        let encapsulation = self.encapsulation(local.port());
+        let associations = self.listen_for(below, local, dual, encapsulation, settings())?;
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let arrivals = (sender, tokio::sync::Mutex::new(receiver));
+        let unread = self.unread.clone();
+        Ok(SctpListener { associations, below, unread, arrivals })
+    }
+
+    /// Listens at an SCTP port, and in UDP at this port of UDP.
+    pub(super) fn listen_for(
+        &self,
+        below: Below,
+        local: SocketAddr,
+        dual: bool,
+        encapsulation: u16,
+        settings: Settings,
+    ) -> io::Result<Associations> {
         let wild = local.ip().is_unspecified();
         let mut addresses = vec![local.ip()];
         if dual && wild && local.is_ipv6() {
@@ -169,8 +224,8 @@ impl Stacks {
         let stack = match below {
             Below::Ip => self.outgoing(Below::Ip)?,
             Below::Udp => {
-                let over = Over::Udp { locals: addresses.clone(), port };
-                let config = Config { settings: settings(), ..Config::new(over) };
+                let over = Over::Udp { locals: addresses.clone(), port: encapsulation };
+                let config = Config { settings, ..Config::new(over) };
                 Stack::new(config).map_err(failed)?
             }
         };
@@ -182,12 +237,9 @@ impl Stacks {
         if let Some(joined) = &joined {
             joined.refresh();
         }
-        let listen = |ip: &IpAddr| stack.listen(&[*ip], port, None).map_err(failed);
+        let listen = |ip: &IpAddr| stack.listen(&[*ip], port, Some(settings)).map_err(failed);
         let listeners = addresses.iter().map(listen).collect::<io::Result<_>>()?;
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let arrivals = (sender, tokio::sync::Mutex::new(receiver));
-        let unread = self.unread.clone();
-        Ok(SctpListener { listeners, below, joined, unread, arrivals })
+        Ok(Associations { listeners, joined })
     }
 }
 
@@ -201,11 +253,16 @@ fn wildcards() -> Vec<IpAddr> {
 }
 
 /// Listeners at the same port, one for each family.
-pub(crate) struct SctpListener {
+pub(super) struct Associations {
     listeners: Vec<Listener>,
-    below: Below,
     /// At wildcards.
     joined: Option<Joined>,
+}
+
+/// Accepts connections.
+pub(crate) struct SctpListener {
+    associations: Associations,
+    below: Below,
     unread: Unread,
     /// Connections that begin in associations which they share. Their number is bounded by that of an association's.
     arrivals: (Arrivals, tokio::sync::Mutex<mpsc::UnboundedReceiver<Opened<SharedTransport>>>),
@@ -232,16 +289,10 @@ impl SctpListener {
         let mut arrivals = self.arrivals.1.lock().await;
         loop {
             let accepted = tokio::select! {
-                accepted = self.next() => accepted.map_err(failed)?,
+                accepted = self.associations.next() => accepted?,
                 Some(Opened { transport, local, peer }) = arrivals.recv() => {
                     let transport = SctpTransport::Shared(transport);
                     return Ok(Opened { transport, local, peer });
-                }
-                () = tokio::time::sleep(REFRESH) => {
-                    if let Some(joined) = &self.joined {
-                        joined.refresh();
-                    }
-                    continue;
                 }
             };
             // One that has ended again has no paths.
@@ -254,14 +305,25 @@ impl SctpListener {
             }
         }
     }
+}
 
+impl Associations {
     /// Waits for the next association at any of the listeners.
-    async fn next(&self) -> Result<Association, AcceptError> {
-        poll_fn(|cx| {
-            let mut accepted = self.listeners.iter().map(|listener| listener.poll_accept(cx));
-            accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
-        })
-        .await
+    pub(super) async fn next(&self) -> io::Result<Association> {
+        loop {
+            let accepted = poll_fn(|cx| {
+                let mut accepted = self.listeners.iter().map(|listener| listener.poll_accept(cx));
+                accepted.find(Poll::is_ready).unwrap_or(Poll::Pending)
+            });
+            tokio::select! {
+                accepted = accepted => return accepted.map_err(failed),
+                () = tokio::time::sleep(REFRESH) => {
+                    if let Some(joined) = &self.joined {
+                        joined.refresh();
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -1,0 +1,251 @@
+//! The program's sockets of UDP: which ones there are, and connecting them anew.
+
+use ringway_with_wire::address::{mapped, unmapped};
+use rustix::fs::fstat;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use socket2::{Domain, Protocol, Type};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use tokio::net::UdpSocket;
+
+/// Sockets at once. One more is sent UDP.
+const MAX_SOCKETS: usize = 4_096;
+/// Where the system lists its sockets of UDP (proc(5)).
+const LISTS: [&str; 2] = ["/proc/net/udp", "/proc/net/udp6"];
+/// The column of a socket's inode.
+const INODE: usize = 9;
+
+/// A socket of the program.
+#[derive(Clone, Debug)]
+pub(super) struct ProgramSocket {
+    /// The local address, as the kernel shows it.
+    pub(super) local: SocketAddr,
+    /// The address that the program has bound it to.
+    pub(super) bound: Option<IpAddr>,
+    /// The peer that it is connected to.
+    pub(super) connected: Option<SocketAddr>,
+    /// A process that has it, and its descriptor there.
+    pub(super) owner: (i32, u32),
+}
+
+/// The sockets, by their inodes.
+#[derive(Default)]
+pub(super) struct ProgramSockets(BTreeMap<u64, ProgramSocket>);
+
+impl ProgramSockets {
+    /// Takes note of a socket. Returns `None` if there are too many.
+    pub(super) fn note(
+        &mut self,
+        inode: u64,
+        local: SocketAddr,
+        owner: (i32, u32),
+    ) -> Option<&mut ProgramSocket> {
+        if self.0.len() >= MAX_SOCKETS && !self.0.contains_key(&inode) {
+            return None;
+        }
+        let new = ProgramSocket { local, bound: None, connected: None, owner };
+        let socket = self.0.entry(inode).or_insert(new);
+        (socket.local, socket.owner) = (local, owner);
+        Some(socket)
+    }
+
+    pub(super) fn get(&self, inode: u64) -> Option<&ProgramSocket> {
+        self.0.get(&inode)
+    }
+
+    /// Returns the sockets at which a datagram from a peer to a local address may arrive.
+    pub(super) fn at(&self, local: SocketAddr, peer: SocketAddr) -> Vec<(u64, ProgramSocket)> {
+        let takes = |socket: &ProgramSocket| {
+            let at = unmapped(socket.local);
+            let same = at.ip() == local.ip()
+                || at.ip().is_unspecified() && (at.is_ipv6() || local.is_ipv4());
+            at.port() == local.port() && same && socket.connected.is_none_or(|to| to == peer)
+        };
+        let found = self.0.iter().filter(|(_, socket)| takes(socket));
+        found.map(|(inode, socket)| (*inode, socket.clone())).collect()
+    }
+
+    /// Returns whether the program has a socket that it has bound at an address.
+    pub(super) fn is_bound_at(&self, local: SocketAddr) -> bool {
+        self.0.values().any(|socket| {
+            socket.bound == Some(local.ip()) && unmapped(socket.local).port() == local.port()
+        })
+    }
+
+    /// Drops those that do not exist any more. Returns their inodes.
+    pub(super) fn sweep(&mut self) -> Vec<u64> {
+        // What cannot be read says nothing.
+        let Some(existing) = existing() else { return Vec::new() };
+        let gone = self.0.keys().filter(|inode| !existing.contains(inode));
+        let gone: Vec<u64> = gone.copied().collect();
+        self.0.retain(|inode, _| existing.contains(inode));
+        gone
+    }
+
+    /// Returns how many the program has bound.
+    pub(super) fn bound(&self) -> usize {
+        self.0.values().filter(|socket| socket.bound.is_some()).count()
+    }
+}
+
+/// Returns the inodes of all sockets of UDP of this network namespace.
+fn existing() -> Option<BTreeSet<u64>> {
+    let mut inodes = BTreeSet::new();
+    let mut lists = LISTS.iter().filter_map(|list| fs::read_to_string(list).ok()).peekable();
+    lists.peek()?;
+    for list in lists {
+        let column = |line: &str| line.split_whitespace().nth(INODE)?.parse::<u64>().ok();
+        inodes.extend(list.lines().skip(1).filter_map(column));
+    }
+    Some(inodes)
+}
+
+/// A socket that a process has.
+pub(super) struct Borrowed {
+    socket: socket2::Socket,
+    peer: SocketAddr,
+}
+
+impl Borrowed {
+    /// Borrows a socket that is connected to an address.
+    ///
+    /// # Errors
+    /// The process has ended or may not be touched (ptrace(2)), or its descriptor is another socket by now.
+    pub(super) fn connected_to(
+        inode: u64,
+        (process, descriptor): (i32, u32),
+        peer: SocketAddr,
+    ) -> io::Result<Borrowed> {
+        let socket = duplicate(process, descriptor)?;
+        if fstat(&socket)?.st_ino != inode {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let socket = socket2::Socket::from(socket);
+        let shown = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::NotConnected)?;
+        if unmapped(shown) != peer {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
+        Ok(Borrowed { socket, peer: shown })
+    }
+
+    /// Connects it to another address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
+        let to = if self.peer.is_ipv6() { mapped(to) } else { to };
+        self.socket.connect(&to.into())
+    }
+
+    /// Returns its local address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn local(&self) -> io::Result<SocketAddr> {
+        let local = self.socket.local_addr()?.as_socket();
+        local.ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// Opens a socket that receives what the peer still sends to this one once it is connected elsewhere.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn stand_in(&self) -> io::Result<UdpSocket> {
+        let local = self.local()?;
+        let stand_in =
+            socket2::Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
+        stand_in.set_nonblocking(true)?;
+        stand_in.set_reuse_address(true)?;
+        // Both have the address, which takes the option of both.
+        let shares = self.socket.reuse_address()?;
+        self.socket.set_reuse_address(true)?;
+        let bound = stand_in.bind(&local.into());
+        self.socket.set_reuse_address(shares)?;
+        bound?;
+        stand_in.connect(&self.peer.into())?;
+        UdpSocket::from_std(stand_in.into())
+    }
+}
+
+fn duplicate(process: i32, descriptor: u32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(process).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let descriptor = i32::try_from(descriptor).map_err(io::Error::other)?;
+    Ok(pidfd_getfd(process, descriptor, PidfdGetfdFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::{AsFd, AsRawFd};
+
+    fn inode(socket: &UdpSocket) -> u64 {
+        fstat(socket.as_fd()).unwrap().st_ino
+    }
+
+    #[test]
+    fn a_socket_that_is_closed_is_dropped() {
+        let mut sockets = ProgramSockets::default();
+        let (kept, closed) = (UdpSocket::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+        let (kept, closed) = (kept.unwrap(), closed.unwrap());
+        for socket in [&kept, &closed] {
+            let local = socket.local_addr().unwrap();
+            assert!(sockets.note(inode(socket), local, (1, 3)).is_some());
+        }
+        let gone = inode(&closed);
+        let copy = closed.try_clone().unwrap();
+        drop(closed);
+        assert_eq!(sockets.sweep(), []);
+        drop(copy);
+        assert_eq!(sockets.sweep(), [gone]);
+        assert!(sockets.get(inode(&kept)).is_some());
+    }
+
+    #[test]
+    fn datagrams_arrive_at_sockets_that_take_their_addresses() {
+        let mut sockets = ProgramSockets::default();
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        let mut note = |inode, local: &str| {
+            sockets.note(inode, local.parse().unwrap(), (1, 3)).unwrap().connected = None;
+        };
+        note(1, "0.0.0.0:53");
+        note(2, "[::]:53");
+        note(3, "198.51.100.1:53");
+        note(4, "198.51.100.2:53");
+        note(5, "0.0.0.0:54");
+        sockets.0.get_mut(&3).unwrap().connected = Some("192.0.2.1:8".parse().unwrap());
+        let at = |local: &str| -> Vec<u64> {
+            let found = sockets.at(local.parse().unwrap(), peer);
+            found.into_iter().map(|(inode, _)| inode).collect()
+        };
+        assert_eq!(at("198.51.100.1:53"), [1, 2]);
+        assert_eq!(at("198.51.100.2:53"), [1, 2, 4]);
+        assert_eq!(at("[2001:db8::1]:53"), [2]);
+    }
+
+    #[tokio::test]
+    async fn a_connected_socket_is_connected_anew_and_nothing_is_lost() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let old = peer.local_addr().unwrap();
+        let new: SocketAddr = "127.82.0.1:8".parse().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(old).unwrap();
+        let owner = (std::process::id() as i32, socket.as_raw_fd() as u32);
+        assert!(Borrowed::connected_to(inode(&socket) + 1, owner, old).is_err(), "another socket");
+        assert!(Borrowed::connected_to(inode(&socket), owner, new).is_err(), "another peer");
+        let borrowed = Borrowed::connected_to(inode(&socket), owner, old).unwrap();
+        let local = borrowed.local().unwrap();
+        let stand_in = borrowed.stand_in().unwrap();
+        borrowed.connect(new).unwrap();
+        assert_eq!(socket.peer_addr().unwrap(), new);
+        assert_eq!(socket.local_addr().unwrap(), local);
+        peer.send_to(b"late", local).unwrap();
+        let mut late = [0; 10];
+        assert_eq!(stand_in.recv(&mut late).await.unwrap(), 4);
+        assert!(UdpSocket::bind(local).is_err(), "the port is the program's");
+    }
+}

@@ -1,0 +1,99 @@
+"""Programs with sockets of UDP, as they would run without services. Run with a role:
+
+    datagrams.py echo PORT              answers each datagram in capitals, by recvmsg and sendmsg, with its destination
+    datagrams.py ask HOST PORT COUNT    sends datagrams of all sizes from an unconnected socket and reads the answers
+    datagrams.py connected HOST PORT COUNT    the same from a connected one
+    datagrams.py stream HOST PORT SECONDS     numbered datagrams from a connected socket, 100 a second, unanswered
+    datagrams.py count PORT             prints each number that arrives, and the time between them
+"""
+
+import socket
+import struct
+import sys
+import time
+
+PKTINFO = 8  # IP_PKTINFO, which older versions of the module lack
+
+
+def family(host):
+    """The family of an address."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def echo(port):
+    """Answers, from the address that was asked."""
+    at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    at.setsockopt(socket.IPPROTO_IP, PKTINFO, 1)
+    at.bind(("0.0.0.0", port))
+    print("ready", flush=True)
+    while True:
+        octets, control, _, peer = at.recvmsg(70_000, 1_000)
+        to = [struct.unpack("=I4s4s", data[:12])[2] for _, kind, data in control if kind == PKTINFO]
+        print(f"{len(octets)} from {peer[0]}:{peer[1]} to {socket.inet_ntoa(to[0])}", flush=True)
+        # The source is the address that was asked.
+        answer = [(socket.IPPROTO_IP, PKTINFO, struct.pack("=I4s4s", 0, to[0], b"\0" * 4))]
+        at.sendmsg([octets[:10].upper(), octets[10:]], answer, 0, peer)
+
+
+def ask(host, port, count, connected):
+    """Asks until all answers have come."""
+    to = socket.socket(family(host), socket.SOCK_DGRAM)
+    to.settimeout(5)
+    if connected:
+        to.connect((host, port))
+        before = to.getsockname()
+    for number in range(count):
+        octets = b"question %d " % number + b"x" * (number * 7_919 % 60_000)
+        octets = b"" if number % 10 == 5 else octets
+        if connected:
+            to.send(octets)
+            answer = to.recv(70_000)
+        else:
+            to.sendto(octets, (host, port))
+            answer, peer = to.recvfrom(70_000)
+            assert peer[:2] == (host, port), peer
+        assert answer == octets[:10].upper() + octets[10:], (number, answer[:20])
+        # An association stands soon after the first question.
+        time.sleep(0.05)
+    if connected:
+        assert to.getpeername()[:2] == (host, port), to.getpeername()
+        assert to.getsockname() == before, (to.getsockname(), before)
+    print(f"{count} answers at {to.getsockname()[1]}", flush=True)
+
+
+def stream(host, port, seconds):
+    """Sends."""
+    to = socket.socket(family(host), socket.SOCK_DGRAM)
+    to.connect((host, port))
+    for number in range(100 * seconds):
+        to.send(b"%d" % number)
+        time.sleep(0.01)
+    print(f"{100 * seconds} sent", flush=True)
+
+
+def count(port):
+    """Receives."""
+    at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    at.bind(("0.0.0.0", port))
+    print("ready", flush=True)
+    last = time.monotonic()
+    while True:
+        octets, _ = at.recvfrom(100)
+        now = time.monotonic()
+        print(f"got {int(octets)} after {now - last:.3f}", flush=True)
+        last = now
+
+
+def main():
+    """Runs a role."""
+    role, *rest = sys.argv[1:]
+    if role in ("echo", "count"):
+        (echo if role == "echo" else count)(int(rest[0]))
+    elif role == "stream":
+        stream(rest[0], int(rest[1]), int(rest[2]))
+    else:
+        ask(rest[0], int(rest[1]), int(rest[2]), role == "connected")
+
+
+if __name__ == "__main__":
+    main()
