@@ -1,6 +1,6 @@
 //! Heartbeats and the verification of paths (RFC 9260 sections 5.4 and 8.3; RFC 7829 section 4).
 
-use super::{Association, Cx, MAX_BEATS, State};
+use super::{Association, Cx, MAX_BEATS, Phase};
 use crate::path::{Path, PathState};
 use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk};
@@ -22,8 +22,8 @@ pub(super) fn info(index: usize, now: Time, nonce: u64) -> [u8; INFO] {
 impl Association {
     /// Returns whether heartbeats are sent in this state (RFC 9260 section 8.3).
     fn beats_go(&self) -> bool {
-        use State::*;
-        matches!(self.state, Established | ShutdownPending | ShutdownReceived)
+        use Phase::*;
+        matches!(self.phase, Established | ShutdownPending | ShutdownReceived { .. })
     }
 
     /// Starts heartbeats on an established association. Unverified paths are probed, a limited number
@@ -48,7 +48,7 @@ impl Association {
     /// Answers a HEARTBEAT with its parameters unchanged. RFC 9260 section 8.3 does not require it
     /// after a SHUTDOWN, but a peer with unsent data must find a path that works.
     pub(super) fn handle_heartbeat(&mut self, path: usize, value: &[u8]) {
-        if matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
+        if matches!(self.phase, Phase::CookieWait(_) | Phase::ShutdownAckSent(_)) {
             return;
         }
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
@@ -89,7 +89,7 @@ impl Association {
         if self.out.outstanding == 0 {
             // RFC 9260 section 8.1: not while data is outstanding, which may be lost although
             // heartbeats are not.
-            self.errors = 0;
+            self.errors.peer_answered();
         }
         self.life_on(index);
         self.path_changed();

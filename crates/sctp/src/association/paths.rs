@@ -1,7 +1,7 @@
 //! Choice of the path (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
 
+use super::Association;
 use super::addresses::{beside, is_unicast};
-use super::{Association, State};
 use crate::path::{Path, PathState};
 use crate::settings::Multipath;
 use crate::wire::init::MAX_ADDRESSES;
@@ -101,7 +101,7 @@ impl Association {
     /// Returns whether an address is certainly the peer's: it was verified, or the association is being
     /// opened to it.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
-        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
+        let opening = self.is_opening();
         self.path_to(address).is_some_and(|path| opening || self.paths[path].is_confirmed())
     }
 
@@ -123,6 +123,9 @@ impl Association {
         let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
         let other = other.unwrap_or(index);
         self.chosen.replace(|chosen| chosen == index, other);
+        if let Some(closing) = self.phase.closing_mut().filter(|closing| closing.path == index) {
+            closing.path = other;
+        }
         if self.acks.path == index {
             self.acks.path = other;
         }

@@ -1,6 +1,6 @@
 //! Timers (RFC 9260 sections 6.3.3 and 8).
 
-use super::{Association, Cx, State};
+use super::{Association, Cx};
 use crate::timers::{PathTimer, Timer};
 use ringway_sansio::Time;
 
@@ -69,7 +69,7 @@ impl Association {
             if self.paths[index].timers.take_expired(PathTimer::T3Rtx, now) {
                 self.t3_expired(now, index);
             }
-            if self.state == State::Closed {
+            if self.is_closed() {
                 return;
             }
             let timer = self.paths[index].rack().and_then(|rack| rack.timer());
@@ -105,7 +105,7 @@ impl Association {
             return;
         }
         self.totals.timeouts += 1;
-        self.tried |= 1 << index;
+        self.errors.data_on(index);
         let heard = self.window.timer_expired(index) || path.flight.is_empty();
         if heard && self.out.is_shut(max) {
             // The peer answers but has no room, which is no error (section 6.1 A). The data that it
@@ -135,8 +135,7 @@ impl Association {
         self.path_changed();
         if self.out.is_ahead() {
             // RFC 3758 section 3.5, rule C5.
-            self.control.forward = true;
-            self.control.forward_to = Some(self.other_than(index) as u8);
+            self.control.forward.request_on(self.other_than(index));
         }
         self.allow_bursts();
     }
