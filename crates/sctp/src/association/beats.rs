@@ -30,7 +30,7 @@ impl Association {
     /// at a time (RFC 9260 section 5.4). The other paths are probed periodically.
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
         let (mut burst, max) = (0, self.settings.heartbeat_max_burst);
-        for path in self.paths.iter_mut().filter(|path| !path.gone) {
+        for path in self.paths.iter_mut().filter(|path| !path.is_gone()) {
             path.heartbeat.note_use(cx.now);
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
@@ -52,7 +52,7 @@ impl Association {
             return;
         }
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
-        let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet;
+        let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet();
         if self.control.beats.len() >= MAX_BEATS || !fits {
             self.totals.heartbeats_refused += 1;
             return;
@@ -149,13 +149,15 @@ impl Association {
                 path.rto.back_off();
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
                 // an address that is being verified.
-                let counts = index == self.chosen.current && path.is_confirmed();
+                let counts = index == self.chosen.current && path.usable();
                 // Where no path is verified, heartbeats are the only sign of a failure.
                 let none = !self.paths.iter().any(Path::usable);
                 if (counts || none) && self.count_error() {
                     return;
                 }
-                self.try_other_local(index, turn);
+                if let Some(turn) = turn {
+                    self.try_other_local(index, turn);
+                }
             }
             let path = &mut self.paths[index];
             if path.timers.take_expired(PathTimer::Heartbeat, now) {

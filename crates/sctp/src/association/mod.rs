@@ -365,19 +365,19 @@ impl Association {
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = IpAddr> {
-        self.paths.iter().filter(|path| !path.gone).map(|path| path.remote)
+        self.paths.iter().filter(|path| !path.is_gone()).map(|path| path.remote)
     }
 
     /// The path to an address of the peer.
     pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
-        self.paths.iter().position(|path| path.remote == remote && !path.gone)
+        self.paths.iter().position(|path| path.remote == remote && !path.is_gone())
     }
 
     /// Returns the addressing of a packet on a path.
     pub(super) fn way(&self, path: usize) -> Addressing {
         let path = &self.paths[path];
         let udp_port = path.udp_port;
-        Addressing { udp_port, ..Addressing::new(path.local, path.remote, PROTOCOL) }
+        Addressing { udp_port, ..Addressing::new(path.local(), path.remote, PROTOCOL) }
     }
 
     /// Returns the addressing of the final chunk.
@@ -603,24 +603,24 @@ impl Association {
     /// Returns the state at this moment.
     pub fn snapshot(&self) -> Snapshot {
         let path = |(index, path): (usize, &Path)| PathSnapshot {
-            local: path.local,
+            local: path.local(),
             remote: path.remote,
             udp_port: path.udp_port,
             mtu: path.mtu(),
             state: path.state(),
             primary: index == self.chosen.primary,
-            cwnd: path.window.cwnd,
-            ssthresh: path.window.ssthresh,
-            partial_bytes_acked: path.window.partial_bytes_acked,
+            cwnd: path.window().cwnd,
+            ssthresh: path.window().ssthresh,
+            partial_bytes_acked: path.window().partial_bytes_acked,
             flight: path.flight.bytes(),
             srtt: path.rto.srtt(),
             rto: path.rto.get(),
-            errors: path.errors,
+            errors: path.errors(),
         };
         Snapshot {
             state: self.state(),
             streams: self.agreement.streams,
-            paths: self.paths.iter().enumerate().filter(|(_, p)| !p.gone).map(path).collect(),
+            paths: self.paths.iter().enumerate().filter(|(_, p)| !p.is_gone()).map(path).collect(),
             peer_rwnd: self.out.peer_window.room(),
             outstanding: self.out.outstanding,
             unacknowledged: self.out.messages(),

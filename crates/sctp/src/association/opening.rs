@@ -181,7 +181,7 @@ impl Association {
         attempt.sent(cx.now);
         let index = attempt.path;
         let ports = (self.ends.local_port, self.ends.remote_port);
-        let limit = self.paths[index].packet;
+        let limit = self.paths[index].packet();
         let start = out.len();
         let mut packet = Writer::new(out, limit, ports.0, ports.1, self.tags.outbound());
         if let Phase::CookieWait(opening) = &mut self.phase {
@@ -326,7 +326,7 @@ impl Association {
             ties: (0, 0),
             features,
             auth,
-            local: self.paths[path].local,
+            local: self.paths[path].local(),
             source,
             addresses: Vec::new(),
             alone: false,
@@ -473,7 +473,7 @@ impl Association {
             self.paths[source].confirm();
         }
         let paths = &self.paths;
-        self.chosen.replace(|chosen| paths[chosen].gone, path);
+        self.chosen.replace(|chosen| paths[chosen].is_gone(), path);
     }
 
     /// Queues the COOKIE ACK of a new association to the address that the cookie came from.

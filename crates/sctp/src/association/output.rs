@@ -34,7 +34,7 @@ impl Association {
         let path = path?;
         self.totals.packets_sent += 1;
         let path_mtu = self.paths[path].mtu() as u16;
-        let fragment = (out.len() - start > self.paths[path].packet).then_some(path_mtu);
+        let fragment = (out.len() - start > self.paths[path].packet()).then_some(path_mtu);
         let ecn = self.codepoint();
         Some(Addressing { fragment, ecn, ..self.way(path) })
     }
@@ -116,7 +116,7 @@ impl Association {
     /// Returns the maximum length of the next packet on a path. A chunk that was cut for a larger MTU
     /// is sent all the same, alone, and fragmented by IP (RFC 9260 section 6.9).
     fn packet_limit(&self, target: usize) -> usize {
-        let limit = self.paths[target].packet;
+        let limit = self.paths[target].packet();
         match self.out.first_marked() {
             Some((len, ..)) if self.control_target().is_none() => {
                 limit.max(COMMON_HEADER + self.auth_room() + self.out.chunk_size(len))

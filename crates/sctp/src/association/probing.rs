@@ -39,7 +39,7 @@ impl Association {
         let nonce = cx.random.next_u64();
         pmtu.sent(size, nonce);
         path.timers.start(PathTimer::PmtuProbe, cx.now + path.rto.get().max(MIN_WAIT));
-        let limit = path.packet + size - mtu;
+        let limit = path.packet() + size - mtu;
         let mut parameter = Vec::new();
         Parameter::HeartbeatInfo(&super::beats::info(index, cx.now, nonce)).emit(&mut parameter);
         let (ours, theirs) = (self.ends.local_port, self.ends.remote_port);

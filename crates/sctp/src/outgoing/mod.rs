@@ -622,7 +622,7 @@ impl Outgoing {
 
     /// Marks chunks in flight on a path that are larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
-        let (end, max) = (self.next_position(), path.packet - crate::wire::COMMON_HEADER);
+        let (end, max) = (self.next_position(), path.packet() - crate::wire::COMMON_HEADER);
         for position in path.flight.earliest().max(self.first)..end {
             if let Some(chunk) = self.chunk_mut(position)
                 && chunk.fate == Fate::Outstanding

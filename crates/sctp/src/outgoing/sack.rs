@@ -39,7 +39,7 @@ fn pooled_step(paths: &[Path]) -> u32 {
     let (mut sum, mut best) = (0.0f64, 0.0f64);
     for path in paths.iter().filter(|path| path.active()) {
         let srtt = path.rto.srtt().unwrap_or(path.rto.get()).as_secs_f64().max(1e-6);
-        let cwnd = f64::from(path.window.cwnd);
+        let cwnd = f64::from(path.window().cwnd);
         sum += cwnd / srtt;
         best = best.max(cwnd / (srtt * srtt));
     }
