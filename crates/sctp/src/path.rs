@@ -1,5 +1,6 @@
 //! A path: one address of the peer, the local address that it is reached from, and the state of the way
-//! between (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829).
+//! between (RFC 9260 sections 5.4, 6.3, 7.2 and 8; RFC 7829). `source` is the local address, `reach` whether
+//! the path works, `mtu` the size of its packets, `send_window` how much may be sent and `flight` what was.
 
 mod flight;
 mod heartbeat;

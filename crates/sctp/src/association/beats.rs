@@ -86,7 +86,7 @@ impl Association {
         {
             self.chosen.primary = index;
         }
-        if self.out.outstanding == 0 {
+        if self.out.outstanding() == 0 {
             // RFC 9260 section 8.1: not while data is outstanding, which may be lost although
             // heartbeats are not.
             self.errors.peer_answered();

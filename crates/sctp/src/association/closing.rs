@@ -3,6 +3,7 @@
 use super::phase::{Closing, Phase};
 use super::{Association, Close, Cx, FinalChunk};
 use crate::Tsn;
+use crate::outgoing::Acknowledgement;
 use crate::timers::Timer;
 use crate::wire::cause::Cause;
 
@@ -111,15 +112,15 @@ impl Association {
             Phase::Established | Phase::ShutdownPending | Phase::ShutdownReceived { .. } => {
                 let again = matches!(self.phase, Phase::ShutdownReceived { .. });
                 self.pending.peer_shutdown |= !again;
-                let outstanding = self.out.outstanding;
+                let outstanding = self.out.outstanding();
                 let requested = self.phase.wants_shutdown();
                 self.enter(Phase::ShutdownReceived { requested });
                 self.window.peer_heard();
                 self.acks.clear();
-                self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
+                self.acknowledged(cx, Acknowledgement::up_to(cumulative));
                 self.closing_progress(cx);
                 self.answer_shutdown_on(path);
-                if again && self.out.outstanding == outstanding {
+                if again && self.out.outstanding() == outstanding {
                     // A repeated SHUTDOWN shows that the peer's T2-shutdown expired. The peer counts
                     // errors until a packet arrives, and outstanding data may wait for a longer timer
                     // here. A HEARTBEAT shows that the local endpoint is alive and that the path works.

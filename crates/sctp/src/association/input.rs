@@ -2,10 +2,11 @@
 
 use super::acks::{MAX_SACKS, PacketData};
 use super::{Association, Close, Cx, MAX_REASON};
+use crate::PROTOCOL;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
-use crate::outgoing::SackError;
+use crate::outgoing::{Acknowledgement, SackError};
 use crate::path::Path;
 use crate::timers::PathTimer;
 use crate::wire::cause::{Cause, Causes, code};
@@ -13,7 +14,6 @@ use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, NrSack, Packet, Sack, WireError};
-use crate::{PROTOCOL, Tsn};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
@@ -406,11 +406,17 @@ impl Association {
         }
         self.totals.sacks_received += 1;
         self.window.peer_heard();
-        let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
-        self.acknowledged(cx, cumulative, window, sack.gaps(), sack.packets);
+        let acknowledgement = Acknowledgement {
+            cumulative: sack.cumulative_tsn_ack,
+            a_rwnd: Some(sack.a_rwnd),
+            gaps: sack.gaps(),
+            packets: sack.packets,
+            for_good: false,
+        };
+        self.acknowledged(cx, acknowledgement);
         if self.settings.rack {
             self.out.settle_probes(cx.now, &mut self.paths);
         }
@@ -426,9 +432,14 @@ impl Association {
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
-        self.out.acks_for_good(sack.is_final());
-        self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps(), 0);
-        self.out.acks_for_good(false);
+        let acknowledgement = Acknowledgement {
+            cumulative: sack.cumulative_tsn_ack,
+            a_rwnd: Some(sack.a_rwnd),
+            gaps: sack.gaps(),
+            packets: 0,
+            for_good: sack.is_final(),
+        };
+        self.acknowledged(cx, acknowledgement);
         if self.settings.rack {
             self.out.settle_probes(cx.now, &mut self.paths);
         }
@@ -439,14 +450,9 @@ impl Association {
     pub(super) fn acknowledged(
         &mut self,
         cx: &mut Cx<'_>,
-        cumulative: Tsn,
-        a_rwnd: Option<u32>,
-        gaps: impl Iterator<Item = Gap>,
-        packets: u8,
+        acknowledgement: Acknowledgement<impl Iterator<Item = Gap>>,
     ) {
-        let settings = &self.settings;
-        let paths = &mut self.paths;
-        let outcome = self.out.sack(cx.now, cumulative, a_rwnd, gaps, packets, paths, settings);
+        let outcome = self.out.sack(cx.now, acknowledgement, &mut self.paths, &self.settings);
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(SackError::Old) => return,
@@ -482,7 +488,7 @@ impl Association {
             }
         }
         if outcome.fast {
-            self.forced = true;
+            self.out.set_forced(true);
             self.totals.recoveries += 1;
         }
         if self.window.was_probed() {
@@ -507,7 +513,7 @@ impl Association {
         let fills = advanced && self.out.has_gaps();
         if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.timers.is_running(PathTimer::T3Rtx));
-            if self.out.outstanding == 0 && self.out.has_marked() && !waits {
+            if self.out.outstanding() == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.chosen.current);
             }
             return;

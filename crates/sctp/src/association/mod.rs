@@ -1,10 +1,11 @@
 //! The state machine of an association (RFC 9260 section 4).
 //!
-//! This file holds an association and the calls of its user. `phase` is its state with the data of each. `opening` is the handshake,
-//! `input` and `output` are the two directions of packets, `acks` decides when to acknowledge, `paths`
-//! chooses the destination, `beats` sends heartbeats, `timers` handles time, and `closing` is the
-//! graceful shutdown. The state that `opening`, `asconf`, `reconfig` and `ecn` work on is in a folder of
-//! each, below this file.
+//! This file holds an association and the calls of its user. `phase` is the state with the data that only
+//! that state has. `opening` is the handshake, `input` and `output` are the two directions of packets,
+//! `acks` decides when to acknowledge, `forward` when a FORWARD TSN is due, and `errors` when the peer is
+//! unreachable. `paths` chooses the destination, `beats` sends heartbeats, `timers` handles time, and
+//! `closing` is the graceful shutdown. `tags` and `offer` are what the endpoints know of each other. The
+//! state that `asconf`, `reconfig` and `ecn` work on is in a folder of each, below this file.
 
 mod acks;
 mod addresses;
@@ -299,16 +300,10 @@ pub struct Association {
     control: Control,
     errors: ErrorCount,
     timers: AssociationTimers,
-    /// Whether the next packet of retransmissions is sent regardless of the window.
-    forced: bool,
     window: ZeroWindow,
-    /// Whether the limit of chunks in flight holds new data back.
-    held_by_limit: bool,
     /// Maximum user data in a chunk of the packet being written, in bytes.
     max: usize,
     marks: Marks,
-    /// Whether a message was refused because the buffer was full.
-    refused: bool,
     pub(crate) pending: Pending,
     totals: Totals,
     /// By which the endpoint's tables list it, if that is no longer its identity.
@@ -407,7 +402,6 @@ impl Association {
         }
         let streams = self.agreement.streams.0;
         let result = self.out.push(now, options, data, streams, self.settings.send_buffer);
-        self.refused |= matches!(result, Err(SendError::NoRoom { .. }));
         if result.is_ok() {
             self.allow_bursts();
         }
@@ -594,10 +588,7 @@ impl Association {
 
     /// Reports that the send buffer has room again.
     fn check_writable(&mut self) {
-        if self.refused && self.out.buffered() <= self.settings.send_buffer / 4 * 3 {
-            self.refused = false;
-            self.pending.writable = true;
-        }
+        self.pending.writable |= self.out.take_writable(self.settings.send_buffer);
     }
 
     /// Returns the state at this moment.
@@ -622,7 +613,7 @@ impl Association {
             streams: self.agreement.streams,
             paths: self.paths.iter().enumerate().filter(|(_, p)| !p.is_gone()).map(path).collect(),
             peer_rwnd: self.out.peer_window.room(),
-            outstanding: self.out.outstanding,
+            outstanding: self.out.outstanding(),
             unacknowledged: self.out.messages(),
             unread: self.inn.buffered(),
             errors: self.errors.get(),

@@ -70,12 +70,9 @@ impl Association {
             control: Control::default(),
             errors: ErrorCount::default(),
             timers: AssociationTimers::default(),
-            forced: false,
             window: ZeroWindow::default(),
-            held_by_limit: false,
             max: 1,
             marks: Marks::default(),
-            refused: false,
             pending: Pending::default(),
             totals: Totals::default(),
             previous_identity: None,
@@ -442,7 +439,7 @@ impl Association {
         self.ends.resting.clear();
         self.errors.peer_answered();
         self.marks = Marks::default();
-        self.forced = false;
+        self.out.set_forced(false);
         self.window.reset();
         self.leave_unlisted(offer, path);
         if offer.alone {

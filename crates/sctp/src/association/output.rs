@@ -319,14 +319,15 @@ impl Association {
         }
         if let Some((_, last, timed_out)) = self.out.first_marked() {
             // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
-            let asked = self.out.outstanding > 0
+            let asked = self.out.outstanding() > 0
                 || self.paths.iter().any(|p| p.timers.is_running(PathTimer::T3Rtx));
-            if self.window.is_probing() && !self.forced && asked {
+            if self.window.is_probing() && !self.out.is_forced() && asked {
                 return None;
             }
             let target = self.retransmit_to(last, timed_out);
             let path = &self.paths[target];
-            return (path.usable() && (self.forced || path.may_retransmit())).then_some(target);
+            return (path.usable() && (self.out.is_forced() || path.may_retransmit()))
+                .then_some(target);
         }
         let len = self.out.next_len(self.max)?;
         let target = self.new_data_to();
@@ -353,7 +354,7 @@ impl Association {
                 break;
             }
             // One packet may go beyond the window (RFC 9260 sections 6.1 B and 7.2.4).
-            let may = self.forced || self.paths[target].may_retransmit();
+            let may = self.out.is_forced() || self.paths[target].may_retransmit();
             if !may && packet.len() == before {
                 break;
             }
@@ -368,7 +369,7 @@ impl Association {
             }
         }
         if packet.len() > before {
-            self.forced = false;
+            self.out.set_forced(false);
             if self.window.is_probing() {
                 self.wait_for_window(cx, target);
             }
@@ -402,7 +403,7 @@ impl Association {
                 break;
             }
             if (self.out.peer_window.room() as usize) < len && !self.out.takes_one() {
-                if !self.window.is_due() || self.out.outstanding > 0 {
+                if !self.window.is_due() || self.out.outstanding() > 0 {
                     break;
                 }
                 self.window.probe_sent();
@@ -426,7 +427,7 @@ impl Association {
         for path in &mut self.paths {
             path.end_burst();
         }
-        let idle = self.out.outstanding == 0 && !self.out.has_marked() && !self.out.is_ahead();
+        let idle = self.out.outstanding() == 0 && !self.out.has_marked() && !self.out.is_ahead();
         if !self.sends_data() || !idle {
             return;
         }
@@ -449,8 +450,7 @@ impl Association {
                 let path = &self.paths[self.new_data_to()];
                 path.usable() && path.may_send() && !self.is_blocked(len)
             });
-        self.totals.in_flight_full += u64::from(held && !self.held_by_limit);
-        self.held_by_limit = held;
+        self.totals.in_flight_full += u64::from(self.out.note_holding(held));
     }
 
     /// Schedules the next probe of a closed window, each after twice the time of the one before (RFC

@@ -201,7 +201,7 @@ impl Association {
     pub(super) fn retransmit_to(&self, last: usize, timed_out: bool) -> usize {
         let stays = !timed_out && self.paths.get(last).is_some_and(Path::active);
         if self.settings.multipath != Multipath::Off
-            && !self.forced
+            && !self.out.is_forced()
             && !(stays && self.paths[last].may_retransmit())
         {
             // Any path with a free window serves.
@@ -237,7 +237,7 @@ impl Association {
     /// fastest path could carry until it arrives. Otherwise the fastest path would wait (RFC 6356
     /// section 2, goal 1; the blocking estimation of Ferlin et al., "BLEST").
     fn leaves_room(&self, fast: &Path, slow: &Path) -> bool {
-        let window = u64::from(self.out.peer_window.room()) + u64::from(self.out.outstanding);
+        let window = u64::from(self.out.peer_window.room()) + u64::from(self.out.outstanding());
         // In slow start the window grows by half during the measured round trip.
         let grows = if slow.window().in_slow_start() { 1.5 } else { 1.0 };
         let slow_trip = slow.round_trip().as_nanos() as f64 * grows;

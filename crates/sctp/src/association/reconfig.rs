@@ -15,6 +15,7 @@ use crate::Tsn;
 use crate::error::{NoStream, StreamError};
 use crate::features::Features;
 use crate::numbers::{Mid, Ssn};
+use crate::outgoing::Acknowledgement;
 use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
@@ -474,7 +475,7 @@ impl Association {
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
         // G3.
-        self.acknowledged(cx, ours.minus(1), None, core::iter::empty(), 0);
+        self.acknowledged(cx, Acknowledgement::up_to(ours.minus(1)));
         // G4 and G5.
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);
@@ -506,7 +507,7 @@ impl Association {
         for path in &mut self.paths {
             path.empty();
         }
-        self.forced = false;
+        self.out.set_forced(false);
         self.window.reset();
         self.control.forward.reset();
         self.marks = super::ecn::Marks::default();

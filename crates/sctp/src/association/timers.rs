@@ -90,7 +90,9 @@ impl Association {
         self.totals.tail_probes += u64::from(outcome.fast && outcome.marked == 0);
         self.totals.recoveries += u64::from(outcome.fast && outcome.marked > 0);
         self.abandon_expired(now);
-        self.forced |= outcome.fast;
+        if outcome.fast {
+            self.out.set_forced(true);
+        }
         self.allow_bursts();
     }
 
@@ -114,7 +116,7 @@ impl Association {
             self.out.mark_all(index, path, true);
             self.abandon_expired(now);
             self.window.probe_again();
-            self.forced = true;
+            self.out.set_forced(true);
             return;
         }
         path.suspect_black_hole(now, path.flight.bytes() as usize);
@@ -126,7 +128,7 @@ impl Association {
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
         self.abandon_expired(now);
-        self.forced = true;
+        self.out.set_forced(true);
         if self.count_error() {
             return;
         }
