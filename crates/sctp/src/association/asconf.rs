@@ -10,7 +10,7 @@ pub use requests::MAX_ADDRESS_REQUESTS;
 
 use super::addresses::is_unicast;
 use super::change::Change;
-use super::{Association, Close, Cx, State};
+use super::{Association, Close, Cx};
 use crate::auth::AUTH_CHUNK;
 use crate::error::AddressError;
 use crate::features::Features;
@@ -25,7 +25,8 @@ use std::net::IpAddr;
 
 impl Association {
     pub(super) fn asconf_mut(&mut self) -> &mut Asconf {
-        let (next_serial, expected) = (self.initial_tsn.raw(), self.peer_initial_tsn.raw());
+        let (local, peer) = self.agreement.initial_tsns;
+        let (next_serial, expected) = (local.raw(), peer.raw());
         self.asconf.get_or_insert_with(|| Box::new(Asconf::new(next_serial, expected)))
     }
 
@@ -43,10 +44,10 @@ impl Association {
         change: AddressChange,
     ) -> Result<(), AddressError> {
         self.keep_identity();
-        if self.state != State::Established {
+        if !self.is_established() {
             return Err(AddressError::NotEstablished);
         }
-        if !self.features.has(Features::ASCONF) {
+        if !self.agreement.has(Features::ASCONF) {
             return Err(AddressError::NotSupported);
         }
         let address = change.address();
@@ -98,10 +99,8 @@ impl Association {
 
     /// Starts the next request.
     fn asconf_progress(&mut self) {
-        let path = self.chosen.current;
-        if let Some(asconf) = &mut self.asconf
-            && self.state == State::Established
-        {
+        let (path, established) = (self.chosen.current, self.is_established());
+        if let Some(asconf) = self.asconf.as_mut().filter(|_| established) {
             asconf.start_next(path);
         }
     }
@@ -114,7 +113,7 @@ impl Association {
         let limit = usize::from(u16::MAX);
         let start = out.len();
         if let Some((way, serial, value)) = asconf.take_answer() {
-            let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+            let mut packet = Writer::new(out, limit, ports.0, ports.1, self.tags.outbound());
             agreed.begin(packet.chunks());
             Chunk::AsconfAck(serial, &value).emit(packet.chunks());
             agreed.finish(&mut packet.chunks()[start + COMMON_HEADER..]);
@@ -141,7 +140,7 @@ impl Association {
         Parameter::Address(lookup).emit(&mut value);
         change.emit(serial, &mut value);
         let agreed = self.auth.as_ref()?.agreed.as_ref()?;
-        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.tags.outbound());
         agreed.begin(packet.chunks());
         Chunk::Asconf(serial, &value).emit(packet.chunks());
         agreed.finish(&mut packet.chunks()[start + COMMON_HEADER..]);
@@ -181,7 +180,7 @@ impl Association {
             }
             return;
         };
-        self.errors = 0;
+        self.errors.peer_answered();
         self.paths[path].answered();
         let cause = outcomes(value).find(|o| o.correlation == serial).and_then(|o| o.cause);
         self.address_changed(cx, change, cause);
@@ -218,7 +217,7 @@ impl Association {
         if reported.first() != Some(&kind::ASCONF) {
             return;
         }
-        self.features = self.features.without(Features::ASCONF);
+        self.agreement.drop_feature(Features::ASCONF);
         let Some(asconf) = self.asconf.take() else { return };
         for change in asconf.changes() {
             self.address_changed(cx, change, Some(code::UNRECOGNIZED_CHUNK));

@@ -2,7 +2,7 @@
 
 use super::addresses::is_unicast;
 use super::change::{Change, MAX_CHANGES};
-use super::{Association, Cx, State};
+use super::{Association, Cx};
 use crate::wire::asconf::{AddressChange, Outcome, Request, requests};
 use crate::wire::cause::code;
 use ringway_sansio::Addressing;
@@ -20,9 +20,8 @@ impl Association {
         serial: u32,
         value: &[u8],
     ) {
-        use State::*;
         // Section 5.1.1, C4.
-        if !matches!(self.state, Established | ShutdownPending | ShutdownReceived | ShutdownSent) {
+        if !self.takes_data() && !self.sends_data() {
             return;
         }
         let Addressing { source, destination, udp_port, .. } = *addressing;

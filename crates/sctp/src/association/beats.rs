@@ -1,6 +1,6 @@
 //! Heartbeats and the verification of paths (RFC 9260 sections 5.4 and 8.3; RFC 7829 section 4).
 
-use super::{Association, Cx, MAX_BEATS, State};
+use super::{Association, Cx, MAX_BEATS, Phase};
 use crate::path::{Path, PathState};
 use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk};
@@ -22,15 +22,15 @@ pub(super) fn info(index: usize, now: Time, nonce: u64) -> [u8; INFO] {
 impl Association {
     /// Returns whether heartbeats are sent in this state (RFC 9260 section 8.3).
     fn beats_go(&self) -> bool {
-        use State::*;
-        matches!(self.state, Established | ShutdownPending | ShutdownReceived)
+        use Phase::*;
+        matches!(self.phase, Established | ShutdownPending | ShutdownReceived { .. })
     }
 
     /// Starts heartbeats on an established association. Unverified paths are probed, a limited number
     /// at a time (RFC 9260 section 5.4). The other paths are probed periodically.
     pub(super) fn begin_beats(&mut self, cx: &mut Cx<'_>) {
         let (mut burst, max) = (0, self.settings.heartbeat_max_burst);
-        for path in self.paths.iter_mut().filter(|path| !path.gone) {
+        for path in self.paths.iter_mut().filter(|path| !path.is_gone()) {
             path.heartbeat.note_use(cx.now);
             path.plan_beat(cx.now, &self.settings, cx.random);
             if path.state() == PathState::Unconfirmed {
@@ -48,11 +48,11 @@ impl Association {
     /// Answers a HEARTBEAT with its parameters unchanged. RFC 9260 section 8.3 does not require it
     /// after a SHUTDOWN, but a peer with unsent data must find a path that works.
     pub(super) fn handle_heartbeat(&mut self, path: usize, value: &[u8]) {
-        if matches!(self.state, State::CookieWait | State::ShutdownAckSent) {
+        if matches!(self.phase, Phase::CookieWait(_) | Phase::ShutdownAckSent(_)) {
             return;
         }
         let size = crate::wire::TLV_HEADER + crate::wire::padded(value.len());
-        let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet;
+        let fits = COMMON_HEADER + self.auth_room() + size <= self.paths[path].packet();
         if self.control.beats.len() >= MAX_BEATS || !fits {
             self.totals.heartbeats_refused += 1;
             return;
@@ -86,10 +86,10 @@ impl Association {
         {
             self.chosen.primary = index;
         }
-        if self.out.outstanding == 0 {
+        if self.out.outstanding() == 0 {
             // RFC 9260 section 8.1: not while data is outstanding, which may be lost although
             // heartbeats are not.
-            self.errors = 0;
+            self.errors.peer_answered();
         }
         self.life_on(index);
         self.path_changed();
@@ -149,13 +149,15 @@ impl Association {
                 path.rto.back_off();
                 // RFC 9260 section 8.1: only on the path that data uses, and section 5.4: not for
                 // an address that is being verified.
-                let counts = index == self.chosen.current && path.is_confirmed();
+                let counts = index == self.chosen.current && path.usable();
                 // Where no path is verified, heartbeats are the only sign of a failure.
                 let none = !self.paths.iter().any(Path::usable);
                 if (counts || none) && self.count_error() {
                     return;
                 }
-                self.try_other_local(index, turn);
+                if let Some(turn) = turn {
+                    self.try_other_local(index, turn);
+                }
             }
             let path = &mut self.paths[index];
             if path.timers.take_expired(PathTimer::Heartbeat, now) {

@@ -1,6 +1,6 @@
 //! The user's calls of extensions, and what an association is between.
 
-use super::{Association, State};
+use super::Association;
 use crate::error::{KeyError, NoPath, SetKeyError};
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ impl Association {
 
     /// Returns the verification tag of packets to the local endpoint (RFC 9260 section 3.1).
     pub fn tag(&self) -> u32 {
-        self.local_tag
+        self.tags.local
     }
 
     /// Returns whether [`Endpoint::settle`](crate::Endpoint::settle) has something to do, because the addresses or the tag
     /// may have changed or the association has ended. Cheaper than that call, and needs no endpoint.
     #[inline]
     pub fn is_unsettled(&self) -> bool {
-        self.previous_identity.is_some() || self.state == State::Closed
+        self.previous_identity.is_some() || self.is_closed()
     }
 
     /// Returns the addresses: the local ones that it may send from, and the peer's.

@@ -7,14 +7,12 @@ pub(super) struct Chosen {
     pub(super) primary: usize,
     /// The path that data is sent on.
     pub(super) current: usize,
-    /// The path of SHUTDOWN or SHUTDOWN ACK.
-    pub(super) closing: usize,
 }
 
 impl Chosen {
     /// Replaces paths that are no longer there by another.
     pub(super) fn replace(&mut self, is_gone: impl Fn(usize) -> bool, other: usize) {
-        for chosen in [&mut self.primary, &mut self.current, &mut self.closing] {
+        for chosen in [&mut self.primary, &mut self.current] {
             if is_gone(*chosen) {
                 *chosen = other;
             }
@@ -28,8 +26,8 @@ mod tests {
 
     #[test]
     fn only_paths_that_are_gone_are_replaced() {
-        let mut chosen = Chosen { primary: 1, current: 2, closing: 1 };
+        let mut chosen = Chosen { primary: 1, current: 2 };
         chosen.replace(|path| path == 1, 0);
-        assert_eq!((chosen.primary, chosen.current, chosen.closing), (0, 2, 0));
+        assert_eq!((chosen.primary, chosen.current), (0, 2));
     }
 }

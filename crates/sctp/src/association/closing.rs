@@ -1,7 +1,9 @@
 //! The graceful shutdown (RFC 9260 section 9.2).
 
-use super::{Association, Close, Cx, FinalChunk, State};
+use super::phase::{Closing, Phase};
+use super::{Association, Close, Cx, FinalChunk};
 use crate::Tsn;
+use crate::outgoing::Acknowledgement;
 use crate::timers::Timer;
 use crate::wire::cause::Cause;
 
@@ -9,11 +11,18 @@ impl Association {
     /// Starts a graceful shutdown. Until the peer has answered, everything accepted so far is still
     /// sent first.
     pub fn shutdown(&mut self, cx: &mut Cx<'_>) {
-        self.shutdown_requested = true;
-        if self.state == State::Established {
-            self.state = State::ShutdownPending;
-            self.timers.start(Timer::T5ShutdownGuard, cx.now + self.settings.guard());
-            self.closing_progress(cx);
+        match &mut self.phase {
+            Phase::Established => {
+                self.enter(Phase::ShutdownPending);
+                self.timers.start(Timer::T5ShutdownGuard, cx.now + self.settings.guard());
+                self.closing_progress(cx);
+            }
+            Phase::ShutdownReceived { requested } => *requested = true,
+            phase => {
+                if let Some(attempt) = phase.attempt_mut() {
+                    attempt.shutdown_requested = true;
+                }
+            }
         }
     }
 
@@ -22,43 +31,58 @@ impl Association {
         if !self.out.is_done() {
             return;
         }
-        match self.state {
+        match self.phase {
             // Not before it is known which numbers the peer uses (RFC 6525 section 5.2.7).
-            State::ShutdownPending if self.pending_full_reset().is_some() => {}
-            State::ShutdownPending => self.begin_closing(cx, State::ShutdownSent),
-            State::ShutdownReceived => self.begin_closing(cx, State::ShutdownAckSent),
+            Phase::ShutdownPending if self.pending_full_reset().is_some() => {}
+            Phase::ShutdownPending => self.begin_closing(cx, Phase::ShutdownSent),
+            Phase::ShutdownReceived { .. } => self.begin_closing(cx, Phase::ShutdownAckSent),
             _ => {}
         }
     }
 
-    fn begin_closing(&mut self, cx: &mut Cx<'_>, state: State) {
-        self.state = state;
-        self.errors = 0;
-        self.chosen.closing = self.chosen.current;
-        self.control.shutdown = true;
-        self.start_t2(cx);
+    /// Enters SHUTDOWN-SENT or SHUTDOWN-ACK-SENT, whose chunk is due on the path of data.
+    fn begin_closing(&mut self, cx: &mut Cx<'_>, phase: fn(Closing) -> Phase) {
+        let path = self.chosen.current;
+        self.enter(phase(Closing { path, due: true }));
+        self.errors.peer_answered();
+        self.start_t2(cx, path);
         for path in &mut self.paths {
             // RFC 9260 section 8.3: heartbeats end here.
             path.rest();
         }
     }
 
-    pub(super) fn start_t2(&mut self, cx: &Cx<'_>) {
-        self.timers.start(Timer::T2Shutdown, cx.now + self.paths[self.chosen.closing].rto.get());
+    fn start_t2(&mut self, cx: &Cx<'_>, path: usize) {
+        self.timers.start(Timer::T2Shutdown, cx.now + self.paths[path].rto.get());
+    }
+
+    /// Returns the path on which SHUTDOWN or SHUTDOWN ACK is due.
+    #[inline]
+    pub(super) fn shutdown_target(&self) -> Option<usize> {
+        self.phase.closing().filter(|closing| closing.due).map(|closing| closing.path)
+    }
+
+    /// Returns whether SHUTDOWN ACK is sent and not answered.
+    #[inline]
+    pub(super) fn waits_for_shutdown_complete(&self) -> bool {
+        matches!(self.phase, Phase::ShutdownAckSent(_))
     }
 
     /// Handles the expiry of T2-shutdown.
     pub(super) fn closing_timeout(&mut self, cx: &mut Cx<'_>) {
-        let path = &mut self.paths[self.chosen.closing];
+        let Some(Closing { path: last, .. }) = self.phase.closing() else { return };
+        let path = &mut self.paths[last];
         path.error(&self.settings);
         path.rto.back_off();
         if self.count_error() {
             return;
         }
         self.path_changed();
-        self.chosen.closing = self.other_than(self.chosen.closing);
-        self.control.shutdown = true;
-        self.start_t2(cx);
+        let path = self.other_than(last);
+        if let Some(closing) = self.phase.closing_mut() {
+            *closing = Closing { path, due: true };
+        }
+        self.start_t2(cx, path);
     }
 
     /// Handles the expiry of T5-shutdown-guard.
@@ -69,69 +93,70 @@ impl Association {
 
     /// Handles a packet that arrives while SHUTDOWN waits for its answer.
     pub(super) fn closing_heard(&mut self, cx: &Cx<'_>, data: bool) {
-        if self.state != State::ShutdownSent {
-            return;
-        }
-        self.errors = 0;
+        let Phase::ShutdownSent(closing) = &mut self.phase else { return };
+        self.errors.peer_answered();
         // RFC 9260 section 9.2 covers any packet while the peer sends its data. Heartbeats must not
         // postpone a SHUTDOWN that was lost.
         if data {
-            self.start_t2(cx);
             // A SACK carries what SHUTDOWN cannot: gaps, duplicates and the window.
-            self.control.shutdown = true;
+            closing.due = true;
             self.acks.now();
+            let path = closing.path;
+            self.start_t2(cx, path);
         }
     }
 
     /// Handles a SHUTDOWN on a path.
     pub(super) fn handle_shutdown(&mut self, cx: &mut Cx<'_>, path: usize, cumulative: Tsn) {
-        match self.state {
-            State::Established | State::ShutdownPending | State::ShutdownReceived => {
-                let again = self.state == State::ShutdownReceived;
+        match &mut self.phase {
+            Phase::Established | Phase::ShutdownPending | Phase::ShutdownReceived { .. } => {
+                let again = matches!(self.phase, Phase::ShutdownReceived { .. });
                 self.pending.peer_shutdown |= !again;
-                let outstanding = self.out.outstanding;
-                self.state = State::ShutdownReceived;
+                let outstanding = self.out.outstanding();
+                let requested = self.phase.wants_shutdown();
+                self.enter(Phase::ShutdownReceived { requested });
                 self.window.peer_heard();
                 self.acks.clear();
-                self.acknowledged(cx, cumulative, None, core::iter::empty(), 0);
+                self.acknowledged(cx, Acknowledgement::up_to(cumulative));
                 self.closing_progress(cx);
                 self.answer_shutdown_on(path);
-                if again && self.out.outstanding == outstanding {
+                if again && self.out.outstanding() == outstanding {
                     // A repeated SHUTDOWN shows that the peer's T2-shutdown expired. The peer counts
                     // errors until a packet arrives, and outstanding data may wait for a longer timer
                     // here. A HEARTBEAT shows that the local endpoint is alive and that the path works.
                     self.send_heartbeat(path);
                 }
             }
-            State::ShutdownSent => {
-                self.begin_closing(cx, State::ShutdownAckSent);
+            Phase::ShutdownSent(_) => {
+                self.begin_closing(cx, Phase::ShutdownAckSent);
                 self.answer_shutdown_on(path);
             }
-            State::ShutdownAckSent => {
-                self.control.shutdown = true;
+            Phase::ShutdownAckSent(closing) => {
+                closing.due = true;
                 self.answer_shutdown_on(path);
             }
-            State::CookieWait | State::CookieEchoed | State::Closed => {}
+            Phase::CookieWait(_) | Phase::CookieEchoed(_) | Phase::Closed(_) => {}
         }
     }
 
     /// Sends SHUTDOWN ACK to the address that SHUTDOWN came from (RFC 9260 section 6.4). That path
     /// works, while the failure of the data's path would go unnoticed once heartbeats have ended.
     fn answer_shutdown_on(&mut self, path: usize) {
-        if self.state == State::ShutdownAckSent && self.paths[path].usable() {
-            self.chosen.closing = path;
+        if let Phase::ShutdownAckSent(closing) = &mut self.phase
+            && self.paths[path].usable()
+        {
+            closing.path = path;
         }
     }
 
     pub(super) fn handle_shutdown_ack(&mut self) {
-        if matches!(self.state, State::ShutdownSent | State::ShutdownAckSent) {
-            self.final_chunk = Some(FinalChunk::ShutdownComplete);
-            self.close(Close::Finished);
+        if self.phase.closing().is_some() {
+            self.close_with(FinalChunk::ShutdownComplete, Close::Finished);
         }
     }
 
     pub(super) fn handle_shutdown_complete(&mut self) {
-        if self.state == State::ShutdownAckSent {
+        if self.waits_for_shutdown_complete() {
             self.close(Close::Finished);
         }
     }
@@ -139,7 +164,9 @@ impl Association {
     /// Sends SHUTDOWN ACK again for an INIT, or a cookie after that INIT, that arrived instead of
     /// SHUTDOWN COMPLETE (RFC 9260 sections 5.2.4 A and 9.2).
     pub(crate) fn repeat_shutdown_ack(&mut self, cookie: bool) {
-        self.control.shutdown = true;
+        if let Some(closing) = self.phase.closing_mut() {
+            closing.due = true;
+        }
         if cookie {
             self.report(Cause::CookieWhileShuttingDown);
         }

@@ -19,12 +19,12 @@ impl Association {
     /// Returns the codepoint of the packet just written.
     pub(super) fn codepoint(&mut self) -> Ecn {
         let data = core::mem::take(&mut self.marks.data);
-        if data && self.features.has(Features::ECN) { Ecn::Ect0 } else { Ecn::NotEct }
+        if data && self.agreement.has(Features::ECN) { Ecn::Ect0 } else { Ecn::NotEct }
     }
 
     /// Notes that a packet arrived marked, with its last DATA chunk's TSN.
     pub(super) fn marked(&mut self, tsn: Tsn) {
-        if !self.features.has(Features::ECN) {
+        if !self.agreement.has(Features::ECN) {
             return;
         }
         if self.marks.seen.is_none_or(|seen| tsn.after(seen)) {
@@ -65,7 +65,7 @@ impl Association {
 
     /// Handles ECNE: reduces the window of the path that the TSN was sent on, once a round trip.
     pub(super) fn handle_ecne(&mut self, now: Time, tsn: Tsn) {
-        if !self.features.has(Features::ECN) || !self.sends_data() {
+        if !self.agreement.has(Features::ECN) || !self.sends_data() {
             return;
         }
         let Some((position, path)) = self.out.whereabouts(tsn) else { return };

@@ -1,6 +1,6 @@
 //! ICMP messages about packets that were sent (RFC 9260 section 10).
 
-use super::{Association, Close, State};
+use super::{Association, Close};
 use crate::path::{Path, PathState};
 use crate::timers::{PathTimer, Timer};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ impl Association {
             // Rule ICMP7.
             Icmp::TooBig(mtu) => self.packet_too_big(now, index, mtu as usize),
             // Rule ICMP8.
-            Icmp::ProtocolUnreachable if init != (self.state == State::CookieWait) => {}
+            Icmp::ProtocolUnreachable if init != self.waits_for_init_ack() => {}
             Icmp::ProtocolUnreachable => self.refused(now, index),
             // Rule ICMP9. The timers decide what it means for the association.
             Icmp::Unreachable => self.unreachable(now, index),
@@ -31,7 +31,7 @@ impl Association {
         let mut others = self.paths.iter().enumerate().filter(|(other, _)| *other != index);
         if !others.any(|(_, path)| works(path)) {
             self.close(Close::Aborted { code: 0, reason: Bytes::new() });
-        } else if self.state == State::CookieWait {
+        } else if self.waits_for_init_ack() {
             // The next address is used at once.
             self.paths[index].fail(&self.settings);
             self.timers.start(Timer::T1, now);
@@ -41,7 +41,7 @@ impl Association {
     }
 
     fn unreachable(&mut self, now: Time, index: usize) {
-        if self.state == State::Closed || !self.paths[index].error(&self.settings) {
+        if self.is_closed() || !self.paths[index].error(&self.settings) {
             return;
         }
         self.path_changed();

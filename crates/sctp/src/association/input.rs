@@ -1,11 +1,12 @@
 //! Received packets (RFC 9260 sections 3.2, 6 and 8.5).
 
 use super::acks::{MAX_SACKS, PacketData};
-use super::{Association, Close, Cx, MAX_REASON, SentForwardTsn, State};
+use super::{Association, Close, Cx, MAX_REASON};
+use crate::PROTOCOL;
 use crate::auth::{self, REQUIRED};
 use crate::features::Features;
 use crate::incoming::Arrival;
-use crate::outgoing::SackError;
+use crate::outgoing::{Acknowledgement, SackError};
 use crate::path::Path;
 use crate::timers::PathTimer;
 use crate::wire::cause::{Cause, Causes, code};
@@ -13,7 +14,6 @@ use crate::wire::chunk::{Chunk, ForwardTsn, Raw, kind};
 use crate::wire::data::{DataFlags, IData};
 use crate::wire::packet::Chunks;
 use crate::wire::{Data, Gap, NrSack, Packet, Sack, WireError};
-use crate::{PROTOCOL, Tsn};
 use bytes::Bytes;
 use ringway_sansio::{Addressing, Ecn, Time};
 
@@ -40,8 +40,8 @@ impl Association {
     /// Returns the packet if it is valid, has the local tag, and is between addresses of the association.
     fn parse_own<'a>(&self, addressing: &Addressing, payload: &'a [u8]) -> Option<Packet<'a>> {
         let ours = |packet: &Packet<'_>| {
-            packet.tag == self.local_tag
-                && self.state != State::Closed
+            packet.tag == self.tags.local
+                && !self.is_closed()
                 && self.is_between(addressing, packet)
         };
         // The checksum is what takes time.
@@ -137,7 +137,7 @@ impl Association {
                         break;
                     }
                     self.handle_address_chunk(cx, path, addressing, &raw);
-                    if self.state == State::Closed {
+                    if self.is_closed() {
                         return;
                     }
                     continue;
@@ -162,7 +162,7 @@ impl Association {
                     self.violation("a chunk is too short or its lists too long");
                 }
             }
-            if self.state == State::Closed {
+            if self.is_closed() {
                 return;
             }
         }
@@ -207,7 +207,7 @@ impl Association {
         addressing: &Addressing,
         raw: &Raw<'_>,
     ) {
-        if !self.features.has(Features::ASCONF) {
+        if !self.agreement.has(Features::ASCONF) {
             return;
         }
         match raw.parse() {
@@ -273,7 +273,7 @@ impl Association {
                 seen.sacks += 1;
                 self.handle_sack(cx, sack);
             }
-            Chunk::NrSack(ref sack) if self.features.has(Features::NR_SACK) => {
+            Chunk::NrSack(ref sack) if self.agreement.has(Features::NR_SACK) => {
                 seen.sacks += 1;
                 self.handle_nr_sack(cx, sack);
             }
@@ -293,7 +293,7 @@ impl Association {
                     self.handle_forward_tsn(forward, seen);
                 }
             }
-            Chunk::ReConfig(value) if self.features.has(Features::RECONFIG) => {
+            Chunk::ReConfig(value) if self.agreement.has(Features::RECONFIG) => {
                 self.handle_reconfig(cx, value);
             }
             Chunk::Error(causes) => self.handle_error(cx, causes),
@@ -320,7 +320,7 @@ impl Association {
             return self.fail(Cause::NoUserData(tsn), Close::Violation("a DATA chunk has no data"));
         }
         let gaps = self.inn.tracker.has_gaps();
-        let known = data.stream < self.streams.1;
+        let known = data.stream < self.agreement.streams.1;
         let arrival = if known { self.inn.take(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
         seen.last = Some(data.tsn);
@@ -339,7 +339,7 @@ impl Association {
             return self.fail(Cause::NoUserData(tsn), Close::Violation("a DATA chunk has no data"));
         }
         let gaps = self.inn.tracker.has_gaps();
-        let known = data.stream < self.streams.1;
+        let known = data.stream < self.agreement.streams.1;
         let arrival =
             if known { self.inn.take_interleaved(data) } else { self.inn.discard(data.tsn) };
         let unknown = (!known).then_some(data.stream);
@@ -386,7 +386,7 @@ impl Association {
         }
         seen.data = true;
         seen.at_once = true;
-        let known = self.streams.1;
+        let known = self.agreement.streams.1;
         let tsn = forward.new_cumulative_tsn;
         let result = if self.inn.is_interleaved() {
             let messages = forward.messages().filter(|(stream, ..)| *stream < known);
@@ -406,11 +406,17 @@ impl Association {
         }
         self.totals.sacks_received += 1;
         self.window.peer_heard();
-        let (cumulative, window) = (sack.cumulative_tsn_ack, Some(sack.a_rwnd));
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
-        self.acknowledged(cx, cumulative, window, sack.gaps(), sack.packets);
+        let acknowledgement = Acknowledgement {
+            cumulative: sack.cumulative_tsn_ack,
+            a_rwnd: Some(sack.a_rwnd),
+            gaps: sack.gaps(),
+            packets: sack.packets,
+            for_good: false,
+        };
+        self.acknowledged(cx, acknowledgement);
         if self.settings.rack {
             self.out.settle_probes(cx.now, &mut self.paths);
         }
@@ -426,9 +432,14 @@ impl Association {
         if self.settings.rack {
             self.out.came_twice(&mut self.paths, sack.duplicates());
         }
-        self.out.acks_for_good(sack.is_final());
-        self.acknowledged(cx, sack.cumulative_tsn_ack, Some(sack.a_rwnd), sack.gaps(), 0);
-        self.out.acks_for_good(false);
+        let acknowledgement = Acknowledgement {
+            cumulative: sack.cumulative_tsn_ack,
+            a_rwnd: Some(sack.a_rwnd),
+            gaps: sack.gaps(),
+            packets: 0,
+            for_good: sack.is_final(),
+        };
+        self.acknowledged(cx, acknowledgement);
         if self.settings.rack {
             self.out.settle_probes(cx.now, &mut self.paths);
         }
@@ -439,14 +450,9 @@ impl Association {
     pub(super) fn acknowledged(
         &mut self,
         cx: &mut Cx<'_>,
-        cumulative: Tsn,
-        a_rwnd: Option<u32>,
-        gaps: impl Iterator<Item = Gap>,
-        packets: u8,
+        acknowledgement: Acknowledgement<impl Iterator<Item = Gap>>,
     ) {
-        let settings = &self.settings;
-        let paths = &mut self.paths;
-        let outcome = self.out.sack(cx.now, cumulative, a_rwnd, gaps, packets, paths, settings);
+        let outcome = self.out.sack(cx.now, acknowledgement, &mut self.paths, &self.settings);
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(SackError::Old) => return,
@@ -464,24 +470,25 @@ impl Association {
             }
         }
         if outcome.acked {
-            (self.errors, self.tried) = (0, 0);
+            self.errors.data_acknowledged();
             self.check_writable();
             if self.paths.iter().any(Path::has_changed) {
                 self.path_changed();
             }
         }
         self.forward_arrived(cx.now);
-        self.control.forward |= self.out.abandon_overdue(cx.now, &mut self.paths);
+        let overdue = self.out.abandon_overdue(cx.now, &mut self.paths);
+        self.control.forward.request_if(overdue);
         // RFC 3758 section 3.5, rules C1 to C4.
         if self.out.advance() {
-            self.control.forward |= outcome.advanced || outcome.acked;
+            self.control.forward.request_if(outcome.advanced || outcome.acked);
         } else if outcome.advanced && !self.window.is_probing() {
             for path in self.paths.iter_mut().filter(|path| path.flight.is_empty()) {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }
         if outcome.fast {
-            self.forced = true;
+            self.out.set_forced(true);
             self.totals.recoveries += 1;
         }
         if self.window.was_probed() {
@@ -492,8 +499,8 @@ impl Association {
     /// Confirms the round-trip time by a FORWARD TSN that was sent once and acknowledged, where no data
     /// is left that would.
     fn forward_arrived(&mut self, now: Time) {
-        let passed = |last: &mut SentForwardTsn| self.out.has_passed(last.position);
-        let Some(last) = self.control.forwarded.take_if(passed) else { return };
+        let passed = |position| self.out.has_passed(position);
+        let Some(last) = self.control.forward.take_arrived(passed) else { return };
         if !last.again {
             self.paths[usize::from(last.path)].rto.confirm(now.since(last.at));
         }
@@ -506,7 +513,7 @@ impl Association {
         let fills = advanced && self.out.has_gaps();
         if self.out.is_shut(self.max_data()) && !fills {
             let waits = self.paths.iter().any(|path| path.timers.is_running(PathTimer::T3Rtx));
-            if self.out.outstanding == 0 && self.out.has_marked() && !waits {
+            if self.out.outstanding() == 0 && self.out.has_marked() && !waits {
                 self.wait_for_window(cx, self.chosen.current);
             }
             return;
@@ -550,6 +557,6 @@ impl Association {
     pub(crate) fn accepts_reflected(&self, tag: u32, kind: u8, flags: u8) -> bool {
         use crate::wire::chunk::{T_BIT, kind as kinds};
         let ends = kind == kinds::ABORT || kind == kinds::SHUTDOWN_COMPLETE;
-        ends && flags & T_BIT != 0 && self.peer_tag != 0 && tag == self.peer_tag
+        ends && flags & T_BIT != 0 && self.tags.is_of_peer(tag)
     }
 }

@@ -1,10 +1,11 @@
 //! The state machine of an association (RFC 9260 section 4).
 //!
-//! This file holds the state of an association and the calls of its user. `opening` is the handshake,
-//! `input` and `output` are the two directions of packets, `acks` decides when to acknowledge, `paths`
-//! chooses the destination, `beats` sends heartbeats, `timers` handles time, and `closing` is the
-//! graceful shutdown. The state that `opening`, `asconf`, `reconfig` and `ecn` work on is in a folder of
-//! each, below this file.
+//! This file holds an association and the calls of its user. `phase` is the state with the data that only
+//! that state has. `opening` is the handshake, `input` and `output` are the two directions of packets,
+//! `acks` decides when to acknowledge, `forward` when a FORWARD TSN is due, and `errors` when the peer is
+//! unreachable. `paths` chooses the destination, `beats` sends heartbeats, `timers` handles time, and
+//! `closing` is the graceful shutdown. `tags` and `offer` are what the endpoints know of each other. The
+//! state that `asconf`, `reconfig` and `ecn` work on is in a folder of each, below this file.
 
 mod acks;
 mod addresses;
@@ -16,15 +17,19 @@ mod change;
 mod chosen;
 mod closing;
 mod ecn;
+mod errors;
 mod event;
+mod forward;
 mod icmp;
 mod input;
 mod offer;
 mod opening;
 mod output;
 mod paths;
+mod phase;
 mod probing;
 mod reconfig;
+mod tags;
 mod timers;
 mod zero_window;
 
@@ -52,13 +57,17 @@ use asconf::Asconf;
 use bytes::Bytes;
 use chosen::Chosen;
 use ecn::Marks;
+use errors::ErrorCount;
 use event::Pending;
-use opening::Opening;
+use forward::Forwards;
+use offer::Agreement;
+use phase::Phase;
 use reconfig::Reconfig;
 use ringway_sansio::{Addressing, Duration, Random, Time};
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tags::Tags;
 use zero_window::ZeroWindow;
 
 /// Maximum number of heartbeats that wait for an answer. More are not answered.
@@ -219,28 +228,13 @@ pub struct Snapshot {
 struct Control {
     /// The path of a COOKIE ACK.
     cookie_ack: Option<usize>,
-    /// Whether the SHUTDOWN or SHUTDOWN ACK of the state is due.
-    shutdown: bool,
     /// Error causes.
     errors: Vec<u8>,
-    /// Whether a FORWARD TSN is due, and after a timeout its path.
-    forward: bool,
-    forward_to: Option<u8>,
-    /// The last FORWARD TSN sent.
-    forwarded: Option<SentForwardTsn>,
+    forward: Forwards,
+    /// Whether a probe of a path's MTU is due.
+    probe: bool,
     /// HEARTBEATs to answer: path and parameters.
     beats: VecDeque<(usize, Box<[u8]>)>,
-}
-
-/// A FORWARD TSN that was sent.
-#[derive(Clone, Copy, Debug)]
-struct SentForwardTsn {
-    /// The position of its new cumulative TSN.
-    position: u64,
-    path: u8,
-    at: Time,
-    /// Whether it had been sent before.
-    again: bool,
 }
 
 /// The authentication parameters of the local endpoint and what was negotiated.
@@ -291,47 +285,26 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub struct Association {
     settings: Arc<Settings>,
-    state: State,
+    phase: Phase,
     pub(crate) ends: Ends,
     paths: Vec<Path>,
     chosen: Chosen,
-    pub(crate) local_tag: u32,
-    /// The peer's tag, 0 until it is known.
-    pub(crate) peer_tag: u32,
-    /// The tie-tags that stand for both tags in cookies (RFC 9260 section 5.2.2).
-    pub(crate) ties: (u32, u32),
-    initial_tsn: crate::Tsn,
-    streams: (u16, u16),
-    /// The extensions that both endpoints support.
-    features: Features,
+    pub(crate) tags: Tags,
+    agreement: Agreement,
     reconfig: Option<Box<Reconfig>>,
     asconf: Option<Box<Asconf>>,
     auth: Option<Box<Auth>>,
-    peer_initial_tsn: crate::Tsn,
-    opening: Option<Box<Opening>>,
     out: Outgoing,
     inn: Incoming,
     acks: Acks,
     control: Control,
-    errors: u32,
+    errors: ErrorCount,
     timers: AssociationTimers,
-    shutdown_requested: bool,
-    /// Whether the next packet of retransmissions is sent regardless of the window.
-    forced: bool,
     window: ZeroWindow,
-    /// Whether the limit of chunks in flight holds new data back.
-    held_by_limit: bool,
-    /// The paths, a bit each, on which data was sent or lost since data was last acknowledged.
-    tried: u32,
     /// Maximum user data in a chunk of the packet being written, in bytes.
     max: usize,
-    /// Whether a probe of a path's MTU is due.
-    probe_due: bool,
     marks: Marks,
-    /// Whether a message was refused because the buffer was full.
-    refused: bool,
     pub(crate) pending: Pending,
-    pub(crate) final_chunk: Option<FinalChunk>,
     totals: Totals,
     /// By which the endpoint's tables list it, if that is no longer its identity.
     previous_identity: Option<Box<Identity>>,
@@ -341,18 +314,18 @@ impl Association {
     /// Returns the state (RFC 9260 section 4).
     #[inline]
     pub fn state(&self) -> State {
-        self.state
+        self.phase.state()
     }
 
     /// Returns whether the handshake is not complete.
     pub(crate) fn is_opening(&self) -> bool {
-        matches!(self.state, State::CookieWait | State::CookieEchoed)
+        matches!(self.phase, Phase::CookieWait(_) | Phase::CookieEchoed(_))
     }
 
     /// Returns what it is listed by.
     pub(crate) fn identity(&self) -> Identity {
         Identity {
-            tag: self.local_tag,
+            tag: self.tags.local,
             ports: (self.ends.local_port, self.ends.remote_port),
             locals: self.ends.locals.clone(),
             remotes: self.remotes().collect(),
@@ -387,19 +360,19 @@ impl Association {
     }
 
     pub(crate) fn remotes(&self) -> impl Iterator<Item = IpAddr> {
-        self.paths.iter().filter(|path| !path.gone).map(|path| path.remote)
+        self.paths.iter().filter(|path| !path.is_gone()).map(|path| path.remote)
     }
 
     /// The path to an address of the peer.
     pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
-        self.paths.iter().position(|path| path.remote == remote && !path.gone)
+        self.paths.iter().position(|path| path.remote == remote && !path.is_gone())
     }
 
     /// Returns the addressing of a packet on a path.
     pub(super) fn way(&self, path: usize) -> Addressing {
         let path = &self.paths[path];
         let udp_port = path.udp_port;
-        Addressing { udp_port, ..Addressing::new(path.local, path.remote, PROTOCOL) }
+        Addressing { udp_port, ..Addressing::new(path.local(), path.remote, PROTOCOL) }
     }
 
     /// Returns the addressing of the final chunk.
@@ -409,7 +382,7 @@ impl Association {
 
     /// Returns whether it has ended and its user has read all messages and events.
     pub fn is_spent(&self) -> bool {
-        self.state == State::Closed && self.inn.is_empty() && !self.has_events()
+        self.is_closed() && self.inn.is_empty() && !self.has_events()
     }
 
     /// Returns whether an event waits for the user.
@@ -419,18 +392,16 @@ impl Association {
 
     /// Returns whether packets are sent with a checksum of zero.
     fn zero_checksum(&self) -> bool {
-        self.features.has(Features::ZERO_CHECKSUM)
+        self.agreement.has(Features::ZERO_CHECKSUM)
     }
 
     /// Queues a message (RFC 9260 section 11.1.5). Its bytes are shared until they are acknowledged, not copied.
     pub fn send(&mut self, now: Time, options: &SendOptions, data: Bytes) -> Result<(), SendError> {
-        use State::*;
-        if !matches!(self.state, CookieWait | CookieEchoed | Established) || self.shutdown_requested
-        {
+        if !self.accepts_messages() {
             return Err(SendError::Closing);
         }
-        let result = self.out.push(now, options, data, self.streams.0, self.settings.send_buffer);
-        self.refused |= matches!(result, Err(SendError::NoRoom { .. }));
+        let streams = self.agreement.streams.0;
+        let result = self.out.push(now, options, data, streams, self.settings.send_buffer);
         if result.is_ok() {
             self.allow_bursts();
         }
@@ -439,8 +410,9 @@ impl Association {
 
     /// Sets the scheduler's value of a stream (RFC 8260): its weight, or its priority, of which 0 is the highest.
     pub fn set_stream_value(&mut self, stream: u16, value: u16) -> Result<(), NoStream> {
-        if stream >= self.streams.0 {
-            return Err(NoStream { streams: self.streams.0, got: stream });
+        let streams = self.agreement.streams.0;
+        if stream >= streams {
+            return Err(NoStream { streams, got: stream });
         }
         self.out.set_value(stream, value);
         Ok(())
@@ -463,13 +435,33 @@ impl Association {
 
     /// Returns whether DATA is accepted in this state (RFC 9260 section 6).
     fn takes_data(&self) -> bool {
-        matches!(self.state, State::Established | State::ShutdownPending | State::ShutdownSent)
+        use Phase::*;
+        matches!(self.phase, Established | ShutdownPending | ShutdownSent(_))
+    }
+
+    /// Returns whether messages are accepted from the user.
+    fn accepts_messages(&self) -> bool {
+        match &self.phase {
+            Phase::Established => true,
+            phase => phase.attempt().is_some_and(|attempt| !attempt.shutdown_requested),
+        }
+    }
+
+    /// Returns whether it is established and no shutdown has begun.
+    fn is_established(&self) -> bool {
+        matches!(self.phase, Phase::Established)
+    }
+
+    /// Returns whether it has ended.
+    #[inline]
+    fn is_closed(&self) -> bool {
+        matches!(self.phase, Phase::Closed(_))
     }
 
     /// Returns whether DATA is sent and SACKs are processed in this state (RFC 9260 section 6).
     fn sends_data(&self) -> bool {
-        use State::*;
-        matches!(self.state, Established | ShutdownPending | ShutdownReceived)
+        use Phase::*;
+        matches!(self.phase, Established | ShutdownPending | ShutdownReceived { .. })
     }
 
     /// Sets the primary path to an address of the peer (RFC 9260 section 11.1.6).
@@ -486,10 +478,14 @@ impl Association {
     /// Aborts the association (RFC 9260 section 9.1). The peer receives `reason`, cut at [`MAX_REASON`] bytes, once
     /// [`Endpoint::remove`](crate::Endpoint::remove) is called; no event follows.
     pub fn abort(&mut self, reason: &[u8]) {
-        let known = self.peer_tag != 0;
         let cut = &reason[..reason.len().min(MAX_REASON)];
-        self.state = State::Closed;
-        self.final_chunk = known.then(|| FinalChunk::Abort(chunk::causes(Cause::UserAbort(cut))));
+        let abort = || Box::new(FinalChunk::Abort(chunk::causes(Cause::UserAbort(cut))));
+        self.enter(Phase::Closed(self.tags.knows_peer().then(abort)));
+    }
+
+    /// Removes and returns the last chunk, which is sent once it has ended.
+    pub(crate) fn take_final_chunk(&mut self) -> Option<FinalChunk> {
+        self.phase.take_final_chunk().map(|last| *last)
     }
 
     /// Aborts the association because the peer violated the protocol (RFC 9260 section 3.3.10.13).
@@ -499,19 +495,27 @@ impl Association {
 
     /// Ends the association with an ABORT.
     fn fail(&mut self, cause: Cause<'_>, why: Close) {
-        self.final_chunk = Some(FinalChunk::Abort(chunk::causes(cause)));
-        self.close(why);
+        self.close_with(FinalChunk::Abort(chunk::causes(cause)), why);
     }
 
-    /// Ends the association.
+    /// Ends the association without a packet.
     fn close(&mut self, why: Close) {
-        self.state = State::Closed;
+        self.end(None, why);
+    }
+
+    /// Ends the association with a last chunk.
+    fn close_with(&mut self, last: FinalChunk, why: Close) {
+        self.end(Some(Box::new(last)), why);
+    }
+
+    fn end(&mut self, last: Option<Box<FinalChunk>>, why: Close) {
+        // One that waits to be sent is sent.
+        let last = last.or_else(|| self.phase.take_final_chunk());
+        self.enter(Phase::Closed(last));
         self.out.return_all();
         self.inn.finish();
-        self.opening = None;
         self.reconfig = None;
         self.asconf = None;
-        self.timers.stop();
         self.acks.clear();
         for path in &mut self.paths {
             path.close();
@@ -531,7 +535,7 @@ impl Association {
 
     /// Returns whether addresses may change.
     pub(crate) fn changes_addresses(&self) -> bool {
-        self.features.has(Features::ASCONF)
+        self.agreement.has(Features::ASCONF)
     }
 
     /// Returns the authentication parameters of an INIT ACK while the association is not established.
@@ -547,8 +551,7 @@ impl Association {
     /// Counts an error of the association (RFC 9260 section 8.1). Returns `true` when the limit is
     /// exceeded.
     fn count_error(&mut self) -> bool {
-        self.errors += 1;
-        if self.errors > self.settings.association_max_retrans {
+        if self.errors.add(self.settings.association_max_retrans) {
             self.close(Close::Unreachable);
             return true;
         }
@@ -559,11 +562,11 @@ impl Association {
     /// that the peer is unreachable until this path was used too (RFC 9260 section 8.1). Each path
     /// counts at most once between two acknowledgements of data.
     fn life_on(&mut self, path: usize) {
-        if self.tried & (1 << path) == 0
+        if !self.errors.is_tried(path)
             && self.paths[path].usable()
             && self.paths[path].flight.is_empty()
         {
-            self.errors = 0;
+            self.errors.peer_answered();
         }
     }
 
@@ -578,47 +581,42 @@ impl Association {
 
     /// Abandons messages that are not to be sent again (RFC 3758 section 3.5).
     fn abandon_expired(&mut self, now: Time) {
-        if self.out.abandon(now, &mut self.paths) {
-            self.control.forward = true;
-        }
+        self.control.forward.request_if(self.out.abandon(now, &mut self.paths));
         self.pending.unsent += self.out.take_abandoned();
         self.check_writable();
     }
 
     /// Reports that the send buffer has room again.
     fn check_writable(&mut self) {
-        if self.refused && self.out.buffered() <= self.settings.send_buffer / 4 * 3 {
-            self.refused = false;
-            self.pending.writable = true;
-        }
+        self.pending.writable |= self.out.take_writable(self.settings.send_buffer);
     }
 
     /// Returns the state at this moment.
     pub fn snapshot(&self) -> Snapshot {
         let path = |(index, path): (usize, &Path)| PathSnapshot {
-            local: path.local,
+            local: path.local(),
             remote: path.remote,
             udp_port: path.udp_port,
             mtu: path.mtu(),
             state: path.state(),
             primary: index == self.chosen.primary,
-            cwnd: path.window.cwnd,
-            ssthresh: path.window.ssthresh,
-            partial_bytes_acked: path.window.partial_bytes_acked,
+            cwnd: path.window().cwnd,
+            ssthresh: path.window().ssthresh,
+            partial_bytes_acked: path.window().partial_bytes_acked,
             flight: path.flight.bytes(),
             srtt: path.rto.srtt(),
             rto: path.rto.get(),
-            errors: path.errors,
+            errors: path.errors(),
         };
         Snapshot {
-            state: self.state,
-            streams: self.streams,
-            paths: self.paths.iter().enumerate().filter(|(_, p)| !p.gone).map(path).collect(),
+            state: self.state(),
+            streams: self.agreement.streams,
+            paths: self.paths.iter().enumerate().filter(|(_, p)| !p.is_gone()).map(path).collect(),
             peer_rwnd: self.out.peer_window.room(),
-            outstanding: self.out.outstanding,
+            outstanding: self.out.outstanding(),
             unacknowledged: self.out.messages(),
             unread: self.inn.buffered(),
-            errors: self.errors,
+            errors: self.errors.get(),
             recovering: self.out.in_recovery() || self.paths.iter().any(Path::in_recovery),
             totals: self.totals,
         }

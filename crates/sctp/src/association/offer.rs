@@ -31,6 +31,44 @@ pub(crate) struct Offer {
     pub(crate) alone: bool,
 }
 
+/// What both endpoints have agreed on. Until the peer's offer arrives it is what the local endpoint proposes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreement {
+    /// The first TSN of the local endpoint and that of the peer.
+    pub(super) initial_tsns: (Tsn, Tsn),
+    /// Number of streams of the local endpoint and of the peer.
+    pub(super) streams: (u16, u16),
+    features: Features,
+}
+
+impl Agreement {
+    /// Returns what the local endpoint proposes.
+    pub(super) fn proposed(settings: &Settings, initial_tsn: Tsn) -> Agreement {
+        Agreement {
+            initial_tsns: (initial_tsn, Tsn::new(0)),
+            streams: (settings.outbound_streams, settings.inbound_streams),
+            features: Features::default(),
+        }
+    }
+
+    /// Returns what an offer agrees on.
+    pub(super) fn of(offer: &Offer) -> Agreement {
+        let &Offer { local_tsn, peer_tsn, streams, features, .. } = offer;
+        Agreement { initial_tsns: (local_tsn, peer_tsn), streams, features }
+    }
+
+    /// Returns whether both endpoints support an extension.
+    #[inline]
+    pub(super) fn has(&self, feature: Features) -> bool {
+        self.features.has(feature)
+    }
+
+    /// Removes an extension that the peer turns out not to support.
+    pub(super) fn drop_feature(&mut self, feature: Features) {
+        self.features = self.features.without(feature);
+    }
+}
+
 /// Returns the local parameters of INIT and INIT ACK. A single address is that of the packet itself.
 pub(crate) fn local_parameters(locals: &[IpAddr], settings: &Settings) -> InitParameters {
     InitParameters {

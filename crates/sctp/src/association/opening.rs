@@ -1,15 +1,14 @@
 //! The handshake (RFC 9260 sections 5.1 and 5.2).
 
-mod handshake;
-
-pub(super) use handshake::Opening;
-
 use super::acks::Acks;
 use super::chosen::Chosen;
 use super::ecn::Marks;
-use super::offer::{Offer, local_parameters};
+use super::errors::ErrorCount;
+use super::offer::{Agreement, Offer, local_parameters};
+use super::phase::{Attempt, CookieEchoed, CookieWait, Phase};
+use super::tags::Tags;
 use super::zero_window::ZeroWindow;
-use super::{Association, Auth, Close, Control, Cx, Ends, Pending, State, Totals};
+use super::{Association, Auth, Close, Control, Cx, Ends, Pending, Totals};
 use crate::Tsn;
 use crate::auth::{self, Agreed};
 use crate::features::Features;
@@ -31,6 +30,21 @@ const MAX_COOKIE: usize = 4096;
 /// most a second).
 const MORE_LIFE: u32 = 1000;
 
+impl CookieWait {
+    /// Discards an INIT ACK whose window is below 1500 bytes (RFC 9260 section 3.3.3), so that T1-init
+    /// repeats the INIT. Linux answers a restarted peer with the rest of the old association's window,
+    /// which grows as its program reads. Therefore the handshake is not aborted as erratum 7148 has it.
+    /// The peer holds no state that an ABORT could end, unless it is opening too, and then both want
+    /// the association.
+    fn discards_small_window(&mut self, init: &Init<'_>) -> bool {
+        let small = init.initiate_tag != 0 && init.a_rwnd < MIN_A_RWND;
+        if small {
+            self.small_window = Some(init.a_rwnd);
+        }
+        small
+    }
+}
+
 impl Association {
     fn empty(
         settings: Arc<Settings>,
@@ -38,41 +52,28 @@ impl Association {
         cx: &mut Cx<'_>,
         tag: u32,
         tsn: Tsn,
+        phase: Phase,
     ) -> Association {
-        let random = &mut cx.random;
         Association {
-            state: State::CookieWait,
+            phase,
             ends,
             paths: Vec::new(),
             chosen: Chosen::default(),
-            local_tag: tag,
-            peer_tag: 0,
-            ties: (random.next_u64() as u32 | 1, random.next_u64() as u32 | 1),
-            initial_tsn: tsn,
-            streams: (settings.outbound_streams, settings.inbound_streams),
-            features: Features::default(),
+            tags: Tags::new(tag, cx.random),
+            agreement: Agreement::proposed(&settings, tsn),
             reconfig: None,
             asconf: None,
             auth: None,
-            peer_initial_tsn: Tsn::new(0),
-            opening: None,
             out: Outgoing::new(tsn, &settings),
             inn: Incoming::new(Tsn::new(0), settings.receive_buffer),
             acks: Acks::default(),
             control: Control::default(),
-            errors: 0,
+            errors: ErrorCount::default(),
             timers: AssociationTimers::default(),
-            shutdown_requested: false,
-            forced: false,
             window: ZeroWindow::default(),
-            held_by_limit: false,
-            tried: 0,
             max: 1,
-            probe_due: false,
             marks: Marks::default(),
-            refused: false,
             pending: Pending::default(),
-            final_chunk: None,
             totals: Totals::default(),
             previous_identity: None,
             settings,
@@ -90,7 +91,10 @@ impl Association {
         tsn: Tsn,
     ) -> Association {
         let dynamic = settings.dynamic_addresses;
-        let mut association = Association::empty(settings, ends, cx, tag, tsn);
+        let attempt = Attempt::first();
+        let opening = CookieWait { attempt, preservative: None, small_window: None };
+        let phase = Phase::CookieWait(Box::new(opening));
+        let mut association = Association::empty(settings, ends, cx, tag, tsn, phase);
         if dynamic {
             let local = auth::local_parameters(cx.random);
             association.auth = Some(Box::new(Auth { local, agreed: None }));
@@ -98,16 +102,6 @@ impl Association {
         for &remote in remotes {
             association.add_path(remote, None, true, cx.now);
         }
-        association.opening = Some(Box::new(Opening {
-            retransmits: 0,
-            path: 0,
-            send: true,
-            timed: None,
-            cookie: Vec::new(),
-            preservative: None,
-            stale: 0,
-            small_window: None,
-        }));
         association
     }
 
@@ -119,12 +113,12 @@ impl Association {
         cx: &mut Cx<'_>,
     ) -> Association {
         let (tag, tsn) = (offer.local_tag, offer.local_tsn);
-        let mut association = Association::empty(settings, ends, cx, tag, tsn);
+        let phase = Phase::Established;
+        let mut association = Association::empty(settings, ends, cx, tag, tsn, phase);
         association.take_offer(offer, cx.now);
         // RFC 9260 section 5.4, rule 2: only the address that the INIT ACK went to is verified.
         association.add_path(offer.source, Some(offer.local), true, cx.now);
         association.add_listed(&offer.addresses, cx.now);
-        association.state = State::Established;
         association.begin_beats(cx);
         association.pending.up = true;
         association
@@ -138,13 +132,11 @@ impl Association {
     }
 
     fn take_offer(&mut self, offer: &Offer, now: Time) {
-        self.peer_tag = offer.peer_tag;
-        self.streams = offer.streams;
+        self.tags.set_peer(offer.peer_tag);
+        self.agreement = Agreement::of(offer);
         self.pending.unsent += self.out.limit_streams(offer.streams.0, &self.settings);
         self.check_writable();
         self.out.offered(offer.peer_rwnd);
-        self.features = offer.features;
-        self.peer_initial_tsn = offer.peer_tsn;
         self.auth = offer.auth.clone().map(|mut agreed| {
             if let Some(before) = self.auth.as_mut().and_then(|auth| auth.agreed.take()) {
                 (agreed.shared, agreed.active) = (before.shared, before.active);
@@ -165,10 +157,10 @@ impl Association {
     pub(crate) fn init(&self) -> (Init<'static>, InitParameters) {
         let streams = (self.settings.outbound_streams, self.settings.inbound_streams);
         let fixed = Init::fixed(
-            self.local_tag,
+            self.tags.local,
             self.settings.receive_buffer as u32,
             streams,
-            self.initial_tsn,
+            self.agreement.initial_tsns.0,
         );
         let mut parameters = local_parameters(&self.ends.locals, &self.settings);
         parameters.auth = self.auth.as_ref().map(|auth| auth.local.clone());
@@ -182,19 +174,20 @@ impl Association {
     }
 
     pub(super) fn transmit_opening(&mut self, cx: &mut Cx<'_>, out: &mut Vec<u8>) -> Option<usize> {
-        let mut opening = self.opening.take_if(|opening| opening.send)?;
-        opening.send = false;
-        opening.small_window = None;
-        let index = opening.path;
+        let attempt = self.phase.attempt_mut().filter(|attempt| attempt.due)?;
+        attempt.sent(cx.now);
+        let index = attempt.path;
         let ports = (self.ends.local_port, self.ends.remote_port);
-        let limit = self.paths[index].packet;
+        let limit = self.paths[index].packet();
         let start = out.len();
-        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
-        if self.state == State::CookieWait {
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.tags.outbound());
+        if let Phase::CookieWait(opening) = &mut self.phase {
+            opening.small_window = None;
+            let preservative = opening.preservative;
             let (fixed, mut parameters) = self.init();
-            parameters.cookie_preservative = opening.preservative;
+            parameters.cookie_preservative = preservative;
             parameters.emit(packet.chunks(), kind::INIT, &fixed);
-        } else {
+        } else if let Phase::CookieEchoed(opening) = &self.phase {
             self.begin_auth(&mut packet);
             Chunk::CookieEcho(&opening.cookie).emit(packet.chunks());
             let size = TLV_HEADER + self.control.errors.len();
@@ -207,8 +200,6 @@ impl Association {
         let path = &mut self.paths[index];
         path.heartbeat.note_use(cx.now);
         self.timers.start(Timer::T1, cx.now + path.rto.get());
-        opening.timed = (opening.retransmits == 0).then_some(cx.now);
-        self.opening = Some(opening);
         packet.finish().then_some(index)
     }
 
@@ -232,21 +223,26 @@ impl Association {
 
     /// Handles the expiry of T1-init or T1-cookie.
     pub(super) fn opening_timeout(&mut self, cx: &mut Cx<'_>) {
-        let Some(mut opening) = self.opening.take() else { return };
-        opening.retransmits += 1;
-        let last = opening.path;
+        let (small_window, cookie) = match &self.phase {
+            Phase::CookieWait(opening) => (opening.small_window, None),
+            Phase::CookieEchoed(opening) => (None, Some(opening.cookie.len())),
+            _ => return,
+        };
+        let Some(attempt) = self.phase.attempt_mut() else { return };
+        attempt.retransmits += 1;
+        let last = attempt.path;
         let path = &mut self.paths[last];
         path.rto.back_off();
-        if opening.retransmits > self.settings.max_init_retransmits {
-            self.close(match opening.small_window {
+        if attempt.retransmits > self.settings.max_init_retransmits {
+            self.close(match small_window {
                 Some(a_rwnd) => Close::SmallWindow { a_rwnd },
                 None => Close::Unreachable,
             });
             return;
         }
-        if self.state == State::CookieEchoed {
+        if let Some(cookie) = cookie {
             // The data may have made the packet too large, and the rest of it was the cookie.
-            let lost = path.flight.bytes() as usize + opening.cookie.len();
+            let lost = path.flight.bytes() as usize + cookie;
             path.suspect_black_hole(cx.now, lost);
         }
         path.error(&self.settings);
@@ -255,11 +251,10 @@ impl Association {
         // RFC 9260 section 5.1: all addresses of the peer are used in turn.
         let count = self.paths.len();
         let next = (1..=count).map(|step| (last + step) % count);
-        opening.path = next.clone().find(|&p| self.paths[p].usable()).unwrap_or(last);
-        opening.send = true;
+        attempt.path = next.clone().find(|&p| self.paths[p].usable()).unwrap_or(last);
+        attempt.due = true;
         // The next packet is sent at once. If it is lost, T1 starts from here.
-        self.timers.start(Timer::T1, cx.now + self.paths[opening.path].rto.get());
-        self.opening = Some(opening);
+        self.timers.start(Timer::T1, cx.now + self.paths[attempt.path].rto.get());
     }
 
     /// Handles an INIT ACK, the only chunk of its packet.
@@ -271,16 +266,15 @@ impl Association {
         init: &Init<'_>,
     ) {
         // RFC 9260 section 5.2.3.
-        if self.state != State::CookieWait {
+        let Phase::CookieWait(opening) = &mut self.phase else { return };
+        if opening.discards_small_window(init) {
             return;
         }
-        if self.discards_small_window(init) {
-            return;
-        }
+        let attempt = opening.attempt;
         self.learn_way(path, addressing);
         self.ends.udp_port = addressing.udp_port;
         // Errors are reported with the tag of this chunk (section 5.1).
-        self.peer_tag = init.initiate_tag;
+        self.tags.set_peer(init.initiate_tag);
         let refuse = |this: &mut Association, cause: Cause<'_>, what| {
             this.fail(cause, Close::Violation(what));
         };
@@ -311,9 +305,8 @@ impl Association {
             let cause = Cause::MissingParameter(parameter::kind::STATE_COOKIE);
             return refuse(self, cause, "an INIT ACK has no cookie");
         };
-        let Some(mut opening) = self.opening.take() else { return };
-        if let Some(at) = opening.timed {
-            self.paths[opening.path].rto.measure(cx.now.since(at));
+        if let Some(at) = attempt.timed {
+            self.paths[attempt.path].rto.measure(cx.now.since(at));
         }
         let streams = (
             self.settings.outbound_streams.min(init.inbound_streams),
@@ -321,16 +314,16 @@ impl Association {
         );
         let source = self.paths[path].remote;
         let offer = Offer {
-            local_tag: self.local_tag,
+            local_tag: self.tags.local,
             peer_tag: init.initiate_tag,
-            local_tsn: self.initial_tsn,
+            local_tsn: self.agreement.initial_tsns.0,
             peer_tsn: init.initial_tsn,
             peer_rwnd: init.a_rwnd,
             streams,
             ties: (0, 0),
             features,
             auth,
-            local: self.paths[path].local,
+            local: self.paths[path].local(),
             source,
             addresses: Vec::new(),
             alone: false,
@@ -342,39 +335,18 @@ impl Association {
             self.report(Cause::UnrecognizedParameters(&parameters.unrecognized));
         }
         self.paths[path].answered();
-        self.state = State::CookieEchoed;
-        opening.retransmits = 0;
-        opening.cookie = cookie;
-        opening.send = true;
         // Only to a verified address (section 5.4).
-        if self.paths[path].usable() {
-            opening.path = path;
-        }
-        self.opening = Some(opening);
-        self.timers.cancel(Timer::T1);
+        let target = if self.paths[path].usable() { path } else { attempt.path };
+        let attempt = Attempt { path: target, due: true, retransmits: 0, ..attempt };
+        self.enter(Phase::CookieEchoed(Box::new(CookieEchoed { attempt, cookie })));
         self.chosen.current = path.min(self.paths.len() - 1);
         self.choose_current();
     }
 
-    /// Discards an INIT ACK whose window is below 1500 bytes (RFC 9260 section 3.3.3), so that T1-init
-    /// repeats the INIT. Linux answers a restarted peer with the rest of the old association's window,
-    /// which grows as its program reads. Therefore the handshake is not aborted as erratum 7148 has it.
-    /// The peer holds no state that an ABORT could end, unless it is opening too, and then both want
-    /// the association.
-    fn discards_small_window(&mut self, init: &Init<'_>) -> bool {
-        let small = init.initiate_tag != 0 && init.a_rwnd < MIN_A_RWND;
-        if small && let Some(opening) = &mut self.opening {
-            opening.small_window = Some(init.a_rwnd);
-        }
-        small
-    }
-
     /// Handles COOKIE ACK (RFC 9260 section 5.1 E).
     pub(super) fn handle_cookie_ack(&mut self, cx: &mut Cx<'_>, path: usize) {
-        if self.state != State::CookieEchoed {
-            return;
-        }
-        if let Some(at) = self.opening.as_ref().and_then(|opening| opening.timed) {
+        let Phase::CookieEchoed(opening) = &self.phase else { return };
+        if let Some(at) = opening.attempt.timed {
             self.paths[path].rto.measure(cx.now.since(at));
         }
         self.paths[path].answered();
@@ -382,10 +354,9 @@ impl Association {
     }
 
     fn establish(&mut self, cx: &mut Cx<'_>) {
-        self.state = State::Established;
-        self.opening = None;
-        self.timers.cancel(Timer::T1);
-        self.errors = 0;
+        let shutdown_requested = self.phase.wants_shutdown();
+        self.enter(Phase::Established);
+        self.errors.peer_answered();
         self.control.errors.clear();
         self.begin_beats(cx);
         self.pending.up = true;
@@ -396,7 +367,7 @@ impl Association {
         }
         self.allow_bursts();
         self.path_changed();
-        if self.shutdown_requested {
+        if shutdown_requested {
             self.shutdown(cx);
         }
     }
@@ -405,23 +376,21 @@ impl Association {
     /// next cookie may be stale as well: with heavy loss T1 grows to RTO.Max, which is as long as a
     /// cookie lives. The limit is that of INIT retransmissions.
     pub(super) fn handle_stale_cookie(&mut self, cx: &mut Cx<'_>) {
-        if self.state != State::CookieEchoed {
-            return;
-        }
-        let Some(mut opening) = self.opening.take() else { return };
-        let round_trip = opening.timed.map_or(0, |at| cx.now.since(at).as_millis() as u32);
-        opening.retransmits += 1;
-        opening.stale += 1;
-        if opening.stale.max(opening.retransmits) > self.settings.max_init_retransmits {
+        let Phase::CookieEchoed(opening) = &self.phase else { return };
+        let mut attempt = opening.attempt;
+        let round_trip = attempt.timed.map_or(0, |at| cx.now.since(at).as_millis() as u32);
+        attempt.retransmits += 1;
+        attempt.stale += 1;
+        if attempt.stale.max(attempt.retransmits) > self.settings.max_init_retransmits {
             self.close(Close::Unreachable);
             return;
         }
-        opening.preservative = Some(round_trip.saturating_add(MORE_LIFE));
-        opening.send = true;
+        attempt.due = true;
         self.cut_anew();
-        self.state = State::CookieWait;
-        self.peer_tag = 0;
-        self.opening = Some(opening);
+        self.tags.set_peer(0);
+        let preservative = Some(round_trip.saturating_add(MORE_LIFE));
+        let opening = CookieWait { attempt, preservative, small_window: None };
+        self.enter(Phase::CookieWait(Box::new(opening)));
     }
 
     /// Requeues data that went with COOKIE ECHO and did not arrive. It is cut again by the parameters
@@ -439,10 +408,10 @@ impl Association {
         self.keep_identity();
         self.control.cookie_ack = Some(path);
         if !self.is_opening() {
-            self.peer_tag = offer.peer_tag;
+            self.tags.set_peer(offer.peer_tag);
             return;
         }
-        if self.state == State::CookieWait || self.peer_tag != offer.peer_tag {
+        if self.waits_for_init_ack() || !self.tags.is_of_peer(offer.peer_tag) {
             self.cut_anew();
             self.take_offer(offer, cx.now);
             self.add_listed(&offer.addresses, cx.now);
@@ -454,38 +423,36 @@ impl Association {
     /// unsent messages are sent.
     pub(crate) fn restart(&mut self, cx: &mut Cx<'_>, offer: &Offer, path: usize) {
         self.keep_identity();
-        self.local_tag = offer.local_tag;
-        self.initial_tsn = offer.local_tsn;
-        self.ties = (cx.random.next_u64() as u32 | 1, cx.random.next_u64() as u32 | 1);
+        self.tags = Tags::new(offer.local_tag, cx.random);
         for path in &mut self.paths {
             path.restart(&self.settings, offer.peer_rwnd);
         }
         self.pending.unsent += self.out.restart(offer.local_tsn);
         self.inn.finish();
         self.acks = Acks::on(path);
-        self.control = Control { cookie_ack: Some(path), ..Control::default() };
-        self.timers.stop();
-        self.opening = None;
+        self.control =
+            Control { cookie_ack: Some(path), probe: self.control.probe, ..Control::default() };
+        let shutdown_requested = self.phase.wants_shutdown();
+        self.enter(Phase::Established);
         self.reconfig = None;
         self.asconf = None;
         self.ends.resting.clear();
-        self.errors = 0;
+        self.errors.peer_answered();
         self.marks = Marks::default();
-        self.forced = false;
+        self.out.set_forced(false);
         self.window.reset();
         self.leave_unlisted(offer, path);
         if offer.alone {
             self.ends.locals.retain(|local| *local == offer.local);
             self.leave_local(cx.now);
         }
-        self.state = State::Established;
         self.take_offer(offer, cx.now);
         self.begin_beats(cx);
         self.allow_bursts();
         self.path_changed();
         self.pending.restarted = true;
         self.pending.readable = self.inn.is_readable();
-        if self.shutdown_requested {
+        if shutdown_requested {
             self.shutdown(cx);
         }
     }
@@ -503,7 +470,7 @@ impl Association {
             self.paths[source].confirm();
         }
         let paths = &self.paths;
-        self.chosen.replace(|chosen| paths[chosen].gone, path);
+        self.chosen.replace(|chosen| paths[chosen].is_gone(), path);
     }
 
     /// Queues the COOKIE ACK of a new association to the address that the cookie came from.

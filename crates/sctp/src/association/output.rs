@@ -1,6 +1,6 @@
 //! Sent packets (RFC 9260 sections 6.1 and 6.10).
 
-use super::{Association, Cx, SentForwardTsn, State};
+use super::{Association, Cx, Phase};
 use crate::features::Features;
 use crate::settings::Multipath;
 use crate::timers::PathTimer;
@@ -18,7 +18,7 @@ impl Association {
             self.totals.packets_sent += 1;
             return Some(way);
         }
-        if self.probe_due
+        if self.control.probe
             && let Some(way) = self.transmit_probe(cx, out)
         {
             self.totals.packets_sent += 1;
@@ -26,15 +26,15 @@ impl Association {
         }
         self.max = self.max_data();
         let start = out.len();
-        let path = match self.state {
-            State::Closed => None,
-            State::CookieWait | State::CookieEchoed => self.transmit_opening(cx, out),
+        let path = match self.phase {
+            Phase::Closed(_) => None,
+            Phase::CookieWait(_) | Phase::CookieEchoed(_) => self.transmit_opening(cx, out),
             _ => self.transmit_open(cx, out),
         };
         let path = path?;
         self.totals.packets_sent += 1;
         let path_mtu = self.paths[path].mtu() as u16;
-        let fragment = (out.len() - start > self.paths[path].packet).then_some(path_mtu);
+        let fragment = (out.len() - start > self.paths[path].packet()).then_some(path_mtu);
         let ecn = self.codepoint();
         Some(Addressing { fragment, ecn, ..self.way(path) })
     }
@@ -54,7 +54,7 @@ impl Association {
         let ports = (self.ends.local_port, self.ends.remote_port);
         let limit = self.packet_limit(target);
         let start = out.len();
-        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.peer_tag);
+        let mut packet = Writer::new(out, limit, ports.0, ports.1, self.tags.outbound());
         self.begin_auth(&mut packet);
         let empty = packet.len();
         if self.control.cookie_ack == Some(target) {
@@ -64,7 +64,7 @@ impl Association {
         if usable {
             let alone = packet.len() == empty;
             self.put_errors(alone, &mut packet);
-            if self.features.has(Features::ECN) {
+            if self.agreement.has(Features::ECN) {
                 self.put_cwr(&mut packet);
             }
             self.put_owed_sack(&mut packet, target, data);
@@ -73,7 +73,7 @@ impl Association {
         }
         let alone = packet.len() == empty;
         self.put_beats(cx, target, alone, &mut packet);
-        if usable && self.control.shutdown && target == self.chosen.closing {
+        if usable && self.shutdown_target() == Some(target) {
             self.put_shutdown(&mut packet);
         } else if data == Some(target) {
             self.put_data(cx, target, &mut packet);
@@ -91,7 +91,7 @@ impl Association {
         self.finish_auth(&mut packet, start);
         // A peer that has already ended handles a SHUTDOWN ACK as out of the blue (RFC 9260 section
         // 8.4).
-        packet.finish_with(self.zero_checksum() && self.state != State::ShutdownAckSent);
+        packet.finish_with(self.zero_checksum() && !self.waits_for_shutdown_complete());
         Some(target)
     }
 
@@ -116,7 +116,7 @@ impl Association {
     /// Returns the maximum length of the next packet on a path. A chunk that was cut for a larger MTU
     /// is sent all the same, alone, and fragmented by IP (RFC 9260 section 6.9).
     fn packet_limit(&self, target: usize) -> usize {
-        let limit = self.paths[target].packet;
+        let limit = self.paths[target].packet();
         match self.out.first_marked() {
             Some((len, ..)) if self.control_target().is_none() => {
                 limit.max(COMMON_HEADER + self.auth_room() + self.out.chunk_size(len))
@@ -141,15 +141,14 @@ impl Association {
         if let Some(path) = self.paths.iter().position(|path| path.heartbeat.is_due()) {
             return Some(path);
         }
-        if self.control.shutdown {
-            return Some(self.chosen.closing);
+        if let Some(path) = self.shutdown_target() {
+            return Some(path);
         }
         if !self.control.errors.is_empty() || self.owes_cwr() {
             return Some(self.chosen.current);
         }
-        if self.control.forward {
-            let other = self.control.forward_to.map(usize::from);
-            let other = other.filter(|other| self.paths[*other].usable());
+        if self.control.forward.is_due() {
+            let other = self.control.forward.path().filter(|other| self.paths[*other].usable());
             return other.or(Some(self.chosen.current));
         }
         if let Some(path) = self.reconfig_target() {
@@ -166,17 +165,15 @@ impl Association {
 
     /// Writes a FORWARD TSN, which T3-rtx protects (RFC 3758 section 3.5, rules C3 to C5).
     fn put_forward(&mut self, cx: &Cx<'_>, target: usize, packet: &mut Writer<'_>) {
-        if !self.control.forward || !self.sends_data() {
-            self.control.forward = false;
+        if !self.control.forward.is_due() || !self.sends_data() {
+            self.control.forward.cancel();
             return;
         }
         let reached = if self.out.is_ahead() { self.out.put_forward(packet) } else { None };
         if reached.is_some() || !self.out.is_ahead() {
-            (self.control.forward, self.control.forward_to) = (false, None);
-            if let Some(position) = reached {
-                let again = self.control.forwarded.is_some_and(|last| last.position == position);
-                self.control.forwarded =
-                    Some(SentForwardTsn { position, path: target as u8, at: cx.now, again });
+            match reached {
+                Some(position) => self.control.forward.sent(position, target, cx.now),
+                None => self.control.forward.cancel(),
             }
             let path = &mut self.paths[target];
             path.note_turn();
@@ -242,7 +239,7 @@ impl Association {
         let duplicates = tracker.duplicates().iter().take(max - gaps).map(|&p| inn.tsn(p));
         let start = packet.chunks().len();
         let (cumulative, a_rwnd) = (inn.cumulative(), window as u32);
-        if self.features.has(Features::NR_SACK) {
+        if self.agreement.has(Features::NR_SACK) {
             // Acknowledged data is never dropped here.
             sack::emit_final(packet.chunks(), cumulative, a_rwnd, blocks, duplicates);
         } else {
@@ -259,7 +256,7 @@ impl Association {
     }
 
     fn sack_header(&self) -> usize {
-        if self.features.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
+        if self.agreement.has(Features::NR_SACK) { NR_SACK_HEADER } else { SACK_HEADER }
     }
 
     /// Returns the number of bytes that a SACK would need now.
@@ -269,10 +266,15 @@ impl Association {
     }
 
     fn put_shutdown(&mut self, packet: &mut Writer<'_>) {
-        self.control.shutdown = false;
-        match self.state {
-            State::ShutdownSent => Chunk::Shutdown(self.inn.cumulative()).emit(packet.chunks()),
-            State::ShutdownAckSent => Chunk::ShutdownAck.emit(packet.chunks()),
+        match &mut self.phase {
+            Phase::ShutdownSent(closing) => {
+                closing.due = false;
+                Chunk::Shutdown(self.inn.cumulative()).emit(packet.chunks());
+            }
+            Phase::ShutdownAckSent(closing) => {
+                closing.due = false;
+                Chunk::ShutdownAck.emit(packet.chunks());
+            }
             _ => {}
         }
     }
@@ -292,7 +294,7 @@ impl Association {
 
     /// Returns the first chunk to be sent again whose message is not abandoned.
     fn first_worth_it(&mut self, now: Time) -> Option<(usize, usize, bool)> {
-        self.control.forward |= self.out.abandon_first(now, &mut self.paths);
+        self.control.forward.request_if(self.out.abandon_first(now, &mut self.paths));
         self.out.first_marked()
     }
 
@@ -300,8 +302,8 @@ impl Association {
     /// would be sent again.
     fn drop_late(&mut self, now: Time) {
         self.out.drop_expired(now);
-        self.control.forward |= self.out.abandon_begun(now, &mut self.paths);
-        self.control.forward |= self.out.abandon_first(now, &mut self.paths);
+        self.control.forward.request_if(self.out.abandon_begun(now, &mut self.paths));
+        self.control.forward.request_if(self.out.abandon_first(now, &mut self.paths));
         self.out.drop_expired(now);
         let abandoned = self.out.take_abandoned();
         if abandoned > 0 {
@@ -317,14 +319,15 @@ impl Association {
         }
         if let Some((_, last, timed_out)) = self.out.first_marked() {
             // One chunk at a time probes a closed window (RFC 9260 section 6.1 A).
-            let asked = self.out.outstanding > 0
+            let asked = self.out.outstanding() > 0
                 || self.paths.iter().any(|p| p.timers.is_running(PathTimer::T3Rtx));
-            if self.window.is_probing() && !self.forced && asked {
+            if self.window.is_probing() && !self.out.is_forced() && asked {
                 return None;
             }
             let target = self.retransmit_to(last, timed_out);
             let path = &self.paths[target];
-            return (path.usable() && (self.forced || path.may_retransmit())).then_some(target);
+            return (path.usable() && (self.out.is_forced() || path.may_retransmit()))
+                .then_some(target);
         }
         let len = self.out.next_len(self.max)?;
         let target = self.new_data_to();
@@ -341,7 +344,7 @@ impl Association {
         let before = packet.len();
         self.marks.data = true;
         self.paths[target].before_data(cx.now);
-        self.tried |= 1 << target;
+        self.errors.data_on(target);
         if self.paths[target].pmtu().is_some() {
             self.begin_search(cx.now, target);
         }
@@ -351,7 +354,7 @@ impl Association {
                 break;
             }
             // One packet may go beyond the window (RFC 9260 sections 6.1 B and 7.2.4).
-            let may = self.forced || self.paths[target].may_retransmit();
+            let may = self.out.is_forced() || self.paths[target].may_retransmit();
             if !may && packet.len() == before {
                 break;
             }
@@ -366,7 +369,7 @@ impl Association {
             }
         }
         if packet.len() > before {
-            self.forced = false;
+            self.out.set_forced(false);
             if self.window.is_probing() {
                 self.wait_for_window(cx, target);
             }
@@ -400,7 +403,7 @@ impl Association {
                 break;
             }
             if (self.out.peer_window.room() as usize) < len && !self.out.takes_one() {
-                if !self.window.is_due() || self.out.outstanding > 0 {
+                if !self.window.is_due() || self.out.outstanding() > 0 {
                     break;
                 }
                 self.window.probe_sent();
@@ -408,7 +411,7 @@ impl Association {
             }
             self.window.data_sent();
             path.spend_burst(self.out.chunk_size(len));
-            let ask = self.state == State::ShutdownPending;
+            let ask = matches!(self.phase, Phase::ShutdownPending);
             self.out.cut(cx.now, max, target, path, ask, packet.chunks());
             self.totals.chunks_sent += 1;
             if self.window.is_probing() {
@@ -424,7 +427,7 @@ impl Association {
         for path in &mut self.paths {
             path.end_burst();
         }
-        let idle = self.out.outstanding == 0 && !self.out.has_marked() && !self.out.is_ahead();
+        let idle = self.out.outstanding() == 0 && !self.out.has_marked() && !self.out.is_ahead();
         if !self.sends_data() || !idle {
             return;
         }
@@ -447,8 +450,7 @@ impl Association {
                 let path = &self.paths[self.new_data_to()];
                 path.usable() && path.may_send() && !self.is_blocked(len)
             });
-        self.totals.in_flight_full += u64::from(held && !self.held_by_limit);
-        self.held_by_limit = held;
+        self.totals.in_flight_full += u64::from(self.out.note_holding(held));
     }
 
     /// Schedules the next probe of a closed window, each after twice the time of the one before (RFC

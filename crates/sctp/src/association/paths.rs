@@ -1,7 +1,7 @@
 //! Choice of the path (RFC 9260 sections 6.4 and 8.2; RFC 7829 section 4).
 
+use super::Association;
 use super::addresses::{beside, is_unicast};
-use super::{Association, State};
 use crate::path::{Path, PathState};
 use crate::settings::Multipath;
 use crate::wire::init::MAX_ADDRESSES;
@@ -17,7 +17,7 @@ impl Association {
         confirmed: bool,
         now: Time,
     ) {
-        let count = self.paths.iter().filter(|path| !path.gone).count();
+        let count = self.paths.iter().filter(|path| !path.is_gone()).count();
         if count >= MAX_ADDRESSES || !is_unicast(remote) {
             return;
         }
@@ -27,13 +27,13 @@ impl Association {
             }
             return;
         }
-        let same = |p: &&Path| !p.gone && p.remote.is_ipv4() == remote.is_ipv4();
+        let same = |p: &&Path| !p.is_gone() && p.remote.is_ipv4() == remote.is_ipv4();
         let nth = self.paths.iter().filter(same).count();
         let Some(local) = local.or_else(|| self.local_beside(remote, nth)) else { return };
         let ssthresh = self.out.peer_window.first();
         let udp_port = self.ends.udp_port;
         let path = Path::new(&self.settings, local, remote, udp_port, confirmed, ssthresh, now);
-        match self.paths.iter_mut().find(|path| path.gone) {
+        match self.paths.iter_mut().find(|path| path.is_gone()) {
             Some(slot) => *slot = path,
             None => {
                 // Most associations have one path, and there are many associations.
@@ -55,7 +55,7 @@ impl Association {
     /// Moves the paths of a removed local address to another. The other paths keep theirs, since only
     /// these pairs are known to work.
     pub(super) fn leave_local(&mut self, now: Time) {
-        self.choose_locals(now, |this, index| this.may_send_from(this.paths[index].local));
+        self.choose_locals(now, |this, index| this.may_send_from(this.paths[index].local()));
     }
 
     /// Assigns a new local address to the path of the same index, unless data uses that path or it
@@ -64,8 +64,8 @@ impl Association {
         self.choose_locals(now, |this, index| {
             let path = &this.paths[index];
             let mut others = this.paths.iter().enumerate().filter(|(other, _)| *other != index);
-            let alone = !others.any(|(_, other)| !other.gone && other.local == path.local);
-            this.may_send_from(path.local)
+            let alone = !others.any(|(_, other)| !other.is_gone() && other.local() == path.local());
+            this.may_send_from(path.local())
                 && (index == this.chosen.current || (path.active() && alone))
         });
     }
@@ -74,8 +74,8 @@ impl Association {
     fn choose_locals(&mut self, now: Time, keeps: impl Fn(&Association, usize) -> bool) {
         let mut counts = [0; 2];
         for index in 0..self.paths.len() {
-            let Path { local, remote, gone, .. } = self.paths[index];
-            if gone {
+            let (local, remote) = (self.paths[index].local(), self.paths[index].remote);
+            if self.paths[index].is_gone() {
                 continue;
             }
             let nth = &mut counts[usize::from(remote.is_ipv4())];
@@ -101,8 +101,8 @@ impl Association {
     /// Returns whether an address is certainly the peer's: it was verified, or the association is being
     /// opened to it.
     pub(crate) fn holds(&self, address: IpAddr) -> bool {
-        let opening = matches!(self.state, State::CookieWait | State::CookieEchoed);
-        self.path_to(address).is_some_and(|path| opening || self.paths[path].is_confirmed())
+        let opening = self.is_opening();
+        self.path_to(address).is_some_and(|path| opening || self.paths[path].usable())
     }
 
     /// Removes an address that the peer listed but that belongs to another association.
@@ -120,9 +120,13 @@ impl Association {
         path.leave();
         self.control.beats.retain(|(path, _)| *path != index);
         let other = (0..self.paths.len()).find(|path| self.paths[*path].usable());
-        let other = other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].gone));
+        let other =
+            other.or_else(|| (0..self.paths.len()).find(|path| !self.paths[*path].is_gone()));
         let other = other.unwrap_or(index);
         self.chosen.replace(|chosen| chosen == index, other);
+        if let Some(closing) = self.phase.closing_mut().filter(|closing| closing.path == index) {
+            closing.path = other;
+        }
         if self.acks.path == index {
             self.acks.path = other;
         }
@@ -132,7 +136,7 @@ impl Association {
         self.requests_leave(index, other);
         if !self.paths.iter().any(Path::usable) {
             // The remaining path is verified before anything is sent to it.
-            if !self.paths[other].gone {
+            if !self.paths[other].is_gone() {
                 self.paths[other].heartbeat.request();
             }
         }
@@ -145,7 +149,7 @@ impl Association {
     /// peer's choice of addresses shows which pairs work.
     pub(super) fn learn_way(&mut self, path: usize, addressing: &Addressing) {
         let local = addressing.destination;
-        let moves = self.paths[path].local != local && self.may_send_from(local);
+        let moves = self.paths[path].local() != local && self.may_send_from(local);
         let path = &mut self.paths[path];
         // RFC 6951 section 5.4: the tag was checked.
         path.encapsulate(addressing.udp_port);
@@ -158,7 +162,7 @@ impl Association {
     /// Returns the maximum user data in a chunk: the Association Maximum DATA Chunk Size (RFC 9260
     /// section 6.9).
     pub(super) fn max_data(&self) -> usize {
-        let there = self.paths.iter().filter(|path| !path.gone);
+        let there = self.paths.iter().filter(|path| !path.is_gone());
         let (header, auth) = (self.out.header(), self.auth_room());
         there.map(|path| path.max_data(&self.settings, header, auth)).min().unwrap_or(1)
     }
@@ -186,7 +190,9 @@ impl Association {
         }
         let failed = |path: &Path| path.state() == PathState::Inactive;
         usable()
-            .min_by_key(|(index, path)| (failed(path), path.errors, *index != self.chosen.primary))
+            .min_by_key(|(index, path)| {
+                (failed(path), path.errors(), *index != self.chosen.primary)
+            })
             .map_or(self.chosen.primary, |(index, _)| index)
     }
 
@@ -195,7 +201,7 @@ impl Association {
     pub(super) fn retransmit_to(&self, last: usize, timed_out: bool) -> usize {
         let stays = !timed_out && self.paths.get(last).is_some_and(Path::active);
         if self.settings.multipath != Multipath::Off
-            && !self.forced
+            && !self.out.is_forced()
             && !(stays && self.paths[last].may_retransmit())
         {
             // Any path with a free window serves.
@@ -218,7 +224,7 @@ impl Association {
         let Some((fastest, fast)) = active().min_by_key(|(_, path)| path.round_trip()) else {
             return self.chosen.current;
         };
-        let room = |path: &Path| path.window.cwnd.saturating_sub(path.flight.bytes());
+        let room = |path: &Path| path.window().cwnd.saturating_sub(path.flight.bytes());
         let open = |(index, path): &(usize, &Path)| {
             path.may_send() && (*index == fastest || self.leaves_room(fast, path))
         };
@@ -231,13 +237,13 @@ impl Association {
     /// fastest path could carry until it arrives. Otherwise the fastest path would wait (RFC 6356
     /// section 2, goal 1; the blocking estimation of Ferlin et al., "BLEST").
     fn leaves_room(&self, fast: &Path, slow: &Path) -> bool {
-        let window = u64::from(self.out.peer_window.room()) + u64::from(self.out.outstanding);
+        let window = u64::from(self.out.peer_window.room()) + u64::from(self.out.outstanding());
         // In slow start the window grows by half during the measured round trip.
-        let grows = if slow.window.in_slow_start() { 1.5 } else { 1.0 };
+        let grows = if slow.window().in_slow_start() { 1.5 } else { 1.0 };
         let slow_trip = slow.round_trip().as_nanos() as f64 * grows;
         let turns = slow_trip / fast.round_trip().as_nanos().max(1) as f64;
-        let meanwhile = (f64::from(fast.window.cwnd) * turns) as u64;
-        meanwhile + u64::from(slow.flight.bytes()) + u64::from(slow.window.pmdcs) <= window
+        let meanwhile = (f64::from(fast.window().cwnd) * turns) as u64;
+        meanwhile + u64::from(slow.flight.bytes()) + u64::from(slow.window().pmdcs) <= window
     }
 
     /// Returns whether data arrives over several paths, so that a chunk out of order is not a sign of
@@ -261,8 +267,8 @@ impl Association {
     pub(super) fn try_other_local(&mut self, index: usize, turn: u8) {
         let usable = self.paths.iter().filter(|path| path.usable()).count();
         let path = &self.paths[index];
-        let Path { local, remote, .. } = *path;
-        if usable != usize::from(path.is_confirmed()) || path.turns() != turn {
+        let (local, remote) = (path.local(), path.remote);
+        if usable != usize::from(path.usable()) || path.turns() != turn {
             return;
         }
         let fits =
@@ -286,7 +292,7 @@ impl Association {
         // RFC 7829 section 3.2, rule 4: where none is active, those with the fewest errors take turns.
         let worth = |&index: &usize| {
             let path = &self.paths[index];
-            (!path.active(), if path.active() { 0 } else { path.errors })
+            (!path.active(), if path.active() { 0 } else { path.errors() })
         };
         usable.min_by_key(worth).unwrap_or(self.chosen.current)
     }

@@ -1,6 +1,6 @@
 //! Probes of a path's MTU (RFC 8899): a HEARTBEAT enlarged by PAD (RFC 4820).
 
-use super::{Association, Cx, State};
+use super::{Association, Cx};
 use crate::pmtu::MIN_WAIT;
 use crate::timers::PathTimer;
 use crate::wire::chunk::{self, Chunk, kind};
@@ -13,7 +13,7 @@ impl Association {
         let path = &mut self.paths[index];
         let mtu = path.mtu();
         if let Some(pmtu) = path.pmtu_mut() {
-            self.probe_due |= pmtu.begin(now, mtu);
+            self.control.probe |= pmtu.begin(now, mtu);
         }
     }
 
@@ -26,9 +26,9 @@ impl Association {
         let wants = |path: &crate::path::Path| {
             path.active() && path.pmtu().is_some_and(|pmtu| pmtu.probe_due)
         };
-        let index = self.paths.iter().position(wants).filter(|_| self.state == State::Established);
+        let index = self.paths.iter().position(wants).filter(|_| self.is_established());
         let Some(index) = index else {
-            self.probe_due = false;
+            self.control.probe = false;
             return None;
         };
         let way = self.way(index);
@@ -39,11 +39,11 @@ impl Association {
         let nonce = cx.random.next_u64();
         pmtu.sent(size, nonce);
         path.timers.start(PathTimer::PmtuProbe, cx.now + path.rto.get().max(MIN_WAIT));
-        let limit = path.packet + size - mtu;
+        let limit = path.packet() + size - mtu;
         let mut parameter = Vec::new();
         Parameter::HeartbeatInfo(&super::beats::info(index, cx.now, nonce)).emit(&mut parameter);
         let (ours, theirs) = (self.ends.local_port, self.ends.remote_port);
-        let mut packet = Writer::new(out, limit, ours, theirs, self.peer_tag);
+        let mut packet = Writer::new(out, limit, ours, theirs, self.tags.outbound());
         Chunk::Heartbeat(&parameter).emit(packet.chunks());
         let rest = packet.space().saturating_sub(TLV_HEADER);
         chunk::put(packet.chunks(), kind::PAD, 0, &[&vec![0; rest]]);
@@ -56,7 +56,7 @@ impl Association {
         let path = &mut self.paths[index];
         let Some(pmtu) = path.pmtu_mut() else { return false };
         let Some(size) = pmtu.answered(now, nonce) else { return false };
-        self.probe_due |= pmtu.probe_due;
+        self.control.probe |= pmtu.probe_due;
         path.mtu_found(size);
         true
     }
@@ -67,7 +67,7 @@ impl Association {
         let mtu = path.mtu();
         if let Some(pmtu) = path.pmtu_mut() {
             pmtu.timeout(now, mtu);
-            self.probe_due |= pmtu.probe_due;
+            self.control.probe |= pmtu.probe_due;
         }
     }
 
@@ -89,7 +89,7 @@ impl Association {
             self.out.mark_larger(index, path);
             self.abandon_expired(now);
         } else if let Some(pmtu) = path.pmtu() {
-            self.probe_due |= pmtu.probe_due;
+            self.control.probe |= pmtu.probe_due;
         }
     }
 }

@@ -10,11 +10,12 @@ pub(super) use requests::{PendingRequest, Reconfig};
 
 use super::acks::PacketData;
 use super::change::{Change, MAX_CHANGES};
-use super::{Association, Cx, State};
+use super::{Association, Cx};
 use crate::Tsn;
 use crate::error::{NoStream, StreamError};
 use crate::features::Features;
 use crate::numbers::{Mid, Ssn};
+use crate::outgoing::Acknowledgement;
 use crate::wire::data::IData;
 use crate::wire::reconfig::{Reconfig as Wire, Streams, result};
 use crate::wire::{COMMON_HEADER, Data, Parameters, TLV_HEADER, Writer};
@@ -56,15 +57,16 @@ fn bytes(streams: &[u16]) -> Vec<u8> {
 
 impl Association {
     fn reconfig_mut(&mut self) -> &mut Reconfig {
-        let (next_request, expected) = (self.initial_tsn.raw(), self.inn.initial_tsn().raw());
+        let (next_request, expected) =
+            (self.agreement.initial_tsns.0.raw(), self.inn.initial_tsn().raw());
         self.reconfig.get_or_insert_with(|| Box::new(Reconfig::new(next_request, expected)))
     }
 
     fn queue_request(&mut self, kind: QueuedRequest) -> Result<(), StreamError> {
-        if self.state != State::Established {
+        if !self.is_established() {
             return Err(StreamError::NotEstablished);
         }
-        if !self.features.has(Features::RECONFIG) {
+        if !self.agreement.has(Features::RECONFIG) {
             return Err(StreamError::NotSupported);
         }
         let closed = match &kind {
@@ -82,8 +84,8 @@ impl Association {
     /// Queues a request to reset streams.
     pub fn reset_streams(&mut self, reset: Reset<'_>) -> Result<(), StreamError> {
         let (streams, max) = match reset {
-            Reset::Outgoing(streams) => (streams, self.streams.0),
-            Reset::Incoming(streams) => (streams, self.streams.1),
+            Reset::Outgoing(streams) => (streams, self.agreement.streams.0),
+            Reset::Incoming(streams) => (streams, self.agreement.streams.1),
             Reset::Everything => return self.queue_request(QueuedRequest::Everything),
         };
         if let Some(&got) = streams.iter().find(|stream| **stream >= max) {
@@ -103,7 +105,9 @@ impl Association {
 
     /// Queues requests for more streams in each direction.
     pub fn add_streams(&mut self, outgoing: u16, incoming: u16) -> Result<(), StreamError> {
-        for (count, have) in [(outgoing, self.streams.0), (incoming, self.streams.1)] {
+        for (count, have) in
+            [(outgoing, self.agreement.streams.0), (incoming, self.agreement.streams.1)]
+        {
             if have.checked_add(count).is_none() {
                 return Err(NoStream { streams: u16::MAX, got: count }.into());
             }
@@ -119,10 +123,10 @@ impl Association {
 
     /// Starts the next request once the data that it waits for is sent.
     pub(super) fn reconfig_progress(&mut self) {
-        let Some(reconfig) = &mut self.reconfig else { return };
-        if self.state != State::Established {
+        if !self.is_established() {
             return;
         }
+        let Some(reconfig) = &mut self.reconfig else { return };
         let ready = match reconfig.next() {
             None => return,
             Some(QueuedRequest::Outgoing(streams, _)) => self.out.has_sent(streams),
@@ -233,8 +237,7 @@ impl Association {
 
     /// Handles a RE-CONFIG.
     pub(super) fn handle_reconfig(&mut self, cx: &mut Cx<'_>, value: &[u8]) {
-        use State::*;
-        if !matches!(self.state, Established | ShutdownPending | ShutdownReceived) {
+        if !self.sends_data() {
             return;
         }
         for parameter in Parameters::new(value).take(MAX_PARAMETERS) {
@@ -243,7 +246,7 @@ impl Association {
                 Some(Ok(wire)) => self.handle_reconfig_parameter(cx, &wire),
                 _ => return,
             }
-            if self.state == Closed {
+            if self.is_closed() {
                 return;
             }
         }
@@ -288,7 +291,7 @@ impl Association {
         request: u32,
         wire: &Wire<'_>,
     ) -> (u32, Option<(Tsn, Tsn)>) {
-        if self.state != State::Established || self.pending.changes.len() >= MAX_CHANGES {
+        if !self.is_established() || self.pending.changes.len() >= MAX_CHANGES {
             return (result::DENIED, None);
         }
         let result = match *wire {
@@ -298,7 +301,7 @@ impl Association {
             Wire::IncomingReset { streams, .. } => self.reset_for_peer(request, streams),
             Wire::TsnReset { .. } => return self.reset_everything(cx),
             Wire::AddOutgoing { count, .. } => self.add_inbound(count),
-            Wire::AddIncoming { count, .. } => match self.streams.0.checked_add(count) {
+            Wire::AddIncoming { count, .. } => match self.agreement.streams.0.checked_add(count) {
                 Some(_) if self.queue_request(QueuedRequest::AddOutgoing(count)).is_ok() => {
                     result::PERFORMED
                 }
@@ -326,7 +329,7 @@ impl Association {
             pending.request == response && matches!(pending.kind, QueuedRequest::Incoming(_))
         };
         reconfig.complete(answers);
-        let known = self.streams.1;
+        let known = self.agreement.streams.1;
         let list: Box<[u16]> = streams.iter().collect();
         if list.iter().any(|stream| *stream >= known) {
             return result::WRONG_SSN;
@@ -383,7 +386,7 @@ impl Association {
         self.reset_incoming(streams);
         for HeldChunk { flags, tsn, stream, number, ppid_or_fsn, user } in held {
             let user = &*user;
-            if self.state == State::Closed {
+            if self.is_closed() {
                 return;
             }
             if self.inn.is_interleaved() {
@@ -426,7 +429,7 @@ impl Association {
 
     /// Section 5.2.3.
     fn reset_for_peer(&mut self, request: u32, streams: Streams<'_>) -> u32 {
-        let known = self.streams.0;
+        let known = self.agreement.streams.0;
         let list: Box<[u16]> = streams.iter().collect();
         if list.iter().any(|stream| *stream >= known) {
             return result::WRONG_SSN;
@@ -472,7 +475,7 @@ impl Association {
         let theirs = self.inn.cumulative().plus(1).plus(1 << 31);
         let ours = self.out.next_tsn();
         // G3.
-        self.acknowledged(cx, ours.minus(1), None, core::iter::empty(), 0);
+        self.acknowledged(cx, Acknowledgement::up_to(ours.minus(1)));
         // G4 and G5.
         self.pending.unsent += self.out.reset_everything(ours);
         self.inn.reset_everything(theirs);
@@ -504,9 +507,9 @@ impl Association {
         for path in &mut self.paths {
             path.empty();
         }
-        self.forced = false;
+        self.out.set_forced(false);
         self.window.reset();
-        (self.control.forward, self.control.forwarded) = (false, None);
+        self.control.forward.reset();
         self.marks = super::ecn::Marks::default();
         self.pending.readable |= self.inn.is_readable();
         self.check_writable();
@@ -517,10 +520,10 @@ impl Association {
         let adds =
             |pending: &mut PendingRequest| matches!(pending.kind, QueuedRequest::AddIncoming(_));
         self.reconfig_mut().complete(adds);
-        let more = self.streams.1.checked_add(count);
+        let more = self.agreement.streams.1.checked_add(count);
         match more.filter(|more| *more <= self.settings.max_inbound_streams) {
             Some(more) => {
-                self.streams.1 = more;
+                self.agreement.streams.1 = more;
                 self.report_streams();
                 result::PERFORMED
             }
@@ -529,7 +532,7 @@ impl Association {
     }
 
     fn report_streams(&mut self) {
-        let (outbound, inbound) = self.streams;
+        let (outbound, inbound) = self.agreement.streams;
         self.pending.changes.push_back(Change::Streams { outbound, inbound });
     }
 
@@ -548,7 +551,7 @@ impl Association {
             if let Some(pending) = pending {
                 pending.in_progress = true;
                 // Section 8.1 of RFC 9260: the peer answers, however often it postpones.
-                self.errors = 0;
+                self.errors.peer_answered();
                 let mut wait = self.paths[pending.path].rto.get();
                 if pending.kind == QueuedRequest::Everything {
                     // Up to half as long again. Retransmissions of the peer at the same pace would
@@ -565,7 +568,7 @@ impl Association {
         let Some(pending) = reconfig.complete(|pending| pending.request == response) else {
             return;
         };
-        self.errors = 0;
+        self.errors.peer_answered();
         let performed = matches!(result, result::PERFORMED | result::NOTHING_TO_DO);
         match pending.kind {
             QueuedRequest::Outgoing(streams, _) => {
@@ -588,7 +591,7 @@ impl Association {
             }
             QueuedRequest::AddOutgoing(count) if performed => {
                 // H6.
-                self.streams.0 = self.streams.0.saturating_add(count);
+                self.agreement.streams.0 = self.agreement.streams.0.saturating_add(count);
                 self.report_streams();
             }
             QueuedRequest::AddOutgoing(_)

@@ -1,6 +1,6 @@
 //! Timers (RFC 9260 sections 6.3.3 and 8).
 
-use super::{Association, Cx, State};
+use super::{Association, Cx};
 use crate::timers::{PathTimer, Timer};
 use ringway_sansio::Time;
 
@@ -69,7 +69,7 @@ impl Association {
             if self.paths[index].timers.take_expired(PathTimer::T3Rtx, now) {
                 self.t3_expired(now, index);
             }
-            if self.state == State::Closed {
+            if self.is_closed() {
                 return;
             }
             let timer = self.paths[index].rack().and_then(|rack| rack.timer());
@@ -90,7 +90,9 @@ impl Association {
         self.totals.tail_probes += u64::from(outcome.fast && outcome.marked == 0);
         self.totals.recoveries += u64::from(outcome.fast && outcome.marked > 0);
         self.abandon_expired(now);
-        self.forced |= outcome.fast;
+        if outcome.fast {
+            self.out.set_forced(true);
+        }
         self.allow_bursts();
     }
 
@@ -105,7 +107,7 @@ impl Association {
             return;
         }
         self.totals.timeouts += 1;
-        self.tried |= 1 << index;
+        self.errors.data_on(index);
         let heard = self.window.timer_expired(index) || path.flight.is_empty();
         if heard && self.out.is_shut(max) {
             // The peer answers but has no room, which is no error (section 6.1 A). The data that it
@@ -114,7 +116,7 @@ impl Association {
             self.out.mark_all(index, path, true);
             self.abandon_expired(now);
             self.window.probe_again();
-            self.forced = true;
+            self.out.set_forced(true);
             return;
         }
         path.suspect_black_hole(now, path.flight.bytes() as usize);
@@ -126,7 +128,7 @@ impl Association {
         self.out.mark_all(index, path, true);
         self.out.end_recovery();
         self.abandon_expired(now);
-        self.forced = true;
+        self.out.set_forced(true);
         if self.count_error() {
             return;
         }
@@ -135,8 +137,7 @@ impl Association {
         self.path_changed();
         if self.out.is_ahead() {
             // RFC 3758 section 3.5, rule C5.
-            self.control.forward = true;
-            self.control.forward_to = Some(self.other_than(index) as u8);
+            self.control.forward.request_on(self.other_than(index));
         }
         self.allow_bursts();
     }

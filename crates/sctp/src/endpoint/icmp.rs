@@ -33,8 +33,8 @@ impl Endpoint {
         let init = tag == 0 && quoted.get(COMMON_HEADER) == Some(&kind::INIT);
         let initiate = quoted.get(COMMON_HEADER + TLV_HEADER..).filter(|rest| rest.len() >= 4);
         let ours = associations.read(self.id(slot), |association| match initiate {
-            Some(rest) if init => u32_at(rest, 0) == association.local_tag,
-            _ => tag != 0 && tag == association.peer_tag,
+            Some(rest) if init => u32_at(rest, 0) == association.tags.local,
+            _ => association.tags.is_of_peer(tag),
         });
         if ours != Some(true) {
             self.counters.icmp_refused += 1;

@@ -534,7 +534,7 @@ impl Endpoint {
         if !association.is_spent() {
             return Settled::Kept;
         }
-        self.release(id.slot, association.local_tag);
+        self.release(id.slot, association.tags.local);
         Settled::Released
     }
 
@@ -543,7 +543,7 @@ impl Endpoint {
     pub fn remove(&mut self, id: AssocId, association: &mut Association) {
         if self.settle(id, association) == Settled::Kept && self.contains(id) {
             self.unlist_association(id.slot, association);
-            self.release(id.slot, association.local_tag);
+            self.release(id.slot, association.tags.local);
         }
     }
 
@@ -587,10 +587,10 @@ impl Endpoint {
 
     /// Sends the final chunk of an ended association.
     fn send_final_chunk(&mut self, association: &mut Association) {
-        let Some(final_chunk) = association.final_chunk.take() else { return };
+        let Some(final_chunk) = association.take_final_chunk() else { return };
         let way = association.final_addressing();
         let ports = (association.ends.local_port, association.ends.remote_port);
-        let (tag, local_tag) = (association.peer_tag, association.local_tag);
+        let (tag, local_tag) = (association.tags.outbound(), association.tags.local);
         let agreed = association.agreed().cloned();
         let bytes = match final_chunk {
             // A peer whose tag is unknown is answered with the local tag (RFC 9260 section 8.5.1 B).

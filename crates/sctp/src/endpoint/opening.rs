@@ -76,7 +76,7 @@ fn known_answer(
     let added: Vec<IpAddr> = offered().filter(|address| !known(address)).copied().collect();
     if state != State::CookieWait && !added.is_empty() {
         // A delayed INIT of this very association, whose addresses have changed since.
-        if init.initiate_tag == association.peer_tag {
+        if association.tags.is_of_peer(init.initiate_tag) {
             return KnownAnswer::Nothing;
         }
         return KnownAnswer::NewAddresses(added);
@@ -87,8 +87,8 @@ fn known_answer(
     let (fixed, _) = association.init();
     let (tag, tsn, ties) = match state {
         State::CookieWait => (fixed.initiate_tag, fixed.initial_tsn, (0, 0)),
-        State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.ties),
-        _ => (fresh.tag, fresh.tsn, association.ties),
+        State::CookieEchoed => (fixed.initiate_tag, fixed.initial_tsn, association.tags.ties),
+        _ => (fresh.tag, fresh.tsn, association.tags.ties),
     };
     // RFC 4895 section 6.1: the random number and the tag are reused together.
     let old_auth = association.local_auth().filter(|_| tag == fixed.initiate_tag);
@@ -501,9 +501,9 @@ impl Endpoint {
     ) -> Option<u32> {
         let offer = &cookie.offer;
         let (local, peer, ties, path) = associations.read(self.id(slot), |association| {
-            let local = association.local_tag == offer.local_tag;
-            let peer = association.peer_tag == offer.peer_tag;
-            let ties = association.ties == offer.ties;
+            let local = association.tags.local == offer.local_tag;
+            let peer = association.tags.is_of_peer(offer.peer_tag);
+            let ties = association.tags.ties == offer.ties;
             Some((local, peer, ties, association.path_to(addressing.source)?))
         })??;
         if !(local && peer)

@@ -210,7 +210,7 @@ impl Endpoint {
         let Some(slot) = self.by_addresses(addressing.destination, lookup, packet) else {
             return false;
         };
-        let right = associations.read(self.id(slot), |x| x.local_tag == packet.tag);
+        let right = associations.read(self.id(slot), |x| x.tags.local == packet.tag);
         if right != Some(true) {
             self.counters.wrong_tag += 1;
             return true;

@@ -18,8 +18,8 @@ impl Outgoing {
     /// Drops messages that expired before anything of them was sent. No TSN was used, so the peer need
     /// not be notified.
     pub(crate) fn drop_expired(&mut self, now: Time) {
-        while self.unreliable
-            && self.current == NONE
+        while self.partial.is_used()
+            && self.current.is_none()
             && let Some(stream) = self.next_stream()
         {
             let key = self.queues[usize::from(stream)].head as usize;
@@ -32,14 +32,14 @@ impl Outgoing {
             }
             self.return_message(key as u32);
             self.drop_head(stream);
-            self.abandoned += u32::from(late && !gone);
+            self.partial.count(late && !gone);
         }
     }
 
     /// Abandons the rest of messages that were begun and have expired: no more TSNs are assigned to
     /// them (RFC 3758 section 4.1, TR3 and TR4). Returns `true` when the peer must be notified.
     pub(crate) fn abandon_begun(&mut self, now: Time, paths: &mut [Path]) -> bool {
-        if !self.forwards || !self.unreliable {
+        if !self.partial.is_active() {
             return false;
         }
         let mut any = false;
@@ -57,11 +57,11 @@ impl Outgoing {
     /// Abandons the messages of the first marked chunks that have expired or reached their limit of
     /// retransmissions. Returns `true` when the peer must be notified.
     pub(crate) fn abandon_first(&mut self, now: Time, paths: &mut [Path]) -> bool {
-        if !self.forwards || !self.unreliable {
+        if !self.partial.is_active() {
             return false;
         }
         let mut any = false;
-        while let Some(chunk) = self.marked.first().and_then(|position| self.chunk(*position)) {
+        while let Some(chunk) = self.again.first().and_then(|position| self.sent.at(position)) {
             let key = chunk.message;
             if !self.messages[key as usize].is_over(now, chunk) {
                 break;
@@ -75,13 +75,13 @@ impl Outgoing {
     /// Abandons the messages of marked chunks that have expired or reached their limit of
     /// retransmissions. Returns `true` when the peer must be notified.
     pub(crate) fn abandon(&mut self, now: Time, paths: &mut [Path]) -> bool {
-        if !self.forwards || !self.unreliable {
+        if !self.partial.is_active() {
             return false;
         }
-        let mut from = self.first;
-        while let Some(&position) = self.marked.range(from..).next() {
+        let mut from = self.sent.first();
+        while let Some(position) = self.again.first_from(from) {
             from = position + 1;
-            let Some(chunk) = self.chunk(position) else { continue };
+            let Some(chunk) = self.sent.at(position) else { continue };
             if self.messages[chunk.message as usize].is_over(now, chunk) {
                 let key = chunk.message;
                 self.abandon_message(now, key, paths);
@@ -94,12 +94,12 @@ impl Outgoing {
     /// retransmissions seem lost too, so that only T3-rtx would act. Returns `true` when the peer must
     /// be notified.
     pub(crate) fn abandon_overdue(&mut self, now: Time, paths: &mut [Path]) -> bool {
-        if !self.forwards || !self.unreliable {
+        if !self.partial.is_active() {
             return false;
         }
         let mut any = false;
         self.advance();
-        while let Some(chunk) = self.chunk(self.advanced + 1)
+        while let Some(chunk) = self.sent.at(self.partial.ack_point() + 1)
             && chunk.fate == Fate::Outstanding
             && chunk.fast
             && paths[usize::from(chunk.path)].is_overdue(now, chunk.at)
@@ -120,9 +120,9 @@ impl Outgoing {
         }
         let message = &self.messages[key as usize];
         let (stream, begun) = (message.stream, message.cut > 0);
-        let (mut at, mut left) = (message.start.max(self.first), message.chunks);
+        let (mut at, mut left) = (message.start.max(self.sent.first()), message.chunks);
         while left > 0
-            && let Some(chunk) = self.chunk_mut(at)
+            && let Some(chunk) = self.sent.at_mut(at)
         {
             // Chunks of other messages may be in between where messages are interleaved.
             if chunk.message != key {
@@ -136,18 +136,18 @@ impl Outgoing {
                 let path = &mut paths[usize::from(chunk.path)];
                 path.flight.remove(chunk.size());
                 path.flight.take_timed(at);
-                self.unsend(u32::from(chunk.len));
+                self.peer_window.unsend(u32::from(chunk.len));
             }
-            self.marked.remove(&at);
+            self.again.remove(at);
             at += 1;
         }
         // The rest of the message is never cut.
         let message = &mut self.messages[key as usize];
         let left = message.data.len() - message.cut as usize;
         message.cut = message.data.len() as u32;
-        self.waiting -= left;
-        self.buffered -= left;
-        let waits = self.interleaved && self.queues[usize::from(stream)].head == key && begun;
+        self.buffer.drop_waiting(left);
+        let waits =
+            self.format.is_interleaved() && self.queues[usize::from(stream)].head == key && begun;
         if waits {
             // The queue drops the message, which is released with its chunks.
             let queue = &mut self.queues[usize::from(stream)];
@@ -155,13 +155,13 @@ impl Outgoing {
             queue.take_head(next);
             self.scheduler.removed(stream, next != NONE);
         }
-        if self.current == key || waits {
-            self.current = NONE;
+        if self.current == Some(key) || waits {
+            self.current = None;
             // Its end gets a TSN that is never sent. Otherwise a peer that has every fragment so far
             // would wait for the rest, and there would be no TSN to notify it with.
             let path = self.sent.back().map_or(0, |last| last.path);
             self.messages[key as usize].chunks += 1;
-            self.sent.push_back(SentChunk {
+            self.sent.push(SentChunk {
                 at: now,
                 message: key,
                 offset: 0,
@@ -179,36 +179,37 @@ impl Outgoing {
                 timed_out: false,
             });
         }
-        self.abandoned += 1;
+        self.partial.count(true);
     }
 
     /// Advances Advanced.Peer.Ack.Point (rules C1 and C2). Returns `true` when it is ahead of what the
     /// peer has acknowledged.
     pub(crate) fn advance(&mut self) -> bool {
-        self.advanced = self.advanced.max(self.first - 1);
-        while self.chunk(self.advanced + 1).is_some_and(|chunk| chunk.fate == Fate::Abandoned) {
-            self.advanced += 1;
+        let mut point = self.partial.ack_point().max(self.sent.first() - 1);
+        while self.sent.at(point + 1).is_some_and(|chunk| chunk.fate == Fate::Abandoned) {
+            point += 1;
         }
+        self.partial.advance_to(point);
         self.is_ahead()
     }
 
     /// Returns whether the peer must be notified of something abandoned.
     pub(crate) fn is_ahead(&self) -> bool {
-        self.advanced >= self.first
+        self.partial.ack_point() >= self.sent.first()
     }
 
     /// Writes a FORWARD TSN with as many entries as fit (rule C3). Returns its position, or `None` when
     /// none fits.
     pub(crate) fn put_forward(&self, packet: &mut Writer<'_>) -> Option<u64> {
         let room = packet.space().checked_sub(FORWARD)?;
-        let entry = if self.interleaved { I_ENTRY } else { ENTRY };
+        let entry = if self.format.is_interleaved() { I_ENTRY } else { ENTRY };
         let mut streams: BTreeMap<(u16, bool), Mid> = BTreeMap::new();
-        let mut reached = self.first - 1;
-        while reached < self.advanced
-            && let Some(chunk) = self.chunk(reached + 1)
+        let mut reached = self.sent.first() - 1;
+        while reached < self.partial.ack_point()
+            && let Some(chunk) = self.sent.at(reached + 1)
         {
             let message = &self.messages[chunk.message as usize];
-            if self.interleaved || !message.unordered {
+            if self.format.is_interleaved() || !message.unordered {
                 let name = (message.stream, message.unordered);
                 if !streams.contains_key(&name) && (streams.len() + 1) * entry > room {
                     break;
@@ -220,19 +221,19 @@ impl Outgoing {
             }
             reached += 1;
         }
-        if reached < self.first {
+        if reached < self.sent.first() {
             return None;
         }
         let mut entries = Vec::with_capacity(streams.len() * entry);
         for ((stream, unordered), number) in streams {
-            if self.interleaved {
+            if self.format.is_interleaved() {
                 ForwardTsn::put_message(&mut entries, stream, unordered, number);
             } else {
                 ForwardTsn::put_stream(&mut entries, stream, Ssn::new(number.raw() as u16));
             }
         }
-        let forward = ForwardTsn::new(self.line.tsn(reached), &entries);
-        if self.interleaved {
+        let forward = ForwardTsn::new(self.sent.tsn(reached), &entries);
+        if self.format.is_interleaved() {
             Chunk::IForwardTsn(forward).emit(packet.chunks());
         } else {
             Chunk::ForwardTsn(forward).emit(packet.chunks());
@@ -242,11 +243,11 @@ impl Outgoing {
 
     /// Returns whether everything up to a position is acknowledged.
     pub(crate) fn has_passed(&self, position: u64) -> bool {
-        self.first > position
+        self.sent.first() > position
     }
 
     /// Returns the number of messages abandoned since the last call.
     pub(crate) fn take_abandoned(&mut self) -> u32 {
-        core::mem::take(&mut self.abandoned)
+        self.partial.take_abandoned()
     }
 }

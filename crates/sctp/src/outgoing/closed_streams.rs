@@ -6,6 +6,8 @@ pub(super) struct ClosedStreams {
     streams: Vec<u16>,
     /// How many times all streams are closed.
     all: u8,
+    /// Whether no message is begun on any stream.
+    held: bool,
 }
 
 impl ClosedStreams {
@@ -28,7 +30,18 @@ impl ClosedStreams {
     /// Opens everything.
     pub(super) fn clear(&mut self) {
         self.streams.clear();
-        self.all = 0;
+        (self.all, self.held) = (0, false);
+    }
+
+    /// Sets whether no message is begun.
+    pub(super) fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Returns whether no message is begun.
+    #[inline]
+    pub(super) fn holds(&self) -> bool {
+        self.held
     }
 
     /// Returns whether a stream is closed.

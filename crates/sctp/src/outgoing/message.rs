@@ -2,11 +2,36 @@
 
 use crate::numbers::Mid;
 use crate::wire::DataFlags;
+use crate::wire::data::{DATA_HEADER, I_DATA_HEADER};
 use bytes::Bytes;
 use ringway_sansio::{Duration, Time};
 
 /// The key of no message.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// The kind of chunks that carry messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    Data,
+    /// Messages are interleaved (RFC 8260).
+    IData,
+}
+
+impl Format {
+    #[inline]
+    pub(super) fn is_interleaved(self) -> bool {
+        self == Format::IData
+    }
+
+    /// Returns the number of bytes of a chunk before its user data.
+    #[inline]
+    pub(super) fn header(self) -> usize {
+        match self {
+            Format::Data => DATA_HEADER,
+            Format::IData => I_DATA_HEADER,
+        }
+    }
+}
 
 /// A message that is not fully acknowledged.
 #[derive(Debug)]

@@ -4,101 +4,81 @@
 //! A message's bytes are shared with the user's buffer. A chunk is a slice of a message, and its bytes
 //! are copied once, into the packet. Chunks in flight are in a ring by TSN. A SACK is compared with the
 //! previous one, so its cost is in what changed and in what is missing.
+//!
+//! `send_buffer` counts what messages take, `sent_ring` holds chunks, `retransmissions` those to be sent again, `gaps` what
+//! a SACK acknowledges out of order, `peer_window` the peer's room, and `partial` what is abandoned.
 
 mod abandon;
 mod closed_streams;
+mod gaps;
 mod message;
+mod partial;
 mod peer_window;
 mod rack;
+mod retransmissions;
 mod returned;
 mod sack;
+mod send_buffer;
+mod sent_ring;
 mod streams;
 mod values;
 
 use closed_streams::ClosedStreams;
-use message::{Fate, Message, NONE, Queue, SentChunk};
+use gaps::Gaps;
+use message::{Fate, Format, Message, NONE, Queue, SentChunk};
 pub use message::{Reliability, SendOptions};
+use partial::PartialReliability;
 pub(crate) use peer_window::PeerWindow;
+use retransmissions::Retransmissions;
 use returned::Returned;
 pub use returned::UndeliveredMessage;
-pub(crate) use sack::SackError;
+pub(crate) use sack::{Acknowledgement, SackError};
+pub use send_buffer::MESSAGE_COST;
+use send_buffer::SendBuffer;
+pub use sent_ring::MAX_IN_FLIGHT;
+use sent_ring::SentRing;
 
 use crate::error::SendError;
 use crate::numbers::{Line, Mid, Ssn, Tsn};
-use crate::path::{Path, subtract};
+use crate::path::Path;
 use crate::scheduler::Scheduler;
 use crate::settings::Settings;
 use crate::timers::PathTimer;
-use crate::wire::data::{DATA_HEADER, I_DATA_HEADER, IData};
+use crate::wire::data::IData;
 use crate::wire::padded;
 use crate::wire::{Data, DataFlags};
 use bytes::Bytes;
 use ringway_sansio::Time;
 use slab::Slab;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 
-/// Maximum number of chunks in flight. It keeps the numbers of a stream comparable, and the 16 bits of
-/// a gap block reach all of them (RFC 9260 sections 3.3.4 and 6.5).
-pub const MAX_IN_FLIGHT: usize = 32_767;
-/// Minimum number of bytes that a waiting message counts in the send buffer.
-pub const MESSAGE_COST: usize = 64;
 /// Maximum number of chunks that a debug build counts after each packet.
 const MAX_COUNTED: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    line: Line,
     messages: Slab<Message>,
     queues: Vec<Queue>,
     scheduler: Box<dyn Scheduler>,
     /// The message of which some chunks were cut and others not.
-    current: u32,
-    sent: VecDeque<SentChunk>,
-    /// The position of the first chunk in `sent`.
-    first: u64,
-    marked: BTreeSet<u64>,
-    /// Ranges acknowledged by the gap blocks of the last SACK, by position, both ends included,
-    /// ascending.
-    acked: Vec<(u64, u64)>,
-    /// Memory for the ranges of the next SACK.
-    spare: Vec<(u64, u64)>,
+    current: Option<u32>,
+    buffer: SendBuffer,
+    sent: SentRing,
+    again: Retransmissions,
+    gaps: Gaps,
     /// The position below which no misses are counted.
     uncounted: u64,
-    /// Bytes of messages that are queued or not acknowledged.
-    buffered: usize,
-    /// Bytes of user data not cut into chunks yet.
-    waiting: usize,
-    /// Bytes of user data in flight.
-    pub(crate) outstanding: u32,
     pub(crate) peer_window: PeerWindow,
     /// The position at which the fast recovery ends.
     recovery: Option<u64>,
-    /// Whether the peer supports FORWARD TSN.
-    forwards: bool,
-    /// Advanced.Peer.Ack.Point of RFC 3758 section 3.5: everything up to here is acknowledged or
-    /// abandoned.
-    advanced: u64,
-    /// Number of messages abandoned since the last call of `take_abandoned`.
-    abandoned: u32,
-    /// Number of evicted messages whose entries in the queues are still there.
-    emptied: usize,
-    /// Whether a message that may be abandoned was queued.
-    unreliable: bool,
+    partial: PartialReliability,
     /// Undelivered messages that wait to be returned to the user.
     returned: Returned,
-    /// Whether the gap blocks being processed acknowledge for good.
-    for_good: bool,
-    /// The position of the Cumulative TSN Ack being processed.
-    cumulative: u64,
-    /// Whether messages are interleaved (RFC 8260), and the bytes of a chunk before its user data.
-    interleaved: bool,
-    header: usize,
+    format: Format,
     /// The user's values of streams, ascending by stream.
     values: Vec<(u16, u16)>,
     /// Messages that can be evicted, by priority. Nothing of them was sent.
     priorities: BTreeMap<(u16, u32), ()>,
-    /// Whether no message is begun now (RFC 6525).
-    held: bool,
     /// Streams that accept no messages now (RFC 6525).
     closed: ClosedStreams,
 }
@@ -106,36 +86,23 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn new(initial_tsn: Tsn, settings: &Settings) -> Outgoing {
         Outgoing {
-            line: Line::new(initial_tsn),
             messages: Slab::new(),
             queues: Vec::new(),
             scheduler: settings.scheduling.make(),
-            current: NONE,
-            sent: VecDeque::new(),
-            first: Line::ORIGIN,
-            marked: BTreeSet::new(),
-            acked: Vec::new(),
-            spare: Vec::new(),
+            current: None,
+            buffer: SendBuffer::default(),
+            sent: SentRing::new(initial_tsn),
+            again: Retransmissions::default(),
+            gaps: Gaps::default(),
             uncounted: Line::ORIGIN,
-            buffered: 0,
-            waiting: 0,
-            outstanding: 0,
             peer_window: PeerWindow::default(),
             recovery: None,
-            forwards: false,
-            advanced: Line::ORIGIN - 1,
-            abandoned: 0,
-            emptied: 0,
-            unreliable: false,
-            held: false,
-            closed: ClosedStreams::default(),
+            partial: PartialReliability::default(),
             returned: Returned::new(settings.return_undelivered),
-            for_good: false,
-            cumulative: 0,
-            interleaved: false,
-            header: DATA_HEADER,
+            format: Format::Data,
             values: Vec::new(),
             priorities: BTreeMap::new(),
+            closed: ClosedStreams::default(),
         }
     }
 
@@ -150,9 +117,8 @@ impl Outgoing {
         for queue in self.queues.drain(usize::from(streams).min(self.queues.len())..) {
             let mut at = queue.head;
             while let Some(message) = self.messages.try_remove(at as usize) {
-                self.waiting -= message.data.len();
-                self.buffered -= message.data.len();
-                self.emptied -= usize::from(message.is_emptied());
+                self.buffer.drop_waiting(message.data.len());
+                self.buffer.entry_removed(message.is_emptied());
                 if let Some(priority) = message.priority {
                     self.priorities.remove(&(priority, at));
                 }
@@ -168,57 +134,51 @@ impl Outgoing {
 
     /// Sets whether the peer supports FORWARD TSN (RFC 3758).
     pub(crate) fn set_forwards(&mut self, on: bool) {
-        self.forwards = on;
+        self.partial.set_supported(on);
     }
 
     /// Returns whether the peer supports FORWARD TSN.
     pub(crate) fn forwards(&self) -> bool {
-        self.forwards
+        self.partial.is_supported()
     }
 
     /// Turns interleaving on or off (RFC 8260 section 2.2.1).
     pub(crate) fn interleave(&mut self, on: bool) {
-        self.interleaved = on;
-        self.header = if on { I_DATA_HEADER } else { DATA_HEADER };
+        self.format = if on { Format::IData } else { Format::Data };
     }
 
     /// Returns the number of bytes of a chunk before its user data.
     pub(crate) fn header(&self) -> usize {
-        self.header
+        self.format.header()
     }
 
     /// Returns the length of a chunk in a packet.
     pub(crate) fn chunk_size(&self, user: usize) -> usize {
-        self.header + padded(user)
+        self.format.header() + padded(user)
     }
 
     /// Returns the position of the last chunk sent.
     pub(crate) fn last_position(&self) -> u64 {
-        self.next_position() - 1
+        self.sent.next() - 1
     }
 
     /// Returns the position of a TSN that was sent, and its path while that is known.
     pub(crate) fn whereabouts(&self, tsn: Tsn) -> Option<(u64, Option<usize>)> {
-        let position = self.line.position(tsn, self.first);
-        let path = self.chunk(position).map(|chunk| usize::from(chunk.path));
-        (position < self.next_position() && position >= Line::ORIGIN).then_some((position, path))
-    }
-
-    /// Sets whether the gap blocks that follow acknowledge for good.
-    pub(crate) fn acks_for_good(&mut self, on: bool) {
-        self.for_good = on;
+        let position = self.sent.position(tsn);
+        let path = self.sent.at(position).map(|chunk| usize::from(chunk.path));
+        (position < self.sent.next() && position >= Line::ORIGIN).then_some((position, path))
     }
 
     /// Notes that a chunk is acknowledged for good. A message of which all chunks are needs no room any
     /// more.
     fn arrived_for_good(&mut self, position: u64) {
-        let Some(chunk) = self.chunk_mut(position) else { return };
+        let Some(chunk) = self.sent.at_mut(position) else { return };
         chunk.for_good = true;
         let (key, len) = (chunk.message as usize, u32::from(chunk.len));
         let message = &mut self.messages[key];
         message.arrived += len;
         if message.cut as usize == message.data.len() && message.arrived == message.held {
-            self.buffered -= message.held as usize;
+            self.buffer.release(message.held as usize);
             message.data = Bytes::new();
         }
     }
@@ -228,22 +188,43 @@ impl Outgoing {
         self.scheduler.packet();
     }
 
-    fn next_position(&self) -> u64 {
-        self.first + self.sent.len() as u64
+    /// Returns the bytes of user data in flight.
+    #[inline]
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.peer_window.outstanding()
     }
 
-    fn chunk(&self, position: u64) -> Option<&SentChunk> {
-        self.sent.get(position.checked_sub(self.first)? as usize)
+    /// Returns whether the next packet of retransmissions is sent regardless of the window.
+    #[inline]
+    pub(crate) fn is_forced(&self) -> bool {
+        self.again.is_forced()
     }
 
-    fn chunk_mut(&mut self, position: u64) -> Option<&mut SentChunk> {
-        self.sent.get_mut(position.checked_sub(self.first)? as usize)
+    /// Sets whether the next packet of retransmissions is sent regardless of the window.
+    #[inline]
+    pub(crate) fn set_forced(&mut self, forced: bool) {
+        self.again.set_forced(forced);
+    }
+
+    /// Notes whether the limit of chunks in flight holds new data back. Returns whether that begins now.
+    #[inline]
+    pub(crate) fn note_holding(&mut self, holds_back: bool) -> bool {
+        self.sent.note_holding(holds_back)
+    }
+
+    /// Returns whether the user waits for room and a quarter of the buffer is free again, of which it is then notified.
+    #[inline]
+    pub(crate) fn take_writable(&mut self, limit: usize) -> bool {
+        let writable = self.buffer.has_refused() && self.buffered() <= limit / 4 * 3;
+        if writable {
+            self.buffer.clear_refused();
+        }
+        writable
     }
 
     /// Returns the bytes that are queued or not acknowledged.
     pub(crate) fn buffered(&self) -> usize {
-        self.returned.bytes()
-            + self.buffered.max((self.messages.len() - self.emptied) * MESSAGE_COST)
+        self.returned.bytes() + self.buffer.total(self.messages.len())
     }
 
     /// Returns whether nothing is left to send or to be acknowledged.
@@ -253,11 +234,11 @@ impl Outgoing {
 
     /// Returns whether there is data that was never sent.
     pub(crate) fn has_new(&self) -> bool {
-        self.waiting > 0
+        self.buffer.waiting() > 0
     }
 
     pub(crate) fn has_marked(&self) -> bool {
-        !self.marked.is_empty()
+        !self.again.is_empty()
     }
 
     pub(crate) fn in_recovery(&self) -> bool {
@@ -303,7 +284,7 @@ impl Outgoing {
         if full
             && !priority.is_some_and(|priority| self.evict_lower_priorities(priority, cost, limit))
         {
-            return Err(SendError::NoRoom { room: limit.saturating_sub(buffered), got: size });
+            return Err(self.buffer.refuse(buffered, limit, size));
         }
         let index = usize::from(options.stream);
         if index >= self.queues.len() {
@@ -317,7 +298,7 @@ impl Outgoing {
             Reliability::Lifetime(lifetime) => (Some(now + lifetime), None),
             Reliability::Retransmits(count) => (None, Some(count)),
         };
-        self.unreliable |= options.reliability != Reliability::Full;
+        self.partial.queued(options.reliability != Reliability::Full);
         let key = self.messages.insert(Message {
             data,
             ppid: options.ppid,
@@ -348,20 +329,23 @@ impl Outgoing {
         }
         queue.tail = key;
         self.scheduler.queued(options.stream, size);
-        self.buffered += size;
-        self.waiting += size;
+        self.buffer.add(size);
         Ok(())
     }
 
     /// Returns the message whose chunk is cut next.
     fn upcoming(&self) -> Option<u32> {
-        if self.current != NONE {
-            return Some(self.current);
+        if self.current.is_some() {
+            return self.current;
         }
         let stream = self.next_stream()?;
         let key = self.queues[usize::from(stream)].head;
         // Interleaved messages that were begun are completed in any order.
-        if self.held && self.messages[key as usize].cut == 0 { self.begun() } else { Some(key) }
+        if self.closed.holds() && self.messages[key as usize].cut == 0 {
+            self.begun()
+        } else {
+            Some(key)
+        }
     }
 
     /// Returns the stream whose turn it is. A caller's scheduler that names one without a message sends nothing.
@@ -375,18 +359,18 @@ impl Outgoing {
 
     /// Returns whether the peer holds data after a gap.
     pub(crate) fn has_gaps(&self) -> bool {
-        !self.acked.is_empty()
+        !self.gaps.is_empty()
     }
 
     /// Sets the peer's first window.
     pub(crate) fn offered(&mut self, rwnd: u32) {
-        self.peer_window = PeerWindow::offered(rwnd);
+        self.peer_window.offer(rwnd);
     }
 
     /// Returns whether the peer has some room and nothing is in flight, so that one larger chunk may be
     /// sent.
     pub(crate) fn takes_one(&self) -> bool {
-        self.outstanding == 0 && self.peer_window.reported() > 0
+        self.outstanding() == 0 && self.peer_window.reported() > 0
     }
 
     /// Returns whether the peer has no room for the first chunk that it refused, or for the next one.
@@ -401,14 +385,14 @@ impl Outgoing {
 
     /// Returns the user bytes of the chunk cut next, with at most `max` in one.
     pub(crate) fn next_len(&self, max: usize) -> Option<usize> {
-        if self.sent.len() >= MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
+        if self.sent.is_full() { None } else { self.upcoming_len(max) }
     }
 
     /// Returns the maximum of user bytes in the chunk cut next for a packet that has `space` bytes left, with at most
     /// `max` in one. A message that needs several chunks fills the packet: full packets are fewer, and equal ones leave
     /// in one train. A rest below a quarter of `max` is not worth a chunk.
     pub(crate) fn max_in(&self, space: usize, max: usize) -> usize {
-        let room = space.saturating_sub(self.header) & !3;
+        let room = space.saturating_sub(self.format.header()) & !3;
         let fills = (max / 4..max).contains(&room)
             && self.upcoming().is_some_and(|key| {
                 let message = &self.messages[key as usize];
@@ -419,7 +403,7 @@ impl Outgoing {
 
     /// Returns the same for a chunk that is not cut because too many are in flight.
     pub(crate) fn len_held_by_limit(&self, max: usize) -> Option<usize> {
-        if self.sent.len() < MAX_IN_FLIGHT { None } else { self.upcoming_len(max) }
+        if self.sent.is_full() { self.upcoming_len(max) } else { None }
     }
 
     fn upcoming_len(&self, max: usize) -> Option<usize> {
@@ -439,7 +423,7 @@ impl Outgoing {
         out: &mut Vec<u8>,
     ) {
         let Some(key) = self.upcoming() else { return };
-        let position = self.next_position();
+        let position = self.sent.next();
         let message = &mut self.messages[key as usize];
         let total = message.data.len();
         let offset = message.cut as usize;
@@ -455,9 +439,9 @@ impl Outgoing {
         if message.unordered {
             flags = flags.with(DataFlags::UNORDERED);
         }
-        self.waiting -= len;
+        self.buffer.cut(len);
         // RFC 9260 section 6.1: the I bit where the user requested it or a shutdown waits.
-        if ended && (message.immediate || (ask && self.waiting == 0)) {
+        if ended && (message.immediate || (ask && self.buffer.waiting() == 0)) {
             flags = flags.with(DataFlags::IMMEDIATE);
         }
         let fragment = message.fragments;
@@ -471,7 +455,7 @@ impl Outgoing {
             offset: offset as u32,
             fragment,
             len: len as u16,
-            size: (self.header + padded(len)) as u16,
+            size: (self.format.header() + padded(len)) as u16,
             flags,
             fate: Fate::Outstanding,
             path: path_index as u8,
@@ -486,12 +470,12 @@ impl Outgoing {
         if offset == 0 {
             message.start = position;
             // A message gets its number with its first chunk.
-            let next = match (self.interleaved, message.unordered) {
+            let next = match (self.format.is_interleaved(), message.unordered) {
                 (true, true) => &mut queue.next_unordered,
                 _ => &mut queue.next,
             };
             message.number = *next;
-            if self.interleaved || !message.unordered {
+            if self.format.is_interleaved() || !message.unordered {
                 *next = next.plus(1);
             }
             if let Some(priority) = message.priority {
@@ -501,7 +485,7 @@ impl Outgoing {
         let turn = self.scheduler.next() == Some(message.stream);
         // With interleaving a message leaves its queue with its last chunk, and otherwise with its
         // first.
-        if if self.interleaved { ended } else { offset == 0 } {
+        if if self.format.is_interleaved() { ended } else { offset == 0 } {
             let next = message.next;
             queue.take_head(next);
             if turn {
@@ -509,18 +493,18 @@ impl Outgoing {
             } else {
                 self.scheduler.removed(message.stream, next != NONE);
             }
-        } else if self.interleaved && turn {
+        } else if self.format.is_interleaved() && turn {
             self.scheduler.cut(len);
         } else {
             self.scheduler.spent(message.stream, len);
         }
-        self.current = if ended || self.interleaved { NONE } else { key };
+        self.current = (!ended && !self.format.is_interleaved()).then_some(key);
         self.write(&sent, position, out);
-        self.sent.push_back(sent);
+        self.sent.push(sent);
         self.put_in_flight(now, &sent, position, path);
         path.flight.time(position);
         path.heartbeat.note_use(now);
-        if self.unreliable {
+        if self.partial.is_used() {
             self.drop_expired(now);
         }
     }
@@ -529,9 +513,9 @@ impl Outgoing {
         let message = &self.messages[sent.message as usize];
         let start = sent.offset as usize;
         let (flags, tsn, stream, ppid) =
-            (sent.flags, self.line.tsn(position), message.stream, message.ppid);
+            (sent.flags, self.sent.tsn(position), message.stream, message.ppid);
         let user = &message.data[start..start + usize::from(sent.len)];
-        if self.interleaved {
+        if self.format.is_interleaved() {
             let ppid_or_fsn = if start == 0 { ppid } else { sent.fragment };
             IData { flags, tsn, stream, mid: message.number, ppid_or_fsn, user }.emit(out);
         } else {
@@ -545,8 +529,7 @@ impl Outgoing {
         // chunk. While nothing is in flight it may wait to probe a closed window.
         let start = path.flight.is_empty() || !path.timers.is_running(PathTimer::T3Rtx);
         path.flight.add(position, sent.size());
-        self.outstanding += u32::from(sent.len);
-        self.peer_window.take(u32::from(sent.len));
+        self.peer_window.send(u32::from(sent.len));
         if start || (sent.again > 0 && position == path.flight.earliest()) {
             path.start_t3(now);
         }
@@ -556,7 +539,7 @@ impl Outgoing {
     /// Returns the user bytes of the first chunk to be sent again, its last path, and whether a timer
     /// marked it.
     pub(crate) fn first_marked(&self) -> Option<(usize, usize, bool)> {
-        let chunk = self.chunk(*self.marked.first()?)?;
+        let chunk = self.sent.at(self.again.first()?)?;
         Some((usize::from(chunk.len), usize::from(chunk.path), chunk.timed_out))
     }
 
@@ -568,12 +551,12 @@ impl Outgoing {
         paths: &mut [Path],
         out: &mut Vec<u8>,
     ) {
-        let Some(position) = self.marked.pop_first() else { return };
+        let Some(position) = self.again.pop_first() else { return };
         // RFC 9260 section 6.3.1, rule C5.
         for path in paths.iter_mut() {
             path.flight.stop_timing_from(position);
         }
-        let Some(chunk) = self.chunk_mut(position) else { return };
+        let Some(chunk) = self.sent.at_mut(position) else { return };
         chunk.at = now;
         chunk.fate = Fate::Outstanding;
         chunk.several |= usize::from(chunk.path) != path_index;
@@ -591,18 +574,18 @@ impl Outgoing {
     /// Marks everything in flight on a path to be sent again (RFC 9260 section 6.3.3), because its
     /// timer expired or its handshake packet was lost.
     pub(crate) fn mark_all(&mut self, path_index: usize, path: &mut Path, timed_out: bool) -> u32 {
-        let sent_before: Vec<u64> = self.marked.iter().copied().collect();
+        let sent_before: Vec<u64> = self.again.iter().collect();
         for position in sent_before {
-            if let Some(chunk) = self.chunk_mut(position)
+            if let Some(chunk) = self.sent.at_mut(position)
                 && usize::from(chunk.path) == path_index
             {
                 chunk.timed_out |= timed_out;
             }
         }
-        let (mut count, mut position) = (0, path.flight.earliest().max(self.first));
-        let end = self.next_position();
+        let (mut count, mut position) = (0, path.flight.earliest().max(self.sent.first()));
+        let end = self.sent.next();
         while !path.flight.is_empty() && position < end {
-            if let Some(chunk) = self.chunk_mut(position)
+            if let Some(chunk) = self.sent.at_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
             {
@@ -610,8 +593,8 @@ impl Outgoing {
                 chunk.timed_out = timed_out;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight.remove(size);
-                self.unsend(len);
-                self.marked.insert(position);
+                self.peer_window.unsend(len);
+                self.again.insert(position);
                 count += 1;
             }
             position += 1;
@@ -622,9 +605,9 @@ impl Outgoing {
 
     /// Marks chunks in flight on a path that are larger than its packets, to be sent again at once.
     pub(crate) fn mark_larger(&mut self, path_index: usize, path: &mut Path) {
-        let (end, max) = (self.next_position(), path.packet - crate::wire::COMMON_HEADER);
-        for position in path.flight.earliest().max(self.first)..end {
-            if let Some(chunk) = self.chunk_mut(position)
+        let (end, max) = (self.sent.next(), path.packet() - crate::wire::COMMON_HEADER);
+        for position in path.flight.earliest().max(self.sent.first())..end {
+            if let Some(chunk) = self.sent.at_mut(position)
                 && chunk.fate == Fate::Outstanding
                 && usize::from(chunk.path) == path_index
                 && usize::from(chunk.size) > max
@@ -632,8 +615,8 @@ impl Outgoing {
                 chunk.fate = Fate::Marked;
                 let (size, len) = (chunk.size(), u32::from(chunk.len));
                 path.flight.remove(size);
-                self.unsend(len);
-                self.marked.insert(position);
+                self.peer_window.unsend(len);
+                self.again.insert(position);
             }
         }
         path.flight.stop_timing();
@@ -647,7 +630,7 @@ impl Outgoing {
         }
         let outstanding = || self.sent.iter().filter(|chunk| chunk.fate == Fate::Outstanding);
         let len = outstanding().map(|chunk| u32::from(chunk.len)).sum();
-        assert_eq!(self.outstanding, len, "outstanding");
+        assert_eq!(self.outstanding(), len, "outstanding");
         for (index, path) in paths.iter().enumerate() {
             let on_path = outstanding().filter(|chunk| usize::from(chunk.path) == index);
             assert_eq!(
@@ -657,13 +640,7 @@ impl Outgoing {
             );
         }
         let marked = |chunk: &&SentChunk| chunk.fate == Fate::Marked;
-        assert_eq!(self.marked.len(), self.sent.iter().filter(marked).count(), "marked");
-    }
-
-    /// Removes a marked chunk from the outstanding bytes (RFC 9260 section 6.2.1 C).
-    fn unsend(&mut self, len: u32) {
-        subtract(&mut self.outstanding, len);
-        self.peer_window.release(len);
+        assert_eq!(self.again.len(), self.sent.iter().filter(marked).count(), "marked");
     }
 
     /// Releases a chunk that left the ring.
@@ -673,7 +650,7 @@ impl Outgoing {
         message.chunks -= 1;
         let gone = message.data.is_empty();
         if !gone {
-            self.buffered -= usize::from(chunk.len);
+            self.buffer.release(usize::from(chunk.len));
             message.held -= u32::from(chunk.len);
             if chunk.for_good {
                 message.arrived -= u32::from(chunk.len);
@@ -687,10 +664,9 @@ impl Outgoing {
     /// Releases memory that is not needed.
     pub(crate) fn trim(&mut self) {
         if self.is_done() {
-            self.sent = VecDeque::new();
+            self.sent.trim();
             self.messages = Slab::new();
-            self.acked = Vec::new();
-            self.spare = Vec::new();
+            self.gaps.trim();
         }
     }
 }

@@ -16,10 +16,10 @@ impl Outgoing {
         }
         for rack in paths.iter_mut().filter_map(Path::rack_mut) {
             let is_twice = |position| {
-                let probe = self.line.tsn(position);
+                let probe = self.sent.tsn(position);
                 twice.clone().any(|tsn| tsn == probe)
             };
-            rack.came_twice(is_twice, self.first, self.next_position());
+            rack.came_twice(is_twice, self.sent.first(), self.sent.next());
         }
     }
 
@@ -51,18 +51,13 @@ impl Outgoing {
         for rack in paths.iter_mut().filter_map(Path::rack_mut) {
             newest = newest.max(rack.begin_search());
         }
-        let (mut position, mut block) = (self.uncounted.max(self.first), 0);
-        while position < self.next_position() {
-            while self.acked.get(block).is_some_and(|b| b.1 < position) {
-                block += 1;
-            }
-            if let Some(&(start, last)) = self.acked.get(block)
-                && start <= position
-            {
+        let (mut position, mut block) = (self.uncounted.max(self.sent.first()), 0);
+        while position < self.sent.next() {
+            if let Some(last) = self.gaps.end_of_range(&mut block, position) {
                 position = last + 1;
                 continue;
             }
-            let Some(chunk) = self.chunk(position) else { break };
+            let Some(chunk) = self.sent.at(position) else { break };
             // Retransmitted chunks may be below chunks that were sent earlier. Chunks that were sent
             // once are in the order of time.
             if chunk.at > newest && chunk.again == 0 {
@@ -89,7 +84,7 @@ impl Outgoing {
             }
             position += 1;
         }
-        self.uncounted = floor.unwrap_or(position).max(self.first);
+        self.uncounted = floor.unwrap_or(position).max(self.sent.first());
         hit
     }
 
@@ -112,8 +107,8 @@ impl Outgoing {
         if !tail || outcome.marked > 0 || self.has_marked() {
             return outcome;
         }
-        let last = (self.first..self.next_position()).rev().find(|position| {
-            self.chunk(*position).is_some_and(|chunk| {
+        let last = (self.sent.first()..self.sent.next()).rev().find(|position| {
+            self.sent.at(*position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             })
         });
@@ -123,7 +118,7 @@ impl Outgoing {
         let is_other = |(other, path): (usize, &Path)| other != index && path.active();
         if settings.probe_elsewhere && paths.iter().enumerate().any(is_other) {
             // No probe is under way on this path: what follows it there is probed too.
-            if let Some(chunk) = self.chunk_mut(last) {
+            if let Some(chunk) = self.sent.at_mut(last) {
                 chunk.timed_out = true;
             }
             paths[index].ask_now();

@@ -72,7 +72,7 @@ impl Outgoing {
         }
         let heads = self.queues.iter().map(|queue| queue.head);
         let chunks = self.sent.iter().map(|chunk| chunk.message);
-        let keys: Vec<u32> = chunks.chain([self.current]).chain(heads).collect();
+        let keys: Vec<u32> = chunks.chain(self.current).chain(heads).collect();
         for key in keys {
             // Each message is returned once.
             if let Some(message) = self.messages.get_mut(key as usize)

@@ -1,6 +1,6 @@
 //! Processing of SACKs (RFC 9260 sections 6.2.1, 6.7 and 7.2.4).
 
-use super::{Fate, Outgoing, SentChunk, subtract};
+use super::{Fate, Outgoing, SentChunk};
 use crate::numbers::Tsn;
 use crate::path::{ArrivedChunk, Path};
 use crate::settings::{Multipath, Settings};
@@ -23,9 +23,31 @@ pub(crate) struct SackOutcome {
     pub(crate) reneged: u32,
 }
 
+/// The acknowledgement in a SACK, or in a SHUTDOWN.
+pub(crate) struct Acknowledgement<I> {
+    pub(crate) cumulative: Tsn,
+    /// The peer's window; a SHUTDOWN has none.
+    pub(crate) a_rwnd: Option<u32>,
+    pub(crate) gaps: I,
+    /// Number of packets with data that it covers, where the peer reports it.
+    pub(crate) packets: u8,
+    /// Whether the gap blocks acknowledge for good.
+    pub(crate) for_good: bool,
+}
+
+impl Acknowledgement<core::iter::Empty<Gap>> {
+    /// Returns the acknowledgement of everything up to a TSN.
+    pub(crate) fn up_to(cumulative: Tsn) -> Self {
+        let gaps = core::iter::empty();
+        Acknowledgement { cumulative, a_rwnd: None, gaps, packets: 0, for_good: false }
+    }
+}
+
 /// What a SACK newly acknowledges.
 #[derive(Clone, Copy, Debug, Default)]
 struct NewlyAcked {
+    /// The position above which chunks are acknowledged for good, out of order.
+    for_good_above: Option<u64>,
     /// The highest position, and its send time.
     highest: Option<(u64, Time)>,
     lowest: u64,
@@ -39,7 +61,7 @@ fn pooled_step(paths: &[Path]) -> u32 {
     let (mut sum, mut best) = (0.0f64, 0.0f64);
     for path in paths.iter().filter(|path| path.active()) {
         let srtt = path.rto.srtt().unwrap_or(path.rto.get()).as_secs_f64().max(1e-6);
-        let cwnd = f64::from(path.window.cwnd);
+        let cwnd = f64::from(path.window().cwnd);
         sum += cwnd / srtt;
         best = best.max(cwnd / (srtt * srtt));
     }
@@ -60,16 +82,14 @@ impl Outgoing {
     pub(crate) fn sack(
         &mut self,
         now: Time,
-        cumulative: Tsn,
-        a_rwnd: Option<u32>,
-        gaps: impl Iterator<Item = Gap>,
-        packets: u8,
+        acknowledgement: Acknowledgement<impl Iterator<Item = Gap>>,
         paths: &mut [Path],
         settings: &Settings,
     ) -> Result<SackOutcome, SackError> {
-        let cumulative = self.line.position(cumulative, self.first);
-        let end = self.next_position();
-        if cumulative + 1 < self.first {
+        let Acknowledgement { cumulative, a_rwnd, gaps, packets, for_good } = acknowledgement;
+        let cumulative = self.sent.position(cumulative);
+        let end = self.sent.next();
+        if cumulative + 1 < self.sent.first() {
             return Err(SackError::Old);
         }
         if cumulative >= end {
@@ -77,23 +97,23 @@ impl Outgoing {
             let reset = cumulative > end + u64::from(u16::MAX);
             return Err(if reset { SackError::Old } else { SackError::NeverSent });
         }
-        self.cumulative = cumulative;
         for (index, path) in paths.iter_mut().enumerate() {
             path.begin_sack();
             self.find_earliest(index, path);
         }
-        let mut outcome = SackOutcome { advanced: cumulative >= self.first, ..Default::default() };
-        let mut news = NewlyAcked::default();
-        while self.first <= cumulative {
-            let position = self.first;
+        let mut outcome =
+            SackOutcome { advanced: cumulative >= self.sent.first(), ..Default::default() };
+        let for_good_above = for_good.then_some(cumulative);
+        let mut news = NewlyAcked { for_good_above, ..NewlyAcked::default() };
+        while self.sent.first() <= cumulative {
+            let position = self.sent.first();
             self.acknowledge(now, position, paths, &mut news);
-            let Some(chunk) = self.sent.pop_front() else { break };
+            let Some(chunk) = self.sent.pop() else { break };
             self.release(&chunk);
-            self.first += 1;
         }
-        self.uncounted = self.uncounted.max(self.first);
+        self.uncounted = self.uncounted.max(self.sent.first());
         if a_rwnd.is_some() {
-            self.read_gaps(cumulative, end, gaps);
+            self.gaps.read(cumulative, end, gaps);
             self.compare(now, paths, &mut news, &mut outcome);
         }
         outcome.acked = news.highest.is_some() || outcome.advanced;
@@ -128,17 +148,17 @@ impl Outgoing {
         }
         self.count_misses(now, &news, packets, paths, settings, &mut outcome);
         if let Some(a_rwnd) = a_rwnd {
-            self.peer_window.report(a_rwnd, self.outstanding);
+            self.peer_window.report(a_rwnd);
         }
         Ok(outcome)
     }
 
     /// Advances a path's earliest position to a chunk in flight there.
     fn find_earliest(&self, index: usize, path: &mut Path) {
-        let end = self.next_position();
-        let mut position = path.flight.earliest().max(self.first);
+        let end = self.sent.next();
+        let mut position = path.flight.earliest().max(self.sent.first());
         while !path.flight.is_empty() && position < end {
-            let there = self.chunk(position).is_some_and(|chunk| {
+            let there = self.sent.at(position).is_some_and(|chunk| {
                 chunk.fate == Fate::Outstanding && usize::from(chunk.path) == index
             });
             if there {
@@ -151,11 +171,10 @@ impl Outgoing {
 
     /// Handles a chunk that is acknowledged, for the first time or after reneging.
     fn acknowledge(&mut self, now: Time, position: u64, paths: &mut [Path], news: &mut NewlyAcked) {
-        let Some(chunk) = self.chunk_mut(position) else { return };
+        let Some(chunk) = self.sent.at_mut(position) else { return };
         let fate = core::mem::replace(&mut chunk.fate, Fate::Acked);
         let chunk = *chunk;
-        if self.for_good
-            && position > self.cumulative
+        if news.for_good_above.is_some_and(|cumulative| position > cumulative)
             && matches!(fate, Fate::Outstanding | Fate::Marked)
         {
             self.arrived_for_good(position);
@@ -165,16 +184,16 @@ impl Outgoing {
             Fate::Acked => return,
             Fate::Abandoned => {
                 // The chunk stays abandoned.
-                if let Some(chunk) = self.chunk_mut(position) {
+                if let Some(chunk) = self.sent.at_mut(position) {
                     chunk.fate = Fate::Abandoned;
                 }
                 return;
             }
             Fate::Outstanding => {
-                subtract(&mut self.outstanding, u32::from(chunk.len));
+                self.peer_window.acknowledge(u32::from(chunk.len));
             }
             Fate::Marked => {
-                self.marked.remove(&position);
+                self.again.remove(position);
             }
         }
         let (again, several, in_flight) =
@@ -190,25 +209,6 @@ impl Outgoing {
         news.paths |= 1 << chunk.path;
     }
 
-    /// Reads gap blocks into `spare`. Blocks out of order or beyond what was sent end the list, so that
-    /// the cost is linear in the chunk's length.
-    fn read_gaps(&mut self, cumulative: u64, end: u64, gaps: impl Iterator<Item = Gap>) {
-        self.spare.clear();
-        let mut above = cumulative;
-        for gap in gaps {
-            let (start, last) =
-                (cumulative + u64::from(gap.start), cumulative + u64::from(gap.end));
-            if start <= above || last < start || last >= end {
-                break;
-            }
-            match self.spare.last_mut() {
-                Some(previous) if previous.1 + 1 == start => previous.1 = last,
-                _ => self.spare.push((start, last)),
-            }
-            above = last;
-        }
-    }
-
     /// Compares the new gap blocks with those of the last SACK.
     fn compare(
         &mut self,
@@ -217,21 +217,19 @@ impl Outgoing {
         news: &mut NewlyAcked,
         outcome: &mut SackOutcome,
     ) {
-        let new = core::mem::take(&mut self.spare);
-        let old = core::mem::take(&mut self.acked);
+        let (new, old) = self.gaps.take();
         difference(&new, &old, |start, last| {
             for position in start..=last {
                 self.acknowledge(now, position, paths, news);
             }
         });
-        let first = self.first;
+        let first = self.sent.first();
         difference(&old, &new, |start, last| {
             for position in start.max(first)..=last {
                 outcome.reneged += u32::from(self.renege(now, position, paths));
             }
         });
-        self.acked = new;
-        self.spare = old;
+        self.gaps.replace(new, old);
     }
 
     /// Handles a chunk that the peer has dropped (RFC 9260 section 6.2.1 D iii and section 6.3.2, rule
@@ -239,13 +237,13 @@ impl Outgoing {
     fn renege(&mut self, now: Time, position: u64, paths: &mut [Path]) -> bool {
         // What is acknowledged for good stays acknowledged, whatever a later SACK reports.
         let taken = |chunk: &&mut SentChunk| chunk.fate == Fate::Acked && !chunk.for_good;
-        let Some(chunk) = self.chunk_mut(position).filter(taken) else { return false };
+        let Some(chunk) = self.sent.at_mut(position).filter(taken) else { return false };
         chunk.fate = Fate::Outstanding;
         chunk.misses = 1;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
         path.flight.add(position, chunk.size());
-        self.outstanding += u32::from(chunk.len);
+        self.peer_window.renege(u32::from(chunk.len));
         if !path.timers.is_running(PathTimer::T3Rtx) {
             path.start_t3(now);
         }
@@ -273,7 +271,7 @@ impl Outgoing {
         }
         let several = settings.multipath != Multipath::Off;
         let recovering = self.recovery.is_some();
-        let top = self.acked.last().map_or(0, |last| last.1);
+        let top = self.gaps.highest().unwrap_or(0);
         let below = if recovering && outcome.advanced && !several { top } else { highest };
         // The delayed SACK covers several packets, all of one path (DAC).
         let alone = news.paths.is_power_of_two() && packets > 1;
@@ -282,17 +280,12 @@ impl Outgoing {
         let (mut position, mut block) = (self.uncounted, 0);
         while position < below {
             // Acknowledged ranges are skipped in one step.
-            while self.acked.get(block).is_some_and(|b| b.1 < position) {
-                block += 1;
-            }
-            if let Some(&(start, last)) = self.acked.get(block)
-                && start <= position
-            {
+            if let Some(last) = self.gaps.end_of_range(&mut block, position) {
                 position = last + 1;
                 continue;
             }
             let misses = settings.misses;
-            let Some(chunk) = self.chunk_mut(position) else { break };
+            let Some(chunk) = self.sent.at_mut(position) else { break };
             if chunk.fate == Fate::Outstanding && !chunk.fast {
                 // A retransmitted chunk is missed only by chunks that were sent after it. With several
                 // paths, any chunk is missed only by chunks of its path (SFR).
@@ -319,21 +312,21 @@ impl Outgoing {
             }
             position += 1;
         }
-        self.uncounted = floor.unwrap_or(position).max(self.first);
+        self.uncounted = floor.unwrap_or(position).max(self.sent.first());
         self.begin_recovery(now, hit, paths, settings, outcome);
     }
 
     /// Marks a chunk in flight as lost, to be sent again.
     pub(super) fn mark_lost(&mut self, position: u64, paths: &mut [Path]) {
-        let Some(chunk) = self.chunk_mut(position) else { return };
+        let Some(chunk) = self.sent.at_mut(position) else { return };
         chunk.fate = Fate::Marked;
         chunk.fast = true;
         chunk.timed_out = false;
         let chunk = *chunk;
         let path = &mut paths[usize::from(chunk.path)];
         path.flight.remove(chunk.size());
-        self.unsend(u32::from(chunk.len));
-        self.marked.insert(position);
+        self.peer_window.unsend(u32::from(chunk.len));
+        self.again.insert(position);
     }
 
     /// Handles losses on paths, a bit each: their windows fall and a fast recovery begins, unless one
@@ -350,7 +343,7 @@ impl Outgoing {
         if hit == 0 || (self.recovery.is_some() && !several) {
             return;
         }
-        let exit = self.next_position() - 1;
+        let exit = self.sent.next() - 1;
         for (index, path) in paths.iter_mut().enumerate() {
             if hit & (1 << index) != 0 && !(several && path.in_recovery()) {
                 path.begin_recovery(now, several.then_some(exit));

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 impl Outgoing {
     /// Returns the TSN of the next chunk.
     pub(crate) fn next_tsn(&self) -> Tsn {
-        self.line.tsn(self.next_position())
+        self.sent.tsn(self.sent.next())
     }
 
     /// Closes streams, or all if none is named, to new messages.
@@ -38,7 +38,7 @@ impl Outgoing {
         if streams.is_empty() {
             return !self.has_new();
         }
-        let current = self.messages.get(self.current as usize).map(|message| message.stream);
+        let current = self.current.map(|key| self.messages[key as usize].stream);
         streams.iter().all(|&stream| {
             let queued = self.queues.get(usize::from(stream)).is_some_and(|q| q.head != NONE);
             !queued && current != Some(stream)
@@ -47,7 +47,7 @@ impl Outgoing {
 
     /// Returns whether messages were begun and are not fully acknowledged.
     pub(crate) fn is_under_way(&self) -> bool {
-        !self.sent.is_empty() || self.current != NONE || self.begun().is_some()
+        !self.sent.is_empty() || self.current.is_some() || self.begun().is_some()
     }
 
     /// Returns an interleaved message of which a part was sent and the rest waits in its queue.
@@ -58,14 +58,14 @@ impl Outgoing {
 
     /// Sets whether the start of further messages is held.
     pub(crate) fn hold(&mut self, on: bool) {
-        self.held = on;
+        self.closed.hold(on);
     }
 
     /// Restarts at a TSN (RFC 6525 section 5.2.4): chunks in flight are lost, and unsent messages keep
     /// their order. Returns the number of lost messages.
     pub(crate) fn reset_everything(&mut self, next: Tsn) -> u32 {
         // What is in flight takes no room any more.
-        self.peer_window.release(self.outstanding);
+        self.peer_window.release_all();
         self.renumber(next)
     }
 
@@ -79,7 +79,6 @@ impl Outgoing {
     /// ones keep their order. Returns the number of lost messages.
     pub(crate) fn restart(&mut self, initial_tsn: Tsn) -> u32 {
         self.closed.clear();
-        self.held = false;
         self.renumber(initial_tsn)
     }
 
@@ -93,9 +92,9 @@ impl Outgoing {
         for &key in begun.iter().rev() {
             let message = &mut self.messages[key as usize];
             let queue = &mut self.queues[usize::from(message.stream)];
-            self.waiting += message.cut as usize;
+            self.buffer.uncut(message.cut as usize);
             // An interleaved message is in its queue until its last chunk is cut.
-            if !self.interleaved || message.cut as usize == message.data.len() {
+            if !self.format.is_interleaved() || message.cut as usize == message.data.len() {
                 message.next = queue.head;
                 queue.put_head(key);
             }
@@ -105,7 +104,7 @@ impl Outgoing {
             }
         }
         self.sent.clear();
-        self.current = NONE;
+        self.current = None;
         self.number_anew();
         self.clear_sent();
         self.schedule_anew(settings);
@@ -113,27 +112,23 @@ impl Outgoing {
 
     /// Restarts the positions.
     fn clear_sent(&mut self) {
-        self.marked.clear();
-        self.acked.clear();
-        self.first = Line::ORIGIN;
-        self.advanced = Line::ORIGIN - 1;
+        self.again.clear();
+        self.gaps.clear();
+        self.partial.restart();
         self.uncounted = Line::ORIGIN;
-        self.outstanding = 0;
+        self.peer_window.forget_outstanding();
         self.recovery = None;
     }
 
     fn renumber(&mut self, initial_tsn: Tsn) -> u32 {
         let before = self.messages.len();
         self.return_sent();
-        while let Some(chunk) = self.sent.pop_front() {
+        while let Some(chunk) = self.sent.pop() {
             self.release(&chunk);
         }
-        if self.current != NONE {
-            let message = self.messages.remove(self.current as usize);
-            let left = message.data.len() - message.cut as usize;
-            self.waiting -= left;
-            self.buffered -= left;
-            self.current = NONE;
+        if let Some(key) = self.current.take() {
+            let message = self.messages.remove(key as usize);
+            self.buffer.drop_waiting(message.data.len() - message.cut as usize);
         }
         // Interleaved messages that were begun are still in their queues.
         for index in 0..self.queues.len() {
@@ -143,7 +138,7 @@ impl Outgoing {
             }
         }
         self.number_anew();
-        self.line = Line::new(initial_tsn);
+        self.sent.restart(initial_tsn);
         self.clear_sent();
         (before - self.messages.len()) as u32
     }

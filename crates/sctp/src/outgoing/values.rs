@@ -39,7 +39,7 @@ impl Outgoing {
         if self.returned.bytes() > limit {
             return false;
         }
-        let (mut bytes, mut count) = (self.buffered, self.messages.len() - self.emptied);
+        let (mut bytes, mut count) = (self.buffer.bytes(), self.buffer.count(self.messages.len()));
         let mut lower = self.priorities.keys().rev().take_while(|(value, _)| *value > priority);
         let mut ways = 0;
         // First it is checked that there will be room, so that no message is evicted in vain.
@@ -55,10 +55,8 @@ impl Outgoing {
             let message = &mut self.messages[key as usize];
             let len = message.data.len();
             message.data = Bytes::new();
-            self.waiting -= len;
-            self.buffered -= len;
-            self.abandoned += 1;
-            self.emptied += 1;
+            self.buffer.evict(len);
+            self.partial.count(true);
         }
         true
     }
@@ -69,9 +67,7 @@ impl Outgoing {
         let message = self.messages.remove(queue.head as usize);
         queue.take_head(message.next);
         self.scheduler.removed(stream, message.next != NONE);
-        self.emptied -= usize::from(message.is_emptied());
-        let left = message.data.len() - message.cut as usize;
-        self.waiting -= left;
-        self.buffered -= left;
+        self.buffer.entry_removed(message.is_emptied());
+        self.buffer.drop_waiting(message.data.len() - message.cut as usize);
     }
 }

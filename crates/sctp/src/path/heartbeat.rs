@@ -2,11 +2,17 @@
 
 use ringway_sansio::{Duration, Time};
 
-/// A heartbeat that was sent and not answered.
+/// The heartbeat that was sent last.
 #[derive(Clone, Copy, Debug)]
-struct Sent {
-    at: Time,
-    nonce: u64,
+enum Last {
+    /// There is none, or it is settled.
+    None,
+    Unanswered {
+        at: Time,
+        nonce: u64,
+        /// The number of changes of the local address then.
+        turn: u8,
+    },
 }
 
 /// The state of a path's heartbeats.
@@ -16,10 +22,7 @@ pub(crate) struct Heartbeat {
     enabled: bool,
     /// Whether one is due now.
     due: bool,
-    /// The one that is not answered.
-    sent: Option<Sent>,
-    /// The number of changes of the local address when it was sent.
-    turn: u8,
+    last: Last,
     /// The time when a packet that measures a round trip was last sent.
     used: Time,
     /// The time since which the path is idle, unless it was used later.
@@ -28,7 +31,7 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     pub(super) fn new(enabled: bool, now: Time) -> Heartbeat {
-        Heartbeat { enabled, due: false, sent: None, turn: 0, used: now, idle_from: now }
+        Heartbeat { enabled, due: false, last: Last::None, used: now, idle_from: now }
     }
 
     /// Returns whether heartbeats are sent periodically.
@@ -53,29 +56,36 @@ impl Heartbeat {
 
     /// Returns whether one is not answered.
     pub(crate) fn is_under_way(&self) -> bool {
-        self.sent.is_some()
+        matches!(self.last, Last::Unanswered { .. })
     }
 
     /// Notes that one is sent.
     pub(super) fn sent(&mut self, at: Time, nonce: u64, turn: u8) {
-        (self.due, self.sent, self.turn, self.used) = (false, Some(Sent { at, nonce }), turn, at);
+        (self.due, self.last, self.used) = (false, Last::Unanswered { at, nonce, turn }, at);
     }
 
     /// Handles an answer. Returns the round trip, if it is the answer to the one that was sent last.
     pub(super) fn take_answered(&mut self, now: Time, nonce: u64) -> Option<Duration> {
-        let sent = self.sent.take_if(|sent| sent.nonce == nonce)?;
-        Some(now.since(sent.at))
+        match self.last {
+            Last::Unanswered { at, nonce: sent, .. } if sent == nonce => {
+                self.last = Last::None;
+                Some(now.since(at))
+            }
+            _ => None,
+        }
     }
 
     /// Notes that the one that was sent is lost. Returns the number of changes of the local address when it was sent.
-    pub(crate) fn lose(&mut self) -> u8 {
-        self.sent = None;
-        self.turn
+    pub(crate) fn lose(&mut self) -> Option<u8> {
+        match core::mem::replace(&mut self.last, Last::None) {
+            Last::Unanswered { turn, .. } => Some(turn),
+            Last::None => None,
+        }
     }
 
     /// Forgets the one that was sent.
     pub(super) fn forget(&mut self) {
-        self.sent = None;
+        self.last = Last::None;
     }
 
     /// Notes that a packet that measures a round trip is sent.
