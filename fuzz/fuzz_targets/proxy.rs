@@ -89,6 +89,7 @@ fn config() -> Config {
         },
         trusted: vec![Network { addr: [192, 0, 2, 50].into(), prefix: 32 }],
         mesh: None,
+        nodes: Default::default(),
         routes: RouteTable {
             rules: vec![Rule {
                 domain: DomainMatch::Own,

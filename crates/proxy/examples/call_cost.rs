@@ -50,6 +50,7 @@ fn config(local: SocketAddr) -> Config {
         },
         trusted: vec![],
         mesh: None,
+        nodes: Default::default(),
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),

@@ -2,10 +2,10 @@
 
 use crate::keys::Secret;
 use crate::routes::RouteTable;
-use ringway_sansio::{Duration, Flow, Listener};
+use ringway_sansio::{Duration, Flow, Listener, Transport};
 use ringway_sip::digest::Algorithm;
 use ringway_sip::transaction::Timers;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 /// How requests for a domain are treated.
@@ -122,6 +122,26 @@ fn first_address(ip: Ipv6Addr) -> Option<Ipv6Addr> {
     is_router.then(|| Ipv6Addr::from_bits(ip.to_bits() & !INTERFACE | 1))
 }
 
+/// The other nodes of a cluster, whose servers are one for our domains as those of a mesh are. The network between them
+/// must not carry datagrams of others that have a node's address as their source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterNodes(
+    /// The addresses at which they receive requests, and from which they send datagrams.
+    pub Vec<SocketAddr>,
+);
+
+impl ClusterNodes {
+    /// Returns the address of the node that a message has come from, if it has come from one: a datagram from the port
+    /// of a node, or any connection from its host.
+    pub fn node(&self, flow: &Flow) -> Option<IpAddr> {
+        let is_from = |node: &SocketAddr| match flow.transport {
+            Transport::Udp => *node == flow.remote,
+            _ => node.ip() == flow.remote.ip(),
+        };
+        self.0.iter().any(is_from).then(|| flow.remote.ip())
+    }
+}
+
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -137,6 +157,8 @@ pub struct Config {
     pub trusted: Vec<Network>,
     /// The mesh of routers that this server belongs to.
     pub mesh: Option<MeshNetwork>,
+    /// The other nodes of the cluster that this server belongs to.
+    pub nodes: ClusterNodes,
     /// Routes of requests that are not for a registered user.
     pub routes: RouteTable,
     /// Whether to stay in the path of dialogs (RFC 3261 section 16.6 item 4).
@@ -188,6 +210,19 @@ mod tests {
         ] {
             assert_eq!(router(local, remote), None, "{remote} to {local}");
         }
+    }
+
+    #[test]
+    fn a_node_is_known_by_its_port_over_udp_and_by_its_host_over_connections() {
+        let nodes = ClusterNodes(vec!["192.0.2.1:5060".parse().unwrap()]);
+        let node = |transport, remote: &str| {
+            let flow = crate::testing::flow();
+            nodes.node(&Flow { transport, remote: remote.parse().unwrap(), ..flow }).is_some()
+        };
+        assert!(node(Transport::Udp, "192.0.2.1:5060"));
+        assert!(!node(Transport::Udp, "192.0.2.1:5070"));
+        assert!(node(Transport::Tcp, "192.0.2.1:40000"));
+        assert!(!node(Transport::Tcp, "192.0.2.2:5060"));
     }
 
     #[test]

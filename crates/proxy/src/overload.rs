@@ -10,7 +10,7 @@
 //! time for serving. Then a part of the requests is not received at all ([`Guard::shed`]): as few as needed that no
 //! more are refused than are served. A client without a response tries again half a second later.
 
-use crate::config::{Config, MeshNetwork, Network};
+use crate::config::{ClusterNodes, Config, MeshNetwork, Network};
 use crate::keys::Keyed;
 use hashbrown::HashMap;
 use ringway_sansio::{Backlog, Duration, Flow, Random, SHED_ALL, Time};
@@ -172,6 +172,7 @@ pub struct Guard {
     total: u32,
     trusted: Vec<Network>,
     mesh: Option<MeshNetwork>,
+    nodes: ClusterNodes,
     sources: HashMap<IpAddr, Allowance, Keyed>,
     /// Shared by the sources for which there is no room, two rows; empty until it is needed.
     rest: Vec<Allowance>,
@@ -196,6 +197,7 @@ impl Guard {
             total: 0,
             trusted: Vec::new(),
             mesh: None,
+            nodes: ClusterNodes::default(),
             sources: HashMap::with_hasher(Keyed::new(&key)),
             rest: Vec::new(),
             all: Bucket::new(config.limits.requests, now),
@@ -215,6 +217,7 @@ impl Guard {
         self.total = config.limits.requests;
         self.trusted.clone_from(&config.trusted);
         self.mesh = config.mesh;
+        self.nodes.clone_from(&config.nodes);
     }
 
     /// Reports, before each batch, how many messages wait.
@@ -257,7 +260,8 @@ impl Guard {
     /// to drop it without a response, or `None` to accept it.
     pub fn refuses(&mut self, now: Time, flow: &Flow, msg: &Message<'_>) -> Option<u32> {
         if self.per_source > 0 {
-            let router = self.mesh.and_then(|mesh| mesh.router(flow));
+            let of_mesh = self.mesh.and_then(|mesh| mesh.router(flow));
+            let router = of_mesh.or_else(|| self.nodes.node(flow));
             let allowed = match router {
                 Some(ip) => self.take(now, ip, self.per_source.saturating_mul(ROUTER_SOURCES)),
                 None => self.source(now, flow.remote.ip()),

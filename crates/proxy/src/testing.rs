@@ -20,6 +20,7 @@ pub(crate) fn config() -> Config {
         },
         trusted: vec![],
         mesh: None,
+        nodes: Default::default(),
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),

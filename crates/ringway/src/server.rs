@@ -54,7 +54,7 @@ pub(crate) struct Serve {
     /// host's name and addresses]
     #[arg(long = "domain", value_name = "NAME")]
     domains: Vec<Host>,
-    /// Where users and registrations are kept: memory, or redb:PATH [default: ringway.redb in the
+    /// Where users and registrations are kept: memory, redb:PATH or redis://HOST [default: ringway.redb in the
     /// state directory]
     #[arg(long)]
     store: Option<StoreKind>,

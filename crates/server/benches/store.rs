@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use ringway_proxy::location::{BindingView, Commit, CommitTag, LocationStore};
 use ringway_sansio::Time;
 use ringway_server::config::StoreKind;
-use ringway_server::store::Store;
+use ringway_server::store::{Others, Store};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -160,7 +160,7 @@ fn main() {
     let directory = directory.map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from);
     let path = directory.join(format!("bench-{}.redb", std::process::id()));
     let kind = StoreKind::Redb(path.clone());
-    let open = || Store::open(&kind, now(), HOUR, &mut |_| None, None).unwrap();
+    let open = || Store::open(&kind, now(), HOUR, &mut |_| None, Others::None).unwrap();
     let bench = Bench::new(open());
     for (rate, users) in [
         (Some(10), 1_000),

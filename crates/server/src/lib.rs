@@ -9,6 +9,7 @@
 
 mod calendar;
 pub mod calls;
+pub mod cluster;
 pub mod config;
 pub mod first_run;
 pub mod host;

@@ -317,7 +317,7 @@ fn write_backup(sources: &Sources, out: &mut dyn Write) -> Result<BackupSummary,
             Err(response_text.err().into_iter().collect())
         }
         None => match &kind {
-            StoreKind::Memory => Err(one(&"a store in memory has no backup")),
+            StoreKind::Memory | StoreKind::Redis(_) => Err(one(&"a store in memory has no backup")),
             StoreKind::Redb(path) => {
                 let store = OfflineStore::open(path).map_err(|e| one(&e))?;
                 store.back_up(out).map_err(|e| one(&e))

@@ -4,6 +4,7 @@
 //! releases everything again. While a server runs on the same store, its sockets and its store are
 //! in use; a check then leaves both alone and only tests whether the addresses belong to this host.
 
+use crate::cluster::{ClusterThread, Membership};
 use crate::config::{Listen, Settings, StoreKind};
 use crate::host;
 use crate::locate::Locator;
@@ -15,7 +16,7 @@ use crate::phonebook::BookEndpoints;
 use crate::phonebook::endpoint::{self, BookEndpoint};
 use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
-use crate::store::{Store, StoreFile, check_creatable};
+use crate::store::{Others, Store, StoreFile, check_creatable};
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Listener, Transport};
 use std::fs::OpenOptions;
@@ -43,6 +44,8 @@ pub(crate) struct Resources {
     pub(crate) locator: Locator,
     /// The router, if the server is one of a mesh.
     pub(crate) mesh: Option<MeshThread>,
+    /// The connection with the database, if the server is a node of a cluster.
+    pub(crate) cluster: Option<ClusterThread>,
     pub(crate) store: Store,
     /// `None` for a store in memory while another server uses the control socket.
     pub(crate) directory: Option<ControlDirectory>,
@@ -65,9 +68,16 @@ impl Resources {
         let listeners = net.listeners();
         let workers = net.mailboxes().len();
         let revive = &mut |flow: &Flow| revive(flow, listeners, workers);
-        let exchange = mesh.as_ref().map(|mesh: &MeshThread| mesh.exchange().clone());
+        let membership = Membership::of(settings, &setup::listen(settings)).map_err(one)?;
+        let cluster = membership.map(|membership| ClusterThread::start(membership, clock));
+        let cluster = cluster.transpose().map_err(one)?;
+        let others = match (&mesh, &cluster) {
+            (Some(mesh), _) => Others::Mesh(mesh.exchange().clone()),
+            (None, Some(cluster)) => Others::Cluster(cluster.hub().clone()),
+            (None, None) => Others::None,
+        };
         let max_expires = settings.registrar.expires_max;
-        let store = Store::open(&kind, clock.now(), max_expires, revive, exchange);
+        let store = Store::open(&kind, clock.now(), max_expires, revive, others);
         let store = store.map_err(|e| one(e.to_string()))?;
         if let Some(slot) = slot {
             let mut users = slot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -87,6 +97,7 @@ impl Resources {
             connections,
             locator,
             mesh,
+            cluster,
             store,
             directory,
         })
@@ -127,6 +138,7 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
             note(check_store(&kind));
         }
     }
+    problems.extend(Membership::of(&settings, &setup::listen(&settings)).err());
     problems.extend(check_cdr(settings.cdr.as_deref()).err());
     problems.extend(tls.err().into_iter().flatten());
     if problems.is_empty() { Ok(()) } else { Err(problems) }

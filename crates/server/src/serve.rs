@@ -9,6 +9,8 @@
 //! cause.
 
 use crate::calls::{Calls, Cdr};
+use crate::cluster::announce::announce_registered;
+use crate::cluster::{ClusterThread, Hub};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::host;
@@ -28,10 +30,11 @@ use crate::setup::{self, Sources, Tls};
 use crate::states::{self, UserStates};
 use crate::store::Store;
 use crate::worker::{Worker, WorkerParts};
+use ringway_cluster::ClusterLocation;
 use ringway_net::{Clock, Endpoint};
 use ringway_onesip::{MeshLocation, MeshUsers, World};
 use ringway_proxy::auth::Users;
-use ringway_proxy::config::{Config, MeshNetwork};
+use ringway_proxy::config::{ClusterNodes, Config, MeshNetwork};
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::states::OTHER_SERVERS;
@@ -135,6 +138,7 @@ struct Server {
     management: Management,
     log: Log,
     mesh: Option<MeshThread>,
+    cluster: Option<ClusterThread>,
     /// Carries what users do between routers.
     states: Option<UserStates>,
     /// Forwards media until it is dropped.
@@ -154,7 +158,7 @@ impl Server {
         let resources = Resources::new(&settings).map_err(Failure)?;
         let Resources { kind, clock, tls, pages, phonebook, listen, endpoints, net, .. } =
             resources;
-        let Resources { connections, locator, mut store, directory, mesh, .. } = resources;
+        let Resources { connections, locator, mut store, directory, mesh, cluster, .. } = resources;
         setup::warn_of_open_rules(&settings);
         let workers = net.mailboxes().len();
         if let (None, Some(name)) = (store.domain(), setup::default_domain(&settings)) {
@@ -189,6 +193,10 @@ impl Server {
                 .world()
                 .set_keeper(Box::new(move |name, octets| keeper.keep_grant(name, octets)));
         }
+        if let Some(hub) = store.hub() {
+            hub.world().set_mailboxes(net.mailboxes().to_vec());
+            announce_registered(&store, hub, clock.now());
+        }
         let media = start_media(&settings, exchange.as_ref(), clock)?;
         let board = Arc::new(Board::new(workers));
         let listening = setup::listening(&listen, net.listeners());
@@ -221,6 +229,7 @@ impl Server {
             management: Management { pages, directory, _socket: None },
             log,
             mesh,
+            cluster,
             states,
             media,
         };
@@ -239,7 +248,8 @@ impl Server {
         let (sender, ended) = tokio::sync::mpsc::unbounded_channel();
         self.ended = ended;
         let exchange = self.mesh.as_ref().map(|mesh| mesh.exchange().clone());
-        let (location, users) = resources_of(&self.store, exchange.as_ref());
+        let hub = self.store.hub().cloned();
+        let (location, users) = resources_of(&self.store, exchange.as_ref(), hub.as_ref());
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(WorkerParts {
                 index: endpoint.worker(),
@@ -249,6 +259,7 @@ impl Server {
                 control: self.control.clone(),
                 locator: locator.clone(),
                 exchange: exchange.clone(),
+                hub: hub.clone(),
                 board: board.clone(),
                 calls: self.monitor.calls.clone(),
                 clock,
@@ -327,8 +338,10 @@ impl Server {
     /// Serves until the process must stop: after a drain, on a second signal, or because a worker
     /// ended.
     async fn run(&mut self, mut signals: Signals) -> Result<(), Failure> {
+        let mut nodes = self.cluster.as_ref().map(ClusterThread::nodes);
         loop {
             tokio::select! {
+                nodes = next_nodes(&mut nodes) => self.set_nodes(nodes),
                 action = signals.next() => match action {
                     SignalAction::Reload => {
                         notify::reloading();
@@ -355,6 +368,13 @@ impl Server {
             Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
         }
         Ok(())
+    }
+
+    /// Has the workers know the other nodes of the cluster.
+    fn set_nodes(&mut self, nodes: ClusterNodes) {
+        let config = Arc::new(Config { nodes, ..(*self.config).clone() });
+        self.post(|| Post::Configured(config.clone()));
+        self.config = config;
     }
 
     fn worker_ended(&mut self, index: usize) -> Failure {
@@ -394,6 +414,9 @@ impl Server {
         // What is registered here is withdrawn before the links are closed.
         if let Some(mesh) = &mut self.mesh {
             mesh.stop();
+        }
+        if let Some(cluster) = &mut self.cluster {
+            cluster.stop();
         }
         self.monitor.calls.stop();
         self.store.flush();
@@ -447,6 +470,7 @@ impl Server {
             &self.store.secret(),
         );
         config.mesh = mesh_network(self.mesh.as_ref().map(MeshThread::exchange));
+        config.nodes.clone_from(&self.config.nodes);
         let config = Arc::new(config);
         self.tls.reload(&settings.tls).map_err(Failure)?;
         self.control.set_origins(setup::origins(&settings, &config));
@@ -468,6 +492,7 @@ impl Server {
         self.settings = Settings {
             listen: std::mem::take(&mut self.settings.listen),
             store: self.settings.store.take(),
+            cluster: self.settings.cluster.clone(),
             workers: self.settings.workers,
             http: self.settings.http,
             media: self.settings.media.clone(),
@@ -483,6 +508,18 @@ fn flags(sources: &Sources) -> String {
     let config = sources.config.iter().map(|path| format!(" --config {}", path.display()));
     let store = sources.overrides.store.iter().map(|kind| format!(" --store {kind}"));
     config.chain(store).collect()
+}
+
+/// Waits until the other nodes of the cluster are others than before; for ever without a cluster.
+async fn next_nodes(
+    nodes: &mut Option<tokio::sync::watch::Receiver<ClusterNodes>>,
+) -> ClusterNodes {
+    if let Some(nodes) = nodes
+        && nodes.changed().await.is_ok()
+    {
+        return nodes.borrow_and_update().clone();
+    }
+    std::future::pending().await
 }
 
 /// Waits until no transaction is in progress that a peer waits for. Returns false after `limit`.
@@ -506,6 +543,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
     [
         (old.listen != new.listen, "listen"),
         (old.store != new.store, "store"),
+        (old.cluster != new.cluster, "cluster"),
         (old.workers != new.workers, "workers"),
         (old.http != new.http, "http"),
         (old.log.format != new.log.format, "log.format"),
@@ -556,10 +594,11 @@ fn mesh_network(exchange: Option<&Arc<Exchange>>) -> Option<MeshNetwork> {
 fn resources_of(
     store: &Store,
     exchange: Option<&Arc<Exchange>>,
+    hub: Option<&Arc<Hub>>,
 ) -> (Arc<dyn LocationStore>, Arc<dyn Users>) {
     let (local, users) = (store.location().clone(), store.users().clone());
-    match exchange {
-        Some(exchange) => {
+    match (exchange, hub) {
+        (Some(exchange), _) => {
             let domain = exchange.domain().into();
             let exchange = exchange.clone();
             (
@@ -567,7 +606,8 @@ fn resources_of(
                 Arc::new(MeshUsers { local: users, domain }),
             )
         }
-        None => (local, users),
+        (None, Some(hub)) => (Arc::new(ClusterLocation { local, hub: hub.clone() }), users),
+        (None, None) => (local, users),
     }
 }
 
@@ -635,11 +675,15 @@ fn connect_store(
     exchange: Option<&Arc<Exchange>>,
     inbox: Option<&Arc<states::inbox::Inbox>>,
 ) {
-    let exchange = exchange.cloned();
+    let (exchange, hub) = (exchange.cloned(), store.hub().cloned());
     let mailboxes = control.mailboxes().to_vec();
     let ended = ended.clone();
     store.set_commit_sink(Arc::new(move |worker, ids, ok| {
-        let over = exchange.as_ref().map(|exchange| exchange.disk(worker, ids, ok));
+        let over = match (&exchange, &hub) {
+            (Some(exchange), _) => Some(exchange.disk(worker, ids, ok)),
+            (None, Some(hub)) => Some(hub.on_disk(worker, ids, ok)),
+            (None, None) => None,
+        };
         let ids = over.as_deref().unwrap_or(ids);
         if ids.is_empty() {
             return;

@@ -93,14 +93,19 @@ impl Sources {
     }
 }
 
-/// Returns the store of these settings.
+/// Returns the store of this server: the file beside the database, if nodes share one.
 ///
 /// # Errors
 /// Fails when none is configured and there is no state directory.
 pub fn store(settings: &Settings) -> std::io::Result<StoreKind> {
     match &settings.store {
-        Some(store) => Ok(store.clone()),
-        None => Ok(StoreKind::Redb(host::state_directory()?.join(host::STORE_FILE))),
+        Some(StoreKind::Redis(_)) if let Some(file) = &settings.cluster.file => {
+            Ok(StoreKind::Redb(file.clone()))
+        }
+        Some(store @ (StoreKind::Memory | StoreKind::Redb(_))) => Ok(store.clone()),
+        None | Some(StoreKind::Redis(_)) => {
+            Ok(StoreKind::Redb(host::state_directory()?.join(host::STORE_FILE)))
+        }
     }
 }
 
@@ -236,6 +241,7 @@ pub fn proxy(
             .map(|n| Network { addr: n.addr, prefix: n.prefix })
             .collect(),
         mesh: None,
+        nodes: Default::default(),
         routes: RouteTable { rules: settings.routes.clone() },
         // A relay cannot follow a dialog that passes it by.
         record_route: settings.record_route || settings.relays_media(),

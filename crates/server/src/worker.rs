@@ -4,6 +4,7 @@
 //! disk, server location) are requested here and answered by a [`Post`].
 
 use crate::calls::Calls;
+use crate::cluster::Hub;
 use crate::locate::Locator;
 use crate::mesh::Exchange;
 use crate::observe::{Board, Snapshot};
@@ -31,6 +32,7 @@ pub struct Worker {
     control: Control<Post>,
     locator: Locator,
     exchange: Option<Arc<Exchange>>,
+    hub: Option<Arc<Hub>>,
     board: Arc<Board>,
     calls: Calls,
     random: ChaCha,
@@ -76,6 +78,8 @@ pub struct WorkerParts {
     pub locator: Locator,
     /// The directory of users, if the server is a router of a mesh.
     pub exchange: Option<Arc<Exchange>>,
+    /// The database that nodes share, if the server is one of a cluster.
+    pub hub: Option<Arc<Hub>>,
     /// Board on which counters are published.
     pub board: Arc<Board>,
     /// Receiver of the steps of calls.
@@ -95,7 +99,7 @@ impl Worker {
     /// Fails when the system returns no random bytes.
     pub fn new(parts: WorkerParts) -> std::io::Result<Self> {
         let WorkerParts { index, config, store, users, control, locator, board, .. } = parts;
-        let WorkerParts { calls, clock, shared, exchange, media, .. } = parts;
+        let WorkerParts { calls, clock, shared, exchange, hub, media, .. } = parts;
         let world = World {
             store,
             users,
@@ -112,6 +116,7 @@ impl Worker {
             control,
             locator,
             exchange,
+            hub,
             board,
             calls,
             random: ChaCha::from_os()?,
@@ -149,9 +154,10 @@ impl Worker {
                     }
                 }
                 Event::Ask { id, question, source } => {
-                    let reply = match &self.exchange {
-                        Some(exchange) => exchange.ask(self.index, id, question, source),
-                        None => Some(Reply::Unavailable),
+                    let reply = match (&self.exchange, &self.hub) {
+                        (Some(exchange), _) => exchange.ask(self.index, id, question, source),
+                        (None, Some(hub)) => hub.ask(self.index, id, &question),
+                        (None, None) => Some(Reply::Unavailable),
                     };
                     if let Some(reply) = reply {
                         self.core.handle_answered(now, id, reply, out);

@@ -8,7 +8,7 @@
 use ringway_proxy::location::{BindingView, CommitTag, LocationStore};
 use ringway_sansio::Time;
 use ringway_server::config::StoreKind;
-use ringway_server::store::Store;
+use ringway_server::store::{Others, Store};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,7 +26,8 @@ fn now() -> Time {
 }
 
 fn open(path: &Path) -> Store {
-    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None, None).unwrap()
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None, Others::None)
+        .unwrap()
 }
 
 fn aor(id: u64) -> String {

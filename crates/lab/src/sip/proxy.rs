@@ -52,6 +52,7 @@ impl Proxy {
             },
             trusted: Vec::new(),
             mesh: None,
+            nodes: Default::default(),
             routes: Default::default(),
             record_route: true,
             timers: Default::default(),

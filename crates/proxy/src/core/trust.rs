@@ -1,6 +1,6 @@
 //! Trusted peers, routers of the mesh, and what is hidden from others.
 
-use crate::config::{Config, MeshNetwork, Network};
+use crate::config::{ClusterNodes, Config, MeshNetwork, Network};
 use ringway_sansio::Flow;
 use ringway_sip::header::HeaderId;
 use ringway_sip::message::Message;
@@ -12,12 +12,13 @@ pub(super) struct Trust {
     digest: bool,
     networks: Vec<Network>,
     mesh: Option<MeshNetwork>,
+    nodes: ClusterNodes,
 }
 
 impl Trust {
     pub(super) fn new(config: &Config) -> Trust {
         let (digest, networks) = (config.auth.enabled, config.trusted.clone());
-        Trust { digest, networks, mesh: config.mesh }
+        Trust { digest, networks, mesh: config.mesh, nodes: config.nodes.clone() }
     }
 
     /// Returns whether users must authenticate.
@@ -36,9 +37,9 @@ impl Trust {
         self.is_trusted(flow.remote.ip()) && self.router(flow).is_none()
     }
 
-    /// Returns the address of the router of the mesh that a message has come from.
+    /// Returns the address of the router of the mesh, or of the node of the cluster, that a message has come from.
     pub(super) fn router(&self, flow: &Flow) -> Option<IpAddr> {
-        self.mesh?.router(flow)
+        self.mesh.and_then(|mesh| mesh.router(flow)).or_else(|| self.nodes.node(flow))
     }
 
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or

@@ -94,6 +94,7 @@ pub fn config() -> Config {
         },
         trusted: vec![],
         mesh: None,
+        nodes: Default::default(),
         routes: Default::default(),
         record_route: true,
         timers: Default::default(),

@@ -33,6 +33,7 @@ mod marks;
 mod media;
 mod moved;
 mod names;
+mod nodes;
 mod non_invite;
 mod operations;
 mod path;

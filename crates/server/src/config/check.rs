@@ -2,13 +2,14 @@
 
 use super::reach::{self, Names};
 use super::sections::{
-    AuthSettings, Certificate, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
+    AuthSettings, Certificate, Cluster, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
     MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, MeshService, RegistrarSettings, Route, RouteShare,
     Tls, TlsSettings, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
 use super::shape::{Host, HttpAddr, Listen, MeshTransport};
 use super::span::Span;
+use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
 use ringway_document::{Document, Problem};
@@ -78,6 +79,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
+            cluster: cluster(file.cluster),
             phonebook: file.phonebook,
         }
     }
@@ -337,6 +339,16 @@ impl Check<'_, '_> {
         }
     }
 }
+/// Returns the node that a section describes.
+fn cluster(section: Cluster) -> ClusterSettings {
+    ClusterSettings {
+        address: section.address,
+        replicas: section.replicas,
+        file: section.file.map(|file| file.0),
+        roots: section.roots.map(|file| file.0),
+    }
+}
+
 /// Returns the router that a section describes.
 fn mesh(section: Mesh) -> MeshSettings {
     MeshSettings {

@@ -6,6 +6,7 @@
 //! [`crate::setup`]. `docs/configuration.md` describes each key.
 
 mod check;
+mod database;
 mod reach;
 mod read;
 mod sections;
@@ -13,6 +14,7 @@ mod settings;
 mod shape;
 mod span;
 
+pub use database::DatabaseUri;
 pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
@@ -21,7 +23,9 @@ pub use sections::{
     SctpProfile, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 pub use settings::Settings;
-pub use shape::{Host, HttpAddr, Listen, Network, PhonebookAddr, PortRange, StoreKind};
+pub use shape::{
+    Host, HttpAddr, Listen, NO_DATABASE, Network, PhonebookAddr, PortRange, StoreKind,
+};
 
 use check::Check;
 use ringway_document::{Document, Problems};
@@ -96,6 +100,7 @@ impl Settings {
             fix(path);
         }
         self.tls.roots.iter_mut().chain(&mut self.cdr).for_each(fix);
+        self.cluster.file.iter_mut().chain(&mut self.cluster.roots).for_each(fix);
         if let Some(mesh) = &mut self.mesh {
             mesh.network_key.iter_mut().chain(&mut mesh.state).for_each(fix);
         }

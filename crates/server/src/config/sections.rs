@@ -462,6 +462,7 @@ pub(super) struct File {
     pub(super) websocket: WebSocket,
     pub(super) media: MediaSettings,
     pub(super) mesh: Option<Mesh>,
+    pub(super) cluster: Cluster,
     pub(super) phonebook: PhonebookSettings,
     #[serde(deserialize_with = "tables")]
     pub(super) domain: Vec<Domain>,
@@ -514,6 +515,27 @@ pub(super) struct Mesh {
     pub(super) service: Vec<MeshService>,
     pub(super) numbers: Option<bool>,
     pub(super) transport: Option<MeshTransport>,
+}
+
+/// `[cluster]`
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Cluster {
+    pub(super) address: Option<Listen>,
+    #[serde(deserialize_with = "replicas")]
+    pub(super) replicas: u32,
+    pub(super) file: Option<FileName>,
+    pub(super) roots: Option<FileName>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Cluster { address: None, replicas: 1, file: None, roots: None }
+    }
+}
+
+fn replicas<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    integer(from, "replicas", 0..=16)
 }
 
 /// A number that users of this router answer for, together with those of other routers.

@@ -5,6 +5,7 @@ use super::sections::{
     RegistrarSettings, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 use super::shape::{Host, HttpAddr, Listen, Network, StoreKind};
+use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_proxy::config::Mode;
 use ringway_proxy::routes::Rule;
@@ -54,6 +55,8 @@ pub struct Settings {
     pub media: MediaSettings,
     /// The router of a mesh that the server is, if it is one.
     pub mesh: Option<MeshSettings>,
+    /// The node of a cluster that the server is, if its store is shared.
+    pub cluster: ClusterSettings,
     /// Where the phonebook is served.
     pub phonebook: PhonebookSettings,
     /// WebSockets.

@@ -1,5 +1,6 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
+use super::database::DatabaseUri;
 use super::read::text;
 use ringway_lan::Ipv4Lan;
 use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
@@ -24,7 +25,7 @@ macro_rules! from_text {
 
 from_text! {
     Listen: "a URI in quotes, such as \"udp://0.0.0.0:5060\"";
-    StoreKind: "\"memory\" or \"redb:PATH\"";
+    StoreKind: "\"memory\", \"redb:PATH\" or \"redis://HOST\"";
     HttpAddr: "ADDRESS:PORT in quotes or \"off\"";
     PhonebookAddr: "ADDRESS:PORT in quotes or \"off\"";
     Network: "an address or a block in quotes, such as \"192.0.2.0/24\"";
@@ -268,13 +269,19 @@ pub enum StoreKind {
     Memory,
     /// In one redb file.
     Redb(PathBuf),
+    /// In a database that the nodes of a cluster share, beside a file of each node.
+    Redis(Box<DatabaseUri>),
 }
+
+/// Why a build without the feature `cluster` has no such store.
+pub const NO_DATABASE: &str = "this build has no store on Redis (feature cluster)";
 
 impl fmt::Display for StoreKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreKind::Memory => f.write_str("memory"),
             StoreKind::Redb(path) => write!(f, "redb:{}", path.display()),
+            StoreKind::Redis(uri) => uri.fmt(f),
         }
     }
 }
@@ -286,10 +293,14 @@ impl FromStr for StoreKind {
         match text.split_once(':') {
             None if text == "memory" => Ok(StoreKind::Memory),
             Some(("redb", path)) if !path.is_empty() => Ok(StoreKind::Redb(path.into())),
-            Some(("redis", _)) => {
-                Err(format!("the redis store is not part of this version, got {text:?}"))
+            Some((scheme, _)) if scheme.starts_with("redis") => match cfg!(feature = "cluster") {
+                true => Ok(StoreKind::Redis(Box::new(text.parse()?))),
+                false => Err(NO_DATABASE.to_owned()),
+            },
+            _ => {
+                let expected = "expected \"memory\", \"redb:PATH\" or \"redis://HOST\"";
+                Err(format!("{expected}, got {text:?}"))
             }
-            _ => Err(format!("expected \"memory\" or \"redb:PATH\", got {text:?}")),
         }
     }
 }
@@ -482,7 +493,10 @@ mod tests {
     #[test]
     fn stores_and_http_addresses_are_parsed() {
         assert_eq!("redb:/x y".parse::<StoreKind>().unwrap(), StoreKind::Redb("/x y".into()));
-        assert!("redis://a".parse::<StoreKind>().unwrap_err().contains("not part"));
+        #[cfg(feature = "cluster")]
+        assert_eq!("redis://a".parse::<StoreKind>().unwrap().to_string(), "redis://a:6379");
+        #[cfg(not(feature = "cluster"))]
+        assert_eq!("redis://a".parse::<StoreKind>(), Err(NO_DATABASE.to_owned()));
         assert!("redb:".parse::<StoreKind>().is_err());
         assert_eq!("off".parse::<HttpAddr>().unwrap().0, None);
         assert!("0.0.0.0:8060".parse::<HttpAddr>().unwrap_err().contains("loopback"));

@@ -13,7 +13,7 @@ use crate::config::StoreKind;
 use crate::mesh::Exchange;
 use crate::mesh::exchange::Channels;
 use crate::store::tests::on_disk;
-use crate::store::{Hashes, OfflineStore, UserStore};
+use crate::store::{Hashes, OfflineStore, Others, UserStore};
 
 /// Time limit for an expected event, sufficient on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ impl Router {
 
 fn open(kind: &StoreKind, exchange: Arc<Exchange>) -> Store {
     let (now, hour) = (Clock::new().now(), Duration::from_secs(3_600));
-    Store::open(kind, now, hour, &mut |_| None, Some(exchange)).unwrap()
+    Store::open(kind, now, hour, &mut |_| None, Others::Mesh(exchange)).unwrap()
 }
 
 fn in_memory(exchange: Arc<Exchange>) -> Store {

@@ -45,7 +45,9 @@ pub fn directory_for(store: &Path) -> PathBuf {
 pub fn directory_of(store: &StoreKind) -> io::Result<PathBuf> {
     Ok(match store {
         StoreKind::Redb(path) => directory_for(path),
-        StoreKind::Memory => directory_for(&host::state_directory()?.join(host::STORE_FILE)),
+        StoreKind::Memory | StoreKind::Redis(_) => {
+            directory_for(&host::state_directory()?.join(host::STORE_FILE))
+        }
     })
 }
 
@@ -179,7 +181,7 @@ impl Control {
         let directory = directory_of(store)?;
         let file = match store {
             StoreKind::Redb(path) => fs::metadata(path).ok(),
-            StoreKind::Memory => None,
+            StoreKind::Memory | StoreKind::Redis(_) => None,
         };
         let around = || directory.parent().and_then(|parent| fs::metadata(parent).ok());
         let owner = file.or_else(around).map(|m| m.uid());

@@ -289,6 +289,7 @@ impl Scrape {
             let help = "Questions to other routers in progress";
             gauge(out, "mesh_questions", help, counts.questions as f64)?;
         }
+        self.cluster(out)?;
         self.numbers(out)?;
         self.states(out)?;
         self.phonebook(out)?;
@@ -440,6 +441,40 @@ impl Scrape {
         counter(out, "states_refused", help, states.refused.load(Relaxed))?;
         let help = "Messages about states of users that found no room";
         counter(out, "states_unsent", help, states.unsent.load(Relaxed))
+    }
+
+    fn cluster(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(hub) = self.monitor.store.hub() else { return Ok(()) };
+        let c = hub.counts();
+        for (name, help, value) in [
+            ("cluster_ready", "1 while the database takes registrations", u64::from(c.ready)),
+            ("cluster_present", "1 while the database answers", u64::from(c.present)),
+            ("cluster_replicas", "Replicas that had the last change", c.replicas.into()),
+            ("cluster_nodes", "Other nodes whose lease lives", c.nodes as u64),
+            ("cluster_users", "Users registered at this node", c.users as u64),
+            ("cluster_waiting", "Registrations that wait for the database", c.waiting as u64),
+            ("cluster_asks", "Requests that wait for a read", c.asks as u64),
+            ("cluster_cached", "Users whose nodes are remembered", c.cached as u64),
+        ] {
+            gauge(out, name, help, value as f64)?;
+        }
+        for (name, help, value) in [
+            ("cluster_published", "Changes in the database", c.published),
+            ("cluster_read", "Users read from the database", c.read),
+            (
+                "cluster_refused",
+                "Registrations refused at once: the database is absent, or has too few replicas",
+                c.refused,
+            ),
+            ("cluster_failed", "Registrations that the database did not take in time", c.failed),
+            ("cluster_unanswered", "Requests that the database did not answer", c.unanswered),
+            ("cluster_outages", "Times at which the database became absent", c.outages),
+            ("cluster_gaps", "Times at which changes were no longer reported", c.gaps),
+            ("cluster_invalidated", "Changes reported of users who are remembered", c.invalidated),
+        ] {
+            counter(out, name, help, value)?;
+        }
+        Ok(())
     }
 
     fn phonebook(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

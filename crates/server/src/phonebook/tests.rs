@@ -9,7 +9,7 @@ use ringway_proxy::location::{BindingView, CommitTag, LocationStore};
 
 use super::*;
 use crate::config::StoreKind;
-use crate::store::{Hashes, UserStore};
+use crate::store::{Hashes, Others, UserStore};
 
 struct Served {
     http: SocketAddr,
@@ -20,7 +20,8 @@ struct Served {
 fn served() -> Served {
     let clock = Clock::new();
     let hour = Duration::from_secs(3_600);
-    let store = Store::open(&StoreKind::Memory, clock.now(), hour, &mut |_| None, None).unwrap();
+    let store =
+        Store::open(&StoreKind::Memory, clock.now(), hour, &mut |_| None, Others::None).unwrap();
     for (user, realm) in [("101", "a.org"), ("alice", "a.org"), ("bob", "other.org")] {
         store.set_user(user, realm, Hashes::new(user, realm, "p")).unwrap();
     }

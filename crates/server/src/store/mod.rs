@@ -25,6 +25,8 @@ pub use writer::{
     WriterStats,
 };
 
+use crate::cluster;
+use crate::cluster::Hub;
 use crate::config::StoreKind;
 use crate::mesh::Exchange;
 use crate::numbers::{ShortNumbers, assigned};
@@ -60,6 +62,50 @@ pub struct LoadSummary {
     pub shortened: usize,
 }
 
+/// What other servers are one with this one by.
+#[derive(Clone, Default)]
+pub enum Others {
+    /// There are none.
+    #[default]
+    None,
+    /// The directory of a mesh.
+    Mesh(Arc<Exchange>),
+    /// The database of a cluster.
+    Cluster(Arc<Hub>),
+}
+
+impl Others {
+    /// Returns the directory of a mesh.
+    pub fn exchange(&self) -> Option<&Arc<Exchange>> {
+        match self {
+            Others::Mesh(exchange) => Some(exchange),
+            Others::None | Others::Cluster(_) => None,
+        }
+    }
+
+    /// Returns the database of a cluster.
+    pub fn hub(&self) -> Option<&Arc<Hub>> {
+        match self {
+            Others::Cluster(hub) => Some(hub),
+            Others::None | Others::Mesh(_) => None,
+        }
+    }
+
+    /// Returns the table of registrations, above a disk if there is one.
+    fn table(&self, key: [u8; 16], disk: Option<Box<dyn proxy::Journal>>) -> MemoryStore {
+        match (self.clone(), disk) {
+            (Others::Mesh(exchange), disk) => {
+                MemoryStore::with_journal(key, Box::new(MeshJournal { exchange, disk }))
+            }
+            (Others::Cluster(hub), disk) => {
+                MemoryStore::with_journal(key, cluster::journal(hub, disk))
+            }
+            (Others::None, Some(disk)) => MemoryStore::with_journal(key, disk),
+            (Others::None, None) => MemoryStore::new(key),
+        }
+    }
+}
+
 /// Users, registrations and keys.
 pub struct Store {
     users: Arc<UserTable>,
@@ -71,8 +117,8 @@ pub struct Store {
     loaded: LoadSummary,
     /// Permissions of other homes, as they were kept: the user, and the octets.
     grants: Vec<(String, Vec<u8>)>,
-    /// Learns of users that are added or removed.
-    exchange: Option<Arc<Exchange>>,
+    /// Learns of users that are added or removed, or registered.
+    others: Others,
     /// Gives them short numbers.
     numbers: OnceLock<Arc<ShortNumbers>>,
     /// What the mesh is to know of a user is stated by one at a time: the last one has seen all changes before.
@@ -87,8 +133,8 @@ type Kept = (Vec<u8>, Vec<u8>);
 impl Store {
     /// Opens a store and loads it. `revive` maps a flow of an earlier process to one of this
     /// process, as for [`MemoryStore::load`]. A binding ends at most `max_expires` after `now`,
-    /// because the clock or the configuration may have changed since it was made. With an
-    /// `exchange`, registrations are acknowledged when other routers keep them too.
+    /// because the clock or the configuration may have changed since it was made. With
+    /// `others`, registrations are acknowledged when those have them too.
     ///
     /// # Errors
     /// Fails when the file cannot be used.
@@ -97,26 +143,20 @@ impl Store {
         now: Time,
         max_expires: Duration,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
-        exchange: Option<Arc<Exchange>>,
+        others: Others,
     ) -> Result<Self, StoreError> {
         let key = random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?;
         let StoreKind::Redb(path) = kind else {
             return Ok(Store {
                 users: Arc::default(),
-                location: Arc::new(match &exchange {
-                    Some(exchange) => {
-                        let journal = MeshJournal { exchange: exchange.clone(), disk: None };
-                        MemoryStore::with_journal(key, Box::new(journal))
-                    }
-                    None => MemoryStore::new(key),
-                }),
+                location: Arc::new(others.table(key, None)),
                 secret: random::bytes().map_err(|e| StoreError::Io("memory".into(), e))?,
                 domain: None,
                 new: true,
                 writer: None,
                 loaded: LoadSummary::default(),
                 grants: Vec::new(),
-                exchange,
+                others,
                 numbers: OnceLock::new(),
                 stating: Mutex::default(),
                 numbers_kept: Vec::new(),
@@ -126,7 +166,7 @@ impl Store {
         let again = path.clone();
         let lifetime = Lifetime { now, latest: now + max_expires };
         let reopen = Box::new(move || StoreFile::open(&again, false));
-        Store::load(file, key, lifetime, revive, reopen, exchange)
+        Store::load(file, key, lifetime, revive, reopen, others)
     }
 
     fn load(
@@ -135,20 +175,13 @@ impl Store {
         lifetime: Lifetime,
         revive: &mut dyn FnMut(&Flow) -> Option<Flow>,
         reopen: Reopen,
-        exchange: Option<Arc<Exchange>>,
+        others: Others,
     ) -> Result<Self, StoreError> {
         let mut loaded = LoadSummary::default();
         let users = UserTable::default();
         load_users(&file, &users, &mut loaded)?;
         let mut writer = Writer::new();
-        let disk: Box<dyn proxy::Journal> = Box::new(writer.appender());
-        let location = MemoryStore::with_journal(
-            key,
-            match exchange.clone() {
-                Some(exchange) => Box::new(MeshJournal { exchange, disk: Some(disk) }),
-                None => disk,
-            },
-        );
+        let location = others.table(key, Some(Box::new(writer.appender())));
         load_bindings(&file, &location, lifetime, revive, &mut loaded)?;
         let domain = domain(&file)?;
         let mut grants = Vec::new();
@@ -168,7 +201,7 @@ impl Store {
             writer: Some(writer),
             loaded,
             grants,
-            exchange,
+            others,
             numbers: OnceLock::new(),
             stating: Mutex::default(),
             numbers_kept,
@@ -266,7 +299,7 @@ impl Store {
 
     /// States what a mesh is to know of a user. Returns whether there was room; it is `true` without a mesh, or such a user.
     pub(crate) fn state_account(&self, user: &str, realm: &str) -> bool {
-        let Some(exchange) = &self.exchange else { return true };
+        let Some(exchange) = self.others.exchange() else { return true };
         let _alone = self.stating.lock().unwrap_or_else(PoisonError::into_inner);
         let account = self.account(user, realm);
         account.is_none_or(|account| exchange.world().set_account(user, realm, account))
@@ -300,7 +333,12 @@ impl Store {
 
     /// Returns the connection with the directory of users, if the server is a router of a mesh.
     pub(crate) fn exchange(&self) -> Option<&Arc<Exchange>> {
-        self.exchange.as_ref()
+        self.others.exchange()
+    }
+
+    /// Returns the connection with the database of a cluster, if the server is a node of one.
+    pub(crate) fn hub(&self) -> Option<&Arc<Hub>> {
+        self.others.hub()
     }
 
     /// Returns the permissions of other homes that were kept.
@@ -386,7 +424,7 @@ impl UserStore for Store {
 
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
         self.write(Table::Users, &users::key(user.as_bytes(), realm.as_bytes()), None)?;
-        if let Some(exchange) = &self.exchange
+        if let Some(exchange) = self.others.exchange()
             && !exchange.world().remove_account(user, realm)
         {
             return Err("the user is removed, and the mesh learns of it at the next start".into());

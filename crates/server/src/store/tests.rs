@@ -12,7 +12,8 @@ const HOUR: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn open(path: &Path) -> Store {
-    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None, None).unwrap()
+    Store::open(&StoreKind::Redb(path.to_owned()), now(), HOUR, &mut |_| None, Others::None)
+        .unwrap()
 }
 
 fn now() -> Time {
@@ -212,7 +213,7 @@ fn expired_records_are_removed_at_start() {
     drop(store);
     let later = now() + Duration::from_secs(3601);
     let kind = StoreKind::Redb(path.clone());
-    let store = Store::open(&kind, later, HOUR, &mut |_| None, None).unwrap();
+    let store = Store::open(&kind, later, HOUR, &mut |_| None, Others::None).unwrap();
     assert_eq!(store.load_summary().expired, 1);
     drop(store);
     assert_eq!(StoreFile::open(&path, false).unwrap().len(Table::Bindings).unwrap(), 0);
@@ -232,7 +233,7 @@ fn a_binding_is_shortened_to_the_longest_registration() {
     let earlier = Time::from_secs(now().as_secs() - years.as_secs());
     let reopen = |now: Time| {
         let kind = StoreKind::Redb(path.clone());
-        Store::open(&kind, now, HOUR, &mut |_| None, None).unwrap()
+        Store::open(&kind, now, HOUR, &mut |_| None, Others::None).unwrap()
     };
     let store = reopen(earlier);
     let loaded = LoadSummary { contacts: 1, shortened: 1, ..LoadSummary::default() };
@@ -269,7 +270,7 @@ fn opening_does_not_create_a_store() {
 
 #[test]
 fn a_store_in_memory_commits_at_once() {
-    let store = Store::open(&StoreKind::Memory, now(), HOUR, &mut |_| None, None).unwrap();
+    let store = Store::open(&StoreKind::Memory, now(), HOUR, &mut |_| None, Others::None).unwrap();
     assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Done);
     assert!(store.writer_stats().is_none());
     assert!(store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).unwrap());
@@ -363,7 +364,15 @@ pub(crate) fn on_disk(
     });
     let file = reopen().unwrap();
     let lifetime = Lifetime { now: now(), latest: now() + HOUR };
-    Store::load(file, [7; 16], lifetime, &mut |_| None, reopen, exchange).unwrap()
+    Store::load(
+        file,
+        [7; 16],
+        lifetime,
+        &mut |_| None,
+        reopen,
+        exchange.map_or(Others::None, Others::Mesh),
+    )
+    .unwrap()
 }
 
 /// With a full disk, registrations fail and calls use the bindings in memory. Once there is space

@@ -5,7 +5,7 @@ use crate::calls::{Calls, Cdr};
 use crate::config::StoreKind;
 use crate::observe::control::{Control, ControlDirectory, ControlSocket, directory_for};
 use crate::observe::{Board, Facts, Snapshot};
-use crate::store::{Hashes, Store, UserStore};
+use crate::store::{Hashes, Others, Store, UserStore};
 use ringway_proxy::location::{CommitTag, LocationStore};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -48,8 +48,14 @@ fn start(kind: &StoreKind) -> Server {
     let addr: SocketAddr = listener.local_addr().unwrap();
     let board = Arc::new(Board::new(2));
     let store = Arc::new(
-        Store::open(kind, Time::from_secs(1), Duration::from_secs(3600), &mut |_| None, None)
-            .unwrap(),
+        Store::open(
+            kind,
+            Time::from_secs(1),
+            Duration::from_secs(3600),
+            &mut |_| None,
+            Others::None,
+        )
+        .unwrap(),
     );
     let filled = board.clone();
     let request = move || {

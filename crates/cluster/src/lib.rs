@@ -1,0 +1,39 @@
+//! Several SIP servers as one, by a database that all of them share (Redis or Valkey): which node holds the registrations
+//! of a user.
+//!
+//! The bindings of a phone stay at the node that has its flow (RFC 5626). The database knows only, for each user, the nodes
+//! that hold bindings, so that any other node sends a call there by a value of Path (RFC 3327). A node that does not renew
+//! its lease is passed over. Nothing here opens a socket or reads a clock: commands for the database come out, and what it
+//! has answered goes in, so that the same code runs against a model of a database in virtual time.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`record`] | what is in the database: names of nodes, records, scripts, messages |
+//! | [`machine`] | one node: leases, what it publishes and reads, deadlines |
+//! | [`own`] | the users of this node, and what of them is not in the database yet |
+//! | [`asks`] | requests that wait for a read |
+//! | [`cache`] | what was read of users at other nodes |
+//! | [`nodes`] | which nodes live |
+//! | [`hub`] | the machine, shared by threads |
+//! | [`journal`] | registrations are acknowledged when the database has them too |
+//! | [`location`] | the location service of workers |
+
+#![forbid(unsafe_code)]
+
+pub mod asks;
+pub mod cache;
+pub mod config;
+pub mod hub;
+pub mod journal;
+pub mod location;
+pub mod machine;
+pub mod nodes;
+pub mod own;
+pub mod record;
+
+pub use config::Config;
+pub use hub::{Hub, World};
+pub use journal::ClusterJournal;
+pub use location::ClusterLocation;
+pub use machine::{Command, Counts, Event, Machine, Report};
+pub use record::{Found, Lease, NodeName, Publication};

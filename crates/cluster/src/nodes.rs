@@ -1,0 +1,83 @@
+//! Which nodes live.
+//!
+//! A lease is counted from the moment at which it was read, on the clock of this node. While the database is absent no
+//! lease ends: the nodes that lived when it was last there are the best that is known.
+
+use std::collections::BTreeMap;
+
+use ringway_sansio::Time;
+
+use crate::config::LEASE;
+use crate::record::{Lease, NodeName};
+
+/// The other nodes.
+pub struct Nodes {
+    this: NodeName,
+    alive: BTreeMap<NodeName, Node>,
+    changed: bool,
+}
+
+struct Node {
+    boot: u64,
+    ends: Time,
+}
+
+impl Nodes {
+    /// Returns the nodes beside this one: none.
+    pub fn new(this: NodeName) -> Self {
+        Nodes { this, alive: BTreeMap::new(), changed: false }
+    }
+
+    /// The leases were read.
+    pub fn read(&mut self, now: Time, leases: &[Lease]) {
+        for lease in leases.iter().filter(|lease| lease.node != self.this) {
+            // The lease may have been written with another clock, or by another version.
+            let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE) };
+            self.changed |= self.alive.insert(lease.node, node).is_none();
+        }
+    }
+
+    /// The database is there again: nodes have the time of a lease to renew theirs.
+    pub fn extend(&mut self, now: Time) {
+        for node in self.alive.values_mut() {
+            node.ends = node.ends.max(now + LEASE);
+        }
+    }
+
+    /// A node has ended its lease.
+    pub fn left(&mut self, node: NodeName) {
+        self.changed |= self.alive.remove(&node).is_some();
+    }
+
+    /// Drops the nodes whose lease has ended.
+    pub fn expire(&mut self, now: Time) {
+        let before = self.alive.len();
+        self.alive.retain(|_, node| now < node.ends);
+        self.changed |= self.alive.len() != before;
+    }
+
+    /// Returns the time at which the next lease ends.
+    pub fn next_end(&self) -> Option<Time> {
+        self.alive.values().map(|node| node.ends).min()
+    }
+
+    /// Returns whether this run of a node lives.
+    pub fn is_alive(&self, node: NodeName, boot: u64) -> bool {
+        self.alive.get(&node).is_some_and(|node| node.boot == boot)
+    }
+
+    /// Returns the number of other nodes that live.
+    pub fn len(&self) -> usize {
+        self.alive.len()
+    }
+
+    /// Returns whether this node is alone.
+    pub fn is_empty(&self) -> bool {
+        self.alive.is_empty()
+    }
+
+    /// Returns the names of all other nodes, if they have changed since the last call.
+    pub fn take_change(&mut self) -> Option<Vec<NodeName>> {
+        std::mem::take(&mut self.changed).then(|| self.alive.keys().copied().collect())
+    }
+}

@@ -1,0 +1,237 @@
+//! The users of this node, and what of them is not in the database yet.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use ringway_proxy::location::CommitTag;
+use ringway_sansio::Time;
+
+use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED};
+use crate::record::Publication;
+
+/// What becomes of a registration: whether it is stored.
+pub type Outcome = (CommitTag, bool);
+
+/// The users of this node. At most one batch of changes is under way.
+#[derive(Default)]
+pub struct Own {
+    users: BTreeMap<Box<[u8]>, User>,
+    /// Users with a change that was not sent, in order.
+    queue: VecDeque<Box<[u8]>>,
+    /// The users of the batch under way, and the number of the change that it has of each.
+    sent: Vec<(Box<[u8]>, u64)>,
+    /// The last user that was sent again, while all are.
+    again: Option<Bound<Box<[u8]>>>,
+    /// Number of the last change.
+    seq: u64,
+    waiting: BTreeMap<CommitTag, Waiting>,
+    /// Deadlines, the earliest first. A tag that was used again belongs to another change.
+    deadlines: VecDeque<(Time, CommitTag, u64)>,
+    /// Registrations that have no deadline yet.
+    new: Vec<(CommitTag, u64)>,
+}
+
+struct User {
+    /// q here, in thousandths; `None` if the user is not here any more.
+    q: Option<u16>,
+    /// Time at which the last binding ends.
+    ends: Time,
+    /// Number of the last change.
+    seq: u64,
+    queued: bool,
+    /// Registrations that wait until their change is in the database.
+    waiting: Vec<(u64, CommitTag)>,
+}
+
+/// A registration that is not acknowledged yet.
+struct Waiting {
+    seq: u64,
+    /// Whether the database has it.
+    stored: bool,
+    /// Whether the disk has it.
+    on_disk: bool,
+}
+
+impl Own {
+    /// A user has bindings with this q until this time, or none. `waits` is the registration that is to be acknowledged
+    /// when the database has it, and the disk. Returns the state before.
+    pub fn change(
+        &mut self,
+        user: &[u8],
+        state: Option<(u16, Time)>,
+        waits: Option<CommitTag>,
+    ) -> Option<(u16, Time)> {
+        self.seq += 1;
+        let (q, ends) = state.map_or((None, Time::ZERO), |(q, ends)| (Some(q), ends));
+        if !self.users.contains_key(user) {
+            let new = User { q, ends, seq: 0, queued: false, waiting: Vec::new() };
+            self.users.insert(user.into(), new);
+        }
+        let entry = self.users.get_mut(user)?;
+        let before = entry.q.map(|q| (q, entry.ends));
+        (entry.q, entry.ends, entry.seq) = (q, ends, self.seq);
+        if !entry.queued {
+            entry.queued = true;
+            self.queue.push_back(user.into());
+        }
+        if let Some(tag) = waits {
+            entry.waiting.push((self.seq, tag));
+            let waiting = Waiting { seq: self.seq, stored: false, on_disk: false };
+            self.waiting.insert(tag, waiting);
+            self.new.push((tag, self.seq));
+        }
+        before
+    }
+
+    /// A registration was refused by another store: nobody waits for it any more.
+    pub fn cancel(&mut self, tag: CommitTag) {
+        self.waiting.remove(&tag);
+    }
+
+    /// The disk has a registration, or has failed to take it. Returns whether it is over: the disk was the last to take
+    /// it.
+    pub fn on_disk(&mut self, tag: CommitTag, ok: bool) -> bool {
+        let Some(waiting) = self.waiting.get_mut(&tag) else { return false };
+        waiting.on_disk = true;
+        let is_over = waiting.stored || !ok;
+        if is_over {
+            self.waiting.remove(&tag);
+        }
+        is_over
+    }
+
+    /// Gives registrations that have come since the last call their deadline.
+    pub fn date(&mut self, now: Time) {
+        let deadlines = self.new.drain(..).map(|(tag, seq)| (now + COMMIT_LIMIT, tag, seq));
+        self.deadlines.extend(deadlines);
+    }
+
+    /// Fails the registrations whose deadline has passed. Returns how many there were.
+    pub fn overdue(&mut self, now: Time, outcomes: &mut Vec<Outcome>) -> usize {
+        let mut count = 0;
+        while self.deadlines.front().is_some_and(|(deadline, ..)| *deadline <= now) {
+            let Some((_, tag, seq)) = self.deadlines.pop_front() else { break };
+            if self.waiting.get(&tag).is_some_and(|w| w.seq == seq && !w.stored) {
+                self.waiting.remove(&tag);
+                outcomes.push((tag, false));
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// Returns the time of the next deadline.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.front().map(|(deadline, ..)| *deadline)
+    }
+
+    /// Fails all registrations that the database does not have.
+    pub fn fail_all(&mut self, outcomes: &mut Vec<Outcome>) {
+        self.waiting.retain(|tag, waiting| {
+            if !waiting.stored {
+                outcomes.push((*tag, false));
+            }
+            waiting.stored
+        });
+        self.deadlines.clear();
+        self.new.clear();
+    }
+
+    /// Has all users sent once more: the database may have lost them.
+    pub fn send_again(&mut self) {
+        self.again = Some(Bound::Unbounded);
+    }
+
+    /// Returns whether something is to be sent.
+    pub fn has_changes(&self) -> bool {
+        !self.queue.is_empty() || self.again.is_some()
+    }
+
+    /// Begins a batch, unless one is under way or there is nothing to send.
+    pub fn begin(&mut self, now: Time) -> Option<Vec<Publication>> {
+        if !self.sent.is_empty() {
+            return None;
+        }
+        let mut batch = Vec::new();
+        while batch.len() < MAX_BATCH
+            && let Some(name) = self.queue.pop_front()
+        {
+            if let Some(user) = self.users.get_mut(&name) {
+                user.queued = false;
+                batch.push(user.publication(now, &name));
+            }
+        }
+        if let Some(after) = self.again.take() {
+            self.again = Some(after.clone());
+            let mut rest = self.users.range((after, Bound::Unbounded));
+            for (name, user) in rest.by_ref().take(MAX_BATCH - batch.len()) {
+                self.again = Some(Bound::Excluded(name.clone()));
+                if !user.queued && batch.iter().all(|p: &Publication| p.user != *name) {
+                    batch.push(user.publication(now, name));
+                }
+            }
+            if rest.next().is_none() {
+                self.again = None;
+            }
+        }
+        self.sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
+        (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Ends the batch under way. `results` has the number of replicas that have taken each change, in order; `None` if the
+    /// database has not. Registrations are acknowledged that `replicas` have.
+    pub fn end(&mut self, results: &[Option<u32>], replicas: u32, outcomes: &mut Vec<Outcome>) {
+        for (i, (name, seq)) in std::mem::take(&mut self.sent).into_iter().enumerate() {
+            let result = results.get(i).copied().flatten();
+            let Some(user) = self.users.get_mut(&name) else { continue };
+            let (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
+            user.waiting = rest;
+            let has_more = user.seq != seq;
+            let is_gone = user.q.is_none();
+            if result.is_none() && !user.queued {
+                user.queued = true;
+                self.queue.push_back(name);
+            } else if result.is_some() && is_gone && !has_more {
+                self.users.remove(&name);
+            }
+            let over: Vec<(u64, CommitTag)> = over;
+            for (seq, tag) in over {
+                self.settle(tag, seq, result.is_some_and(|have| have >= replicas), outcomes);
+            }
+        }
+    }
+
+    fn settle(&mut self, tag: CommitTag, seq: u64, ok: bool, outcomes: &mut Vec<Outcome>) {
+        let Some(waiting) = self.waiting.get_mut(&tag).filter(|w| w.seq == seq) else { return };
+        waiting.stored = true;
+        if waiting.on_disk || !ok {
+            self.waiting.remove(&tag);
+            outcomes.push((tag, ok));
+        }
+    }
+
+    /// Returns the number of users.
+    pub fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Returns whether there is no user.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Returns the number of registrations that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+impl User {
+    fn publication(&self, now: Time, name: &[u8]) -> Publication {
+        let (q, lifetime) = match self.q.filter(|_| now < self.ends) {
+            Some(q) => (Some(q), self.ends - now),
+            None => (None, REMOVED),
+        };
+        Publication { user: name.into(), seq: self.seq, lifetime, q }
+    }
+}

@@ -1,0 +1,282 @@
+//! Nodes of a cluster beside a model of their database.
+
+mod world;
+
+use std::collections::BTreeMap;
+
+use ringway_cluster::machine::State;
+use ringway_sansio::{Duration, Random, SplitMix};
+use world::World;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Nodes that know each other.
+fn running(count: usize) -> World {
+    let mut w = World::new(count);
+    w.run(3 * SECOND);
+    w
+}
+
+#[test]
+fn a_call_by_any_node_goes_to_the_node_that_has_the_flow() {
+    let mut w = running(3);
+    assert!(w.register(0, "bob", 3600, 1));
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits, [(1, true)]);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    assert_eq!(w.call(2, "bob"), (vec![0], true));
+    assert_eq!(w.call(0, "bob"), (vec![], true));
+    assert_eq!(w.call(1, "nobody"), (vec![], true));
+    // A second phone of the same user, at another node.
+    assert!(w.register(2, "bob", 3600, 1));
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0, 2], true));
+    assert_eq!(w.call(0, "bob"), (vec![2], true));
+}
+
+#[test]
+fn a_second_call_needs_no_read_and_a_change_is_reported() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    w.call(1, "bob");
+    w.run(2 * SECOND);
+    let read = w.nodes[1].machine.counts().read;
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    assert_eq!(w.nodes[1].machine.counts().read, read);
+    w.unregister(0, "bob");
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![], true));
+    assert_eq!(w.nodes[1].machine.counts().read, read + 1);
+    assert!(w.nodes[0].machine.counts().users == 0, "what is gone is not remembered");
+}
+
+#[test]
+fn a_refreshed_registration_is_read_again_when_it_should_have_ended() {
+    let mut w = running(2);
+    w.register(0, "bob", 30, 1);
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.run(20 * SECOND);
+    w.register(0, "bob", 30, 2);
+    w.run(15 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.run(30 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![], true), "it has ended");
+}
+
+#[test]
+fn a_node_that_does_not_renew_its_lease_is_passed_over() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.kill(0);
+    w.run(6 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![], true));
+    assert!(w.nodes[1].peers.is_empty());
+    // Its next run has none of the bindings of the one before.
+    w.restart(0);
+    w.run(3 * SECOND);
+    assert_eq!(w.nodes[1].peers.len(), 1);
+    assert_eq!(w.call(1, "bob"), (vec![], true));
+    w.register(0, "bob", 3600, 2);
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+}
+
+#[test]
+fn a_paused_database_delays_nobody() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.run(2 * SECOND);
+    w.pause(5 * SECOND);
+    // One that comes at once waits for its deadline, and fails.
+    w.register(0, "carol", 3600, 2);
+    w.run(2 * SECOND);
+    assert_eq!(w.nodes[0].commits, [(1, true), (2, false)]);
+    // The next ones are refused at once; what is known is used, and what is not known is not waited for.
+    assert!(!w.register(0, "dave", 3600, 3));
+    let before = w.now;
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    assert_eq!(w.call(1, "carol"), (vec![], false));
+    assert_eq!(w.now, before);
+    let counts = w.nodes[0].machine.counts();
+    assert_eq!((counts.present, counts.refused, counts.failed, counts.outages), (false, 1, 1, 1));
+    // All is well when it goes on, though what it has done late was given up.
+    w.run(6 * SECOND);
+    assert!(w.register(0, "dave", 3600, 3));
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits.last(), Some(&(3, true)));
+    for user in ["bob", "carol", "dave"] {
+        assert_eq!(w.call(1, user), (vec![0], true), "{user}");
+    }
+    assert_eq!(w.nodes[1].peers.len(), 1, "no node is dropped because leases could not be renewed");
+}
+
+#[test]
+fn a_database_that_is_absent_at_the_start_is_reported_once() {
+    let mut w = World::new(1);
+    w.pause(6 * SECOND);
+    w.run(5 * SECOND);
+    assert_eq!(w.nodes[0].states, [State::Absent]);
+    assert!(!w.register(0, "bob", 3600, 1));
+    w.run(5 * SECOND);
+    assert_eq!(w.nodes[0].states, [State::Absent, State::Ready]);
+    assert_eq!(w.nodes[0].machine.counts().outages, 0);
+}
+
+#[test]
+fn a_registration_without_a_replica_is_refused() {
+    let mut w = running(2);
+    w.database.replicates = false;
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits, [(1, false)]);
+    assert!(!w.register(0, "bob", 3600, 2));
+    assert!(w.nodes[0].machine.counts().present);
+    w.database.replicates = true;
+    w.run(2 * SECOND);
+    assert!(w.register(0, "bob", 3600, 3));
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits.last(), Some(&(3, true)));
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_replica_has_taken_over() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    w.database.replicates = false;
+    // Only the primary has it, and it is not acknowledged.
+    w.register(0, "carol", 3600, 2);
+    w.run(SECOND);
+    w.fail_over();
+    w.run(3 * SECOND);
+    assert_eq!(w.nodes[0].commits, [(1, true), (2, false)]);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    // The node has it, and publishes it again.
+    assert_eq!(w.call(1, "carol"), (vec![0], true));
+}
+
+#[test]
+fn changes_that_are_not_reported_are_read_after_the_gap() {
+    let mut w = running(2);
+    assert_eq!(w.call(1, "bob"), (vec![], true));
+    w.database.reports = false;
+    w.run(2 * SECOND);
+    w.register(0, "bob", 3600, 1);
+    w.run(2 * SECOND);
+    // Without reports each call reads.
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.run(2 * SECOND);
+    w.unregister(0, "bob");
+    w.run(SECOND);
+    w.database.reports = true;
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![], true));
+    assert_eq!(w.nodes[1].machine.counts().gaps, 1);
+}
+
+#[test]
+fn a_database_that_has_lost_everything_is_filled_again() {
+    let mut w = running(2);
+    for id in 0..2000 {
+        w.register(0, &format!("user{id}"), 3600, id);
+    }
+    w.run(2 * SECOND);
+    w.database = world::Database::empty();
+    w.fail_over();
+    w.run(3 * SECOND);
+    for id in [0, 511, 512, 1000, 1999] {
+        assert_eq!(w.call(1, &format!("user{id}")), (vec![0], true), "{id}");
+    }
+}
+
+/// What a phone has been answered last, by node and user.
+#[derive(Default)]
+struct Phones {
+    next: u64,
+    /// Registrations that wait: node, user.
+    waiting: BTreeMap<u64, (usize, String)>,
+    acknowledged: BTreeMap<(usize, String), bool>,
+}
+
+impl Phones {
+    fn hear(&mut self, w: &mut World) {
+        for node in &mut w.nodes {
+            for (id, stored) in node.commits.drain(..) {
+                if let Some(key) = self.waiting.remove(&id).filter(|_| stored) {
+                    self.acknowledged.insert(key, true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_pauses_slowness_gaps_and_failovers() {
+    for seed in 0..40 {
+        let mut random = SplitMix::new(seed);
+        let mut w = running(3);
+        let mut phones = Phones::default();
+        for _ in 0..300 {
+            let pick = random.next_u64();
+            let node = (pick >> 8) as usize % w.nodes.len();
+            let user = format!("user{}", (pick >> 16) % 20);
+            match pick % 40 {
+                0 => w.pause(Duration::from_millis((pick >> 24) % 6000)),
+                1 => w.database.replicates ^= true,
+                2 => w.fail_over(),
+                3 => w.database.reports ^= true,
+                4 => w.database.latency = Duration::from_millis((pick >> 24) % 400),
+                5..10 => {
+                    w.call(node, &user);
+                }
+                10..13 => {
+                    w.unregister(node, &user);
+                    phones.waiting.retain(|_, (n, u)| (*n, &*u) != (node, &user));
+                    phones.acknowledged.remove(&(node, user));
+                }
+                13..25 => {
+                    phones.next += 1;
+                    if w.register(node, &user, 3600, phones.next) {
+                        phones.waiting.insert(phones.next, (node, user));
+                    }
+                }
+                _ => w.run(Duration::from_millis((pick >> 24) % 1000)),
+            }
+            phones.hear(&mut w);
+        }
+        // After the faults, all is well.
+        w.database.replicates = true;
+        w.database.reports = true;
+        w.database.latency = Duration::from_millis(1);
+        w.run(15 * SECOND);
+        phones.hear(&mut w);
+        for n in &w.nodes {
+            let counts = n.machine.counts();
+            assert!(counts.ready && counts.waiting == 0 && counts.nodes == 2, "{seed}: {counts:?}");
+        }
+        for (node, user) in phones.acknowledged.keys() {
+            for other in (0..3).filter(|other| other != node) {
+                let (found, known) = w.call(other, user);
+                assert!(known && found.contains(node), "{seed}: {user} at {node} by {other}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_same_faults_have_the_same_outcome() {
+    let run = || {
+        let mut w = running(2);
+        w.register(0, "bob", 60, 1);
+        w.pause(3 * SECOND);
+        w.run(10 * SECOND);
+        (w.now, w.nodes[0].machine.counts(), w.nodes[0].commits.clone())
+    };
+    assert_eq!(run(), run());
+}

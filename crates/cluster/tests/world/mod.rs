@@ -1,0 +1,423 @@
+//! Nodes of a cluster and a model of their database, in virtual time.
+//!
+//! The model leaves out the text of records and scripts, which the checks under `interop/cluster` run against the real
+//! database. A paused database carries out what it was sent when it goes on, long after its clients have given up on it, as
+//! a real one does. A primary that is lost takes with it what no replica has.
+
+use std::collections::BTreeMap;
+
+use ringway_cluster::machine::State;
+use ringway_cluster::record::Message;
+use ringway_cluster::{
+    Command, Config, Event, Found, Lease, Machine, NodeName, Publication, Report,
+};
+use ringway_proxy::location::CommitTag;
+use ringway_proxy::{AskId, Reply};
+use ringway_sansio::{Duration, Time};
+
+/// Time after which a client of the database gives up a command and connects again.
+const CLIENT_LIMIT: Duration = Duration::from_millis(1500);
+/// Time that the database waits for replicas.
+const WAIT: Duration = ringway_cluster::config::REPLICA_LIMIT;
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    boot: u64,
+    seq: u64,
+    ends: Time,
+    q: Option<u16>,
+}
+
+/// What a server of the database has.
+#[derive(Clone, Default, Debug)]
+struct Data {
+    users: BTreeMap<Box<[u8]>, BTreeMap<NodeName, Record>>,
+    leases: BTreeMap<NodeName, (u64, Time)>,
+}
+
+impl Data {
+    /// As the script `PUBLISH` does it. Returns whether other nodes learn of it; `None` if a later run has the field.
+    fn publish(&mut self, now: Time, node: NodeName, boot: u64, p: &Publication) -> Option<bool> {
+        let user = self.users.entry(p.user.clone()).or_default();
+        let old = user.get(&node).copied();
+        match old {
+            Some(old) if old.boot > boot => return None,
+            Some(old) if old.boot == boot && old.seq >= p.seq => return Some(false),
+            _ => {}
+        }
+        user.insert(node, Record { boot, seq: p.seq, ends: now + p.lifetime, q: p.q });
+        user.retain(|_, record| now < record.ends);
+        Some(old.is_none_or(|old| old.boot != boot || old.q != p.q || old.ends <= now))
+    }
+}
+
+/// A model of a database with one replica.
+#[derive(Default)]
+pub(crate) struct Database {
+    primary: Data,
+    replica: Data,
+    /// Whether the replica takes changes.
+    pub(crate) replicates: bool,
+    /// Until when it does nothing.
+    paused: Time,
+    pub(crate) latency: Duration,
+    /// Whether messages about changes arrive.
+    pub(crate) reports: bool,
+}
+
+impl Database {
+    /// An empty database that answers soon.
+    pub(crate) fn empty() -> Database {
+        Database {
+            replicates: true,
+            latency: Duration::from_millis(1),
+            reports: true,
+            ..Database::default()
+        }
+    }
+}
+
+enum Step {
+    /// A command of a run of a node arrives at the database.
+    Command(usize, u64, u64, Command),
+    /// The answer to the command with this number arrives.
+    Answer(usize, u64, u64, Report),
+    /// A report arrives at a run of a node.
+    Report(usize, u64, Report),
+    /// A client gives up the command with this number.
+    GiveUp(usize, u64, u64),
+}
+
+/// A node as its world sees it.
+pub(crate) struct Node {
+    pub(crate) name: NodeName,
+    pub(crate) machine: Machine,
+    pub(crate) boot: u64,
+    pub(crate) alive: bool,
+    subscribed: bool,
+    /// Numbers of commands under way, by lane.
+    under_way: BTreeMap<u8, u64>,
+    /// Lanes whose connection is lost: the next command needs another.
+    broken: [bool; 3],
+    pub(crate) replies: Vec<(u8, Reply)>,
+    pub(crate) commits: Vec<(u64, bool)>,
+    pub(crate) peers: Vec<NodeName>,
+    pub(crate) states: Vec<State>,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) database: Database,
+    pub(crate) nodes: Vec<Node>,
+    steps: BTreeMap<(Time, u64), Step>,
+    numbers: u64,
+}
+
+fn lane(command: &Command) -> u8 {
+    match command {
+        Command::Renew => 0,
+        Command::Publish(_) => 1,
+        Command::Read(_) => 2,
+    }
+}
+
+fn failed(lane: u8) -> Report {
+    match lane {
+        0 => Report::Renewed(None),
+        1 => Report::Published(Vec::new()),
+        _ => Report::Read(Vec::new()),
+    }
+}
+
+impl World {
+    /// Nodes that have just started beside a database.
+    pub(crate) fn new(count: usize) -> World {
+        let database = Database::empty();
+        let now = Time::from_secs(1_000_000);
+        let mut world =
+            World { now, database, nodes: Vec::new(), steps: BTreeMap::new(), numbers: 0 };
+        for i in 0..count {
+            let name = NodeName { address: ([10, 0, 0, i as u8 + 1], 5060).into(), tcp: false };
+            world.nodes.push(start(name, 1));
+        }
+        world
+    }
+
+    /// Kills a node; what it has sent arrives nevertheless.
+    pub(crate) fn kill(&mut self, node: usize) {
+        self.nodes[node].alive = false;
+    }
+
+    /// Starts a node that was killed, without its bindings.
+    pub(crate) fn restart(&mut self, node: usize) {
+        let Node { name, boot, .. } = self.nodes[node];
+        self.nodes[node] = start(name, boot + 1);
+    }
+
+    /// Has the database do nothing for this long.
+    pub(crate) fn pause(&mut self, time: Duration) {
+        self.database.paused = self.now + time;
+    }
+
+    /// The primary is lost, and its replica takes over.
+    pub(crate) fn fail_over(&mut self) {
+        self.database.primary = self.database.replica.clone();
+        self.database.replicates = true;
+        for i in 0..self.nodes.len() {
+            self.nodes[i].subscribed = false;
+            let boot = self.nodes[i].boot;
+            self.nodes[i].broken = [true; 3];
+            for (lane, number) in self.nodes[i].under_way.clone() {
+                self.nodes[i].broken[usize::from(lane)] = false;
+                self.later(Duration::ZERO, Step::Answer(i, boot, number, failed(lane)));
+            }
+            self.report(i, Duration::ZERO, Report::Unsubscribed);
+        }
+    }
+
+    /// A user registers at a node until this time from now. Returns whether the node takes it at once.
+    pub(crate) fn register(&mut self, node: usize, user: &str, lifetime: u64, id: u64) -> bool {
+        let ends = self.now + Duration::from_secs(lifetime);
+        let tag = CommitTag { worker: 0, id };
+        let machine = &mut self.nodes[node].machine;
+        if !machine.takes_registrations() {
+            return false;
+        }
+        machine.changed(user.as_bytes(), Some((1000, ends)), Some(tag));
+        assert!(!machine.on_disk(tag, true));
+        self.turn(node);
+        true
+    }
+
+    /// The bindings of a user at a node are gone.
+    pub(crate) fn unregister(&mut self, node: usize, user: &str) {
+        self.nodes[node].machine.changed(user.as_bytes(), None, None);
+        self.turn(node);
+    }
+
+    /// Returns the nodes that a call by a node goes to, by index, and whether all are known; asks as a worker does.
+    pub(crate) fn call(&mut self, node: usize, user: &str) -> (Vec<usize>, bool) {
+        if let Some(found) = self.visit(node, user) {
+            return (found, true);
+        }
+        let machine = &mut self.nodes[node].machine;
+        let began = self.now;
+        let mut reply = machine.ask(user.as_bytes(), 7, AskId::default());
+        self.nodes[node].replies.clear();
+        self.turn(node);
+        while reply.is_none() {
+            assert!(self.now < began + Duration::from_secs(1), "no answer");
+            self.run(Duration::from_millis(1));
+            reply = self.nodes[node].replies.pop().map(|(_, reply)| reply);
+        }
+        match self.visit(node, user) {
+            Some(found) => (found, reply == Some(Reply::Located)),
+            None => (Vec::new(), false),
+        }
+    }
+
+    fn visit(&mut self, node: usize, user: &str) -> Option<Vec<usize>> {
+        let mut names = Vec::new();
+        let now = self.now;
+        let mut visit = |name, _| names.push(name);
+        self.nodes[node].machine.visit(user.as_bytes(), now, &mut visit)?;
+        let index = |name: &NodeName| self.nodes.iter().position(|node| node.name == *name);
+        Some(names.iter().filter_map(index).collect())
+    }
+
+    /// Runs for this long.
+    pub(crate) fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        for i in 0..self.nodes.len() {
+            self.turn(i);
+        }
+        loop {
+            let alive = |node: &&Node| node.alive;
+            let timeouts = self.nodes.iter().filter(alive).filter_map(|n| n.machine.poll_timeout());
+            let first = self.steps.keys().next().map(|(time, _)| *time);
+            let Some(next) = timeouts.chain(first).min().filter(|next| *next <= until) else {
+                break;
+            };
+            self.now = self.now.max(next);
+            while let Some(entry) = self.steps.first_entry().filter(|e| e.key().0 <= self.now) {
+                let step = entry.remove();
+                self.step(step);
+            }
+            for i in 0..self.nodes.len() {
+                self.turn(i);
+            }
+        }
+        self.now = until;
+    }
+
+    fn later(&mut self, delay: Duration, step: Step) {
+        self.numbers += 1;
+        self.steps.insert((self.now + delay, self.numbers), step);
+    }
+
+    fn report(&mut self, node: usize, delay: Duration, report: Report) {
+        let boot = self.nodes[node].boot;
+        self.later(delay, Step::Report(node, boot, report));
+    }
+
+    fn turn(&mut self, i: usize) {
+        let (now, node) = (self.now, &mut self.nodes[i]);
+        if !node.alive {
+            return;
+        }
+        node.machine.handle_timeout(now);
+        while let Some(event) = node.machine.poll_event() {
+            match event {
+                Event::Committed { tag, stored } => node.commits.push((tag.id, stored)),
+                Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
+                Event::Nodes(names) => node.peers = names,
+                Event::State(state) => node.states.push(state),
+            }
+        }
+        let boot = node.boot;
+        let commands: Vec<_> = std::iter::from_fn(|| node.machine.poll_command()).collect();
+        for command in commands {
+            self.numbers += 1;
+            let (number, lane) = (self.numbers, lane(&command));
+            let before = self.nodes[i].under_way.insert(lane, number);
+            assert_eq!(before, None, "two commands on a lane");
+            let latency = self.database.latency / 2;
+            if std::mem::take(&mut self.nodes[i].broken[usize::from(lane)]) {
+                self.report(i, Duration::ZERO, Report::Reconnected);
+            }
+            self.later(latency, Step::Command(i, boot, number, command));
+            self.later(CLIENT_LIMIT, Step::GiveUp(i, boot, number));
+        }
+        self.subscribe(i);
+    }
+
+    fn subscribe(&mut self, i: usize) {
+        let works = self.database.reports && self.database.paused <= self.now;
+        if works && !self.nodes[i].subscribed {
+            self.nodes[i].subscribed = true;
+            self.report(i, self.database.latency, Report::Subscribed);
+        } else if !self.database.reports && self.nodes[i].subscribed {
+            self.nodes[i].subscribed = false;
+            self.report(i, Duration::ZERO, Report::Unsubscribed);
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Command(i, boot, number, command) if self.now < self.database.paused => {
+                let rest = self.database.paused - self.now;
+                self.later(rest, Step::Command(i, boot, number, command));
+            }
+            Step::Command(i, boot, number, command) => {
+                let (wait, report) = self.carry_out(i, boot, &command);
+                let delay = wait + self.database.latency / 2;
+                self.later(delay, Step::Answer(i, boot, number, report));
+            }
+            Step::Answer(i, boot, number, report) => {
+                // A connection that was given up brings no answer.
+                if let Some(lane) = self.lane_of(i, boot, number) {
+                    let node = &mut self.nodes[i];
+                    node.under_way.remove(&lane);
+                    node.machine.handle(self.now, report);
+                }
+            }
+            Step::Report(i, boot, report) => {
+                let node = &mut self.nodes[i];
+                if node.boot == boot && node.alive {
+                    node.machine.handle(self.now, report);
+                }
+            }
+            Step::GiveUp(i, boot, number) => {
+                if let Some(lane) = self.lane_of(i, boot, number) {
+                    let node = &mut self.nodes[i];
+                    node.under_way.remove(&lane);
+                    node.machine.handle(self.now, failed(lane));
+                }
+            }
+        }
+    }
+
+    /// Returns the lane on which a command of this run of a node is under way.
+    fn lane_of(&self, i: usize, boot: u64, number: u64) -> Option<u8> {
+        let node = &self.nodes[i];
+        let lane = node.under_way.iter().find(|(_, n)| **n == number);
+        lane.map(|(lane, _)| *lane).filter(|_| node.boot == boot && node.alive)
+    }
+
+    /// Has the database carry out a command. Returns how long it waits for replicas, and its answer.
+    fn carry_out(&mut self, i: usize, boot: u64, command: &Command) -> (Duration, Report) {
+        let (now, name) = (self.now, self.nodes[i].name);
+        let mut messages = Vec::new();
+        let database = &mut self.database;
+        let replicas = u32::from(database.replicates);
+        let wait = if database.replicates { Duration::ZERO } else { WAIT };
+        let answer = match command {
+            Command::Renew => {
+                let leases = &mut database.primary.leases;
+                let ends = now + ringway_cluster::config::LEASE;
+                if leases.get(&name).is_none_or(|(held, _)| *held <= boot) {
+                    leases.insert(name, (boot, ends));
+                }
+                leases.retain(|_, (_, ends)| now < *ends);
+                let lease = |(node, (boot, ends)): (&NodeName, &(u64, Time))| Lease {
+                    node: *node,
+                    boot: *boot,
+                    left: *ends - now,
+                };
+                let all = leases.iter().map(lease).collect();
+                (wait, Report::Renewed(Some((all, replicas))))
+            }
+            Command::Publish(changes) => {
+                let mut publish = |change: &Publication| {
+                    let is_news = database.primary.publish(now, name, boot, change)?;
+                    if is_news {
+                        messages.push(Message::User(change.user.clone()));
+                    }
+                    Some(replicas)
+                };
+                let results = changes.iter().map(&mut publish).collect();
+                (wait, Report::Published(results))
+            }
+            Command::Read(users) => {
+                let found = |user: &[u8]| {
+                    let records = database.primary.users.get(user).into_iter().flatten();
+                    let live = records.filter(|(_, record)| now < record.ends);
+                    let one = |(node, record): (&NodeName, &Record)| {
+                        let Record { boot, ends, q, .. } = *record;
+                        q.map(|q| Found { node: *node, boot, lifetime: ends - now, q })
+                    };
+                    Some(live.filter_map(one).collect())
+                };
+                (Duration::ZERO, Report::Read(users.iter().map(|user| found(user)).collect()))
+            }
+        };
+        if database.replicates {
+            database.replica = database.primary.clone();
+        }
+        let reports = self.database.reports;
+        for message in messages.into_iter().filter(|_| reports) {
+            for to in 0..self.nodes.len() {
+                if self.nodes[to].subscribed {
+                    self.report(to, self.database.latency / 2, Report::Heard(message.clone()));
+                }
+            }
+        }
+        answer
+    }
+}
+
+fn start(name: NodeName, boot: u64) -> Node {
+    Node {
+        name,
+        machine: Machine::new(Config { name, boot, replicas: 1 }),
+        boot,
+        alive: true,
+        subscribed: false,
+        under_way: BTreeMap::new(),
+        broken: [false; 3],
+        replies: Vec::new(),
+        commits: Vec::new(),
+        peers: Vec::new(),
+        states: Vec::new(),
+    }
+}

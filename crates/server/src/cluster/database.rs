@@ -1,0 +1,240 @@
+//! Connections with Redis or Valkey.
+
+use std::time::Duration;
+
+use redis::aio::{MultiplexedConnection, PubSub};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline,
+    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
+};
+use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
+use ringway_cluster::record::{self, Message};
+use ringway_cluster::{Command, Found, Lease, NodeName, Report};
+
+use super::membership::Membership;
+use crate::config::DatabaseUri;
+
+/// Why a command has failed.
+pub(super) type Failure = String;
+
+/// A database, and this node in it.
+pub(super) struct Database {
+    uri: DatabaseUri,
+    roots: Option<Vec<u8>>,
+    name: NodeName,
+    replicas: u32,
+}
+
+/// A connection with the primary.
+pub(super) struct Session(MultiplexedConnection);
+
+fn text(e: &RedisError) -> Failure {
+    e.to_string()
+}
+
+impl Database {
+    /// Returns the database, without connecting.
+    ///
+    /// # Errors
+    /// Fails for trust anchors that cannot be read.
+    pub(super) fn new(membership: &Membership) -> Result<Self, String> {
+        let Membership { database: uri, roots, name, replicas } = membership.clone();
+        let database = Database { uri, roots, name, replicas };
+        match database.uri.service {
+            Some(_) => database.sentinel().map(drop),
+            None => database.server().map(drop),
+        }
+        .map_err(|e| format!("store {}: {e}", database.uri))?;
+        Ok(database)
+    }
+
+    /// Connects with the primary.
+    pub(super) async fn connect(&self) -> Result<Session, Failure> {
+        let client = self.client().await.map_err(|e| text(&e))?;
+        // Its callers have a limit of their own, for all of their work.
+        let config =
+            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
+        connection.map(Session).map_err(|e| text(&e))
+    }
+
+    /// Subscribes to changes.
+    pub(super) async fn subscribe(&self) -> Result<PubSub, Failure> {
+        let client = self.client().await.map_err(|e| text(&e))?;
+        let mut connection = client.get_async_pubsub().await.map_err(|e| text(&e))?;
+        connection.subscribe(record::CHANNEL).await.map_err(|e| text(&e))?;
+        Ok(connection)
+    }
+
+    async fn client(&self) -> Result<Client, RedisError> {
+        match self.uri.service {
+            // Asked for each connection: another server may be the primary now.
+            Some(_) => self.sentinel()?.async_get_client().await,
+            None => self.server(),
+        }
+    }
+
+    fn certificates(&self) -> TlsCertificates {
+        TlsCertificates { client_tls: None, root_cert: self.roots.clone() }
+    }
+
+    fn server(&self) -> Result<Client, RedisError> {
+        let uri = &self.uri;
+        let mut settings =
+            RedisConnectionInfo::default().set_db(uri.number).set_skip_set_lib_name();
+        if let Some(user) = &uri.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &uri.password {
+            settings = settings.set_password(password);
+        }
+        let info = self.address(0).into_connection_info()?.set_redis_settings(settings);
+        match uri.tls {
+            true => Client::build_with_tls(info, self.certificates()),
+            false => Client::open(info),
+        }
+    }
+
+    fn sentinel(&self) -> Result<SentinelClient, RedisError> {
+        let uri = &self.uri;
+        let service = uri.service.as_deref().unwrap_or_default();
+        let sentinels = (0..uri.hosts.len()).map(|i| self.address(i));
+        let mut builder =
+            SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
+                .set_client_to_redis_db(uri.number);
+        if let Some(user) = &uri.user {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = &uri.password {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        if uri.tls {
+            builder = builder
+                .set_client_to_redis_tls_mode(TlsMode::Secure)
+                .set_client_to_redis_certificates(self.certificates())
+                .set_client_to_sentinel_tls_mode(TlsMode::Secure)
+                .set_client_to_sentinel_certificates(self.certificates());
+        }
+        builder.build()
+    }
+
+    fn address(&self, i: usize) -> ConnectionAddr {
+        let (host, port) = self.uri.hosts[i].clone();
+        match self.uri.tls {
+            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
+            false => ConnectionAddr::Tcp(host, port),
+        }
+    }
+
+    /// Has the database carry out a command of the run `boot` of this node. A command that the database refuses is reported
+    /// as failed, with the reason.
+    pub(super) async fn carry_out(
+        &self,
+        session: &mut Session,
+        boot: u64,
+        command: &Command,
+    ) -> Result<(Report, Option<Failure>), Failure> {
+        let name = self.name.to_string();
+        let mut pipeline = redis::pipe();
+        match command {
+            Command::Renew => {
+                let heard = Message::Renewed(self.name).to_bytes();
+                eval(&mut pipeline, record::RENEW, record::LEASES.as_bytes())
+                    .arg(&name)
+                    .arg(record::VERSION)
+                    .arg(boot)
+                    .arg(millis(LEASE))
+                    .arg(record::CHANNEL)
+                    .arg(heard);
+            }
+            Command::Publish(changes) => {
+                for change in changes {
+                    let heard = Message::User(change.user.clone()).to_bytes();
+                    eval(&mut pipeline, record::PUBLISH, &record::key(&change.user))
+                        .arg(&name)
+                        .arg(record::VERSION)
+                        .arg(boot)
+                        .arg(change.seq)
+                        .arg(millis(change.lifetime))
+                        .arg(change.q_text())
+                        .arg(record::CHANNEL)
+                        .arg(heard);
+                }
+            }
+            Command::Read(users) => {
+                for user in users {
+                    eval(&mut pipeline, record::READ, &record::key(user));
+                }
+            }
+        }
+        if !matches!(command, Command::Read(_)) {
+            // Acknowledged by replicas are the changes of this connection: WAIT must be on the same one, and is.
+            pipeline.cmd("WAIT").arg(self.replicas).arg(millis(REPLICA_LIMIT));
+        }
+        let count = pipeline.len();
+        let sent = session.0.send_packed_commands(&pipeline, 0, count).await;
+        let mut values = sent.map_err(|e| text(&e))?;
+        if values.len() != count {
+            return Err(format!("{} answers to {count} commands", values.len()));
+        }
+        let refused = values.iter().find_map(|value| match value {
+            Value::ServerError(e) => Some(e.to_string()),
+            _ => None,
+        });
+        let replicas = match command {
+            Command::Read(_) => 0,
+            _ => match values.pop() {
+                Some(Value::Int(replicas)) => u32::try_from(replicas).unwrap_or_default(),
+                _ => return Err(refused.unwrap_or_else(|| "no answer to WAIT".to_owned())),
+            },
+        };
+        let report = match command {
+            Command::Renew => {
+                let leases = values.first().and_then(texts);
+                Report::Renewed(leases.map(|parts| (Lease::parse(&parts), replicas)))
+            }
+            Command::Publish(_) => {
+                let done = |value: &Value| (*value == Value::Int(1)).then_some(replicas);
+                Report::Published(values.iter().map(done).collect())
+            }
+            Command::Read(_) => {
+                let found = |value| texts(value).map(|parts| Found::parse(&parts));
+                Report::Read(values.iter().map(found).collect())
+            }
+        };
+        Ok((report, refused))
+    }
+
+    /// Ends the lease of the run `boot` of this node.
+    pub(super) async fn leave(&self, session: &mut Session, boot: u64) -> Result<(), Failure> {
+        let mut pipeline = redis::pipe();
+        eval(&mut pipeline, record::LEAVE, record::LEASES.as_bytes())
+            .arg(self.name.to_string())
+            .arg(boot)
+            .arg(record::CHANNEL)
+            .arg(Message::Left(self.name).to_bytes());
+        session.0.send_packed_commands(&pipeline, 0, 1).await.map(drop).map_err(|e| text(&e))
+    }
+}
+
+/// Adds the call of a script with one key. The text is sent each time: a server that has just become the primary does not
+/// know it.
+fn eval<'a>(pipeline: &'a mut Pipeline, script: &str, key: &[u8]) -> &'a mut Pipeline {
+    pipeline.cmd("EVAL").arg(script).arg(1).arg(key)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns the texts of an answer; `None` if it is another one.
+fn texts(value: &Value) -> Option<Vec<&str>> {
+    let Value::Array(parts) = value else { return None };
+    parts.iter().map(text_of).collect()
+}
+
+fn text_of(part: &Value) -> Option<&str> {
+    let Value::BulkString(bytes) = part else { return None };
+    std::str::from_utf8(bytes).ok()
+}

@@ -1,0 +1,208 @@
+//! The server as a node of a cluster: several servers on one database (Redis or Valkey).
+//!
+//! What is published, known and waited for is the matter of `ringway_cluster`. Workers call it from their threads and never
+//! wait; a thread of its own talks with the database.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`settings`] | the section of the configuration |
+//! | [`membership`] | which node this server is |
+//! | `announce` | what a node publishes when it starts |
+//! | `driver` | the thread: commands go to the database, and reports come back |
+//! | `database` | connections with Redis or Valkey |
+
+pub(crate) mod announce;
+#[cfg(feature = "cluster")]
+mod database;
+#[cfg(feature = "cluster")]
+mod driver;
+pub mod membership;
+pub mod settings;
+
+pub use membership::Membership;
+pub use settings::ClusterSettings;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+
+use ringway_cluster::machine::State;
+use ringway_cluster::{Config, Event, Machine, World, journal};
+use ringway_net::{Clock, Mailbox};
+use ringway_proxy::config::ClusterNodes;
+use tokio::sync::{Notify, oneshot, watch};
+use tracing::{error, info, warn};
+
+use crate::post::{Post, post_with_retry_async};
+
+/// The connection of all workers with the database.
+pub type Hub = ringway_cluster::Hub<Channels>;
+
+/// The channels to the workers and to the thread of the database.
+pub struct Channels {
+    wake: Notify,
+    mailboxes: OnceLock<Vec<Mailbox<Post>>>,
+    nodes: watch::Sender<ClusterNodes>,
+    replicas: u32,
+    /// Why the database did not answer last.
+    why: Mutex<String>,
+}
+
+impl Channels {
+    /// Sets where workers receive answers. Only the first call has an effect.
+    pub fn set_mailboxes(&self, mailboxes: Vec<Mailbox<Post>>) {
+        let _ = self.mailboxes.set(mailboxes);
+    }
+
+    fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
+        self.mailboxes.get()?.get(usize::from(worker))
+    }
+
+    fn commit(&self, worker: u8, id: u64, stored: bool) {
+        let Some(mailbox) = self.mailbox(worker) else { return };
+        let make = move || Post::Committed([id].into(), stored);
+        if !mailbox.try_post(make())
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // A REGISTER waits for it, but those of other workers must not wait for a slow worker.
+            runtime.spawn(post_with_retry_async(mailbox.clone(), make));
+        }
+    }
+
+    fn log(&self, state: State) {
+        match state {
+            State::Ready => {
+                self.why.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                info!("the database of the cluster takes registrations");
+            }
+            State::Absent => {
+                let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+                error!(
+                    "the database of the cluster does not answer ({}): registrations are refused, \
+                     calls go on from what is known",
+                    if why.is_empty() { "too slow" } else { &why }
+                );
+            }
+            State::Superseded => {
+                error!(
+                    "another server has this node's address (cluster.address): registrations are refused"
+                );
+            }
+            State::Unreplicated { replicas } => warn!(
+                "the database of the cluster has {replicas} replicas, expected {} (cluster.replicas): \
+                 registrations are refused",
+                self.replicas
+            ),
+        }
+    }
+}
+
+impl World for Channels {
+    fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn carry(&self, event: Event) {
+        match event {
+            Event::Committed { tag, stored } => self.commit(tag.worker, tag.id, stored),
+            Event::Answered { worker, id, reply } => {
+                // What does not arrive is given up by its worker after a while.
+                if let Some(mailbox) = self.mailbox(worker) {
+                    mailbox.try_post(Post::Answered(id, reply));
+                }
+            }
+            Event::Nodes(names) => {
+                let addresses: Vec<SocketAddr> = names.iter().map(|name| name.address).collect();
+                info!("other nodes of the cluster: {addresses:?}");
+                self.nodes.send_replace(ClusterNodes(addresses));
+            }
+            Event::State(state) => self.log(state),
+        }
+    }
+}
+
+/// The thread that talks with the database.
+pub struct ClusterThread {
+    hub: Arc<Hub>,
+    nodes: watch::Receiver<ClusterNodes>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ClusterThread {
+    /// Starts the thread. It does not wait for the database.
+    ///
+    /// # Errors
+    /// What makes a start impossible.
+    pub(crate) fn start(membership: Membership, clock: Clock) -> Result<Self, String> {
+        let Membership { name, replicas, .. } = membership;
+        // A later run has a later time, unless the clock was set back: then the lease of the run before ends first.
+        let config = Config { name, boot: clock.now().as_millis(), replicas };
+        let (sender, nodes) = watch::channel(ClusterNodes::default());
+        let channels = Channels {
+            wake: Notify::new(),
+            mailboxes: OnceLock::new(),
+            nodes: sender,
+            replicas,
+            why: Mutex::default(),
+        };
+        let hub = Arc::new(Hub::new(Machine::new(config), channels));
+        let (stop, stopped) = oneshot::channel();
+        let thread = start_thread(membership, hub.clone(), clock, stopped)?;
+        Ok(ClusterThread { hub, nodes, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// Returns the connection with the database.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Returns the other nodes, and learns of changes of them.
+    pub fn nodes(&self) -> watch::Receiver<ClusterNodes> {
+        self.nodes.clone()
+    }
+
+    /// Ends the lease, so that other nodes send nothing here any more, and the thread.
+    pub fn stop(&mut self) {
+        // The thread may have ended.
+        let _ = self.stop.take().map(|stop| stop.send(()));
+        if let Some(Err(_)) = self.thread.take().map(JoinHandle::join) {
+            error!("the connection with the database has ended unexpectedly");
+        }
+    }
+}
+
+#[cfg(feature = "cluster")]
+fn start_thread(
+    membership: Membership,
+    hub: Arc<Hub>,
+    clock: Clock,
+    stopped: oneshot::Receiver<()>,
+) -> Result<JoinHandle<()>, String> {
+    let database = database::Database::new(&membership)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| format!("cluster: {e}"))?;
+    let run = move || runtime.block_on(driver::drive(hub, database, clock, stopped));
+    std::thread::Builder::new()
+        .name("cluster".into())
+        .spawn(run)
+        .map_err(|e| format!("cluster: {e}"))
+}
+
+#[cfg(not(feature = "cluster"))]
+fn start_thread(
+    membership: Membership,
+    _: Arc<Hub>,
+    _: Clock,
+    _: oneshot::Receiver<()>,
+) -> Result<JoinHandle<()>, String> {
+    Err(format!("store {}: {}", membership.database, crate::config::NO_DATABASE))
+}
+
+/// Returns the journal of a node.
+pub(crate) fn journal(
+    hub: Arc<Hub>,
+    disk: Option<Box<dyn ringway_proxy::location::Journal>>,
+) -> Box<journal::ClusterJournal<Channels>> {
+    Box::new(journal::ClusterJournal { hub, disk })
+}
