@@ -1,5 +1,5 @@
-"""Several servers as one on Debian's redis-server: which node has a phone, and what happens when a node or the database is
-gone."""
+"""Several servers as one on Debian's redis-server: which node has a phone, and what happens when a node or the database
+is gone."""
 
 import re
 import signal
@@ -14,7 +14,7 @@ from sipp import Sipp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from database import HOST, Redis, Sentinels  # noqa: E402  (the path is set just above)
+from database import HOST, Redis, Sentinels
 
 USERS = {"alice": "wonderland", "bob": "builder", "carol": "singer", "dave": "diver"}
 # A lease lives for five seconds.
