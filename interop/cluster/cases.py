@@ -124,8 +124,8 @@ def another(c):
 
 @case("cluster/paused-database", limit=60)
 def paused(c):
-    """The database does nothing for five seconds: a call goes on and known users are called; a registration gets 503 and
-    Retry-After soon; the metrics say so; then all is well."""
+    """The database does nothing for five seconds: a call goes on and known users are called; a registration gets 503
+    and Retry-After soon; the metrics say so; then all is well."""
     primary, _, first, second = pair(c)
     bob, carol = Phone(c, "bob"), Phone(c, "carol")
     bob.register(first)
@@ -181,8 +181,8 @@ def replicas(c):
 
 @case("cluster/sentinel", limit=60)
 def sentinel(c):
-    """The primary is killed and Sentinel promotes a replica, while the nodes do nothing: the replica has every registration
-    that was acknowledged. Then the nodes go on."""
+    """The primary is killed and Sentinel promotes a replica, while the nodes do nothing: the replica has every
+    registration that was acknowledged. Then the nodes go on."""
     primary = Redis(c, "primary")
     others = [Redis(c, f"replica{i}", replica_of=primary) for i in range(2)]
     sentinels = Sentinels(c, primary)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from network import case
 
-FOLDER = Path(__file__).resolve().parent.parent / "with"
-sys.path.insert(0, str(FOLDER))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "with"))
 from hosts import FAR, Hosts, expect_over, explained, for_all, parsed
 
 SERVICES = ("--datagrams", "multihoming")
+FOLDER = Path(__file__).resolve().parent.parent / "with"
 PROGRAM = [sys.executable, "-u", FOLDER / "datagrams.py"]
 PORT = 7000
 
@@ -97,7 +97,7 @@ def dns(c):
             "--address=/server.example/192.0.2.7"]
     server = hosts.serve("dnsmasq", argv, SERVICES)
     hosts.listens(53)
-    dig = "dig +short +tries=1 +time=5 @%s server.example; " % FAR
+    dig = f"dig +short +tries=1 +time=5 @{FAR} server.example; "
     output = hosts.run("dig", ["sh", "-c", f"{dig} sleep 0.3; {dig * 9}"], SERVICES)
     c.expect(output.count("192.0.2.7") == 10, output)
     lines = expect_carried(c, output)
@@ -118,12 +118,12 @@ def dtls(c):
                                    certificate, "-subj", "/CN=server.example", "-days", "2"])
     c.expect(status == 0, output)
     # It ends with its input.
-    server = hosts.serve("dtls", ["sh", "-c", "sleep 30 | openssl s_server -dtls -listen -accept 4433 "
-                                  f"-key {key} -cert {certificate}"], SERVICES)
+    serve = f"sleep 30 | openssl s_server -dtls -listen -accept 4433 -key {key} -cert {certificate}"
+    server = hosts.serve("dtls", ["sh", "-c", serve], SERVICES)
     c.expect(server.wait_output("ACCEPT", 15), server.output())
-    client = ["sh", "-c", "(sleep 1; for word in one two three four; do echo $word; sleep 0.3; done) | "
-              f"openssl s_client -dtls -connect {FAR}:4433 -CAfile {certificate} -quiet -no_ign_eof"]
-    output = hosts.run("client", client, SERVICES)
+    talk = "(sleep 1; for word in one two three four; do echo $word; sleep 0.3; done)"
+    connect = f"openssl s_client -dtls -connect {FAR}:4433 -CAfile {certificate} -quiet -no_ign_eof"
+    output = hosts.run("client", ["sh", "-c", f"{talk} | {connect}"], SERVICES)
     c.expect(all(word in server.output() for word in ("one", "two", "three", "four")), server.output())
     expect_carried(c, output)
     expect_carried(c, server.output())
