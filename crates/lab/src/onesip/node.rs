@@ -614,6 +614,7 @@ pub(crate) fn core(
             any_from: false,
         },
         trusted: Vec::new(),
+        nodes: Default::default(),
         mesh,
         routes,
         record_route: true,
