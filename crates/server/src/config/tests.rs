@@ -92,7 +92,7 @@ fn each_problem_is_reported_at_its_key() {
         ),
         (
             "store = \"disk\"",
-            "r.toml:1:9: store: expected \"memory\" or \"redb:PATH\", got \"disk\"",
+            "r.toml:1:9: store: expected \"memory\", \"redb:PATH\" or \"redis://HOST\", got \"disk\"",
         ),
         (
             "domain = \"x.org\"",
