@@ -500,12 +500,14 @@ impl Endpoint {
         cookie: &Cookie,
     ) -> Option<u32> {
         let offer = &cookie.offer;
-        let (local, peer, ties, path) = associations.read(self.id(slot), |association| {
-            let local = association.tags.local == offer.local_tag;
-            let peer = association.tags.is_of_peer(offer.peer_tag);
-            let ties = association.tags.ties == offer.ties;
-            Some((local, peer, ties, association.path_to(addressing.source)?))
-        })??;
+        let (local, peer, ties, opening, path) =
+            associations.read(self.id(slot), |association| {
+                let local = association.tags.local == offer.local_tag;
+                let peer = association.tags.is_of_peer(offer.peer_tag);
+                let ties = association.tags.ties == offer.ties;
+                let opening = association.is_opening();
+                Some((local, peer, ties, opening, association.path_to(addressing.source)?))
+            })??;
         if !(local && peer)
             && let Some(by) = cookie.stale(now)
         {
@@ -513,22 +515,11 @@ impl Endpoint {
             return None;
         }
         match (local, peer) {
-            // Action A.
-            (false, false) if ties => {
-                if self.refuses_restart(associations, slot, offer) {
-                    self.counters.cookies_refused += 1;
-                    return None;
-                }
-                let restarted = self.call(now, associations, slot, |association, cx| {
-                    if association.state() == State::ShutdownAckSent {
-                        association.repeat_shutdown_ack(true);
-                        return false;
-                    }
-                    association.restart(cx, offer, path);
-                    true
-                });
-                (restarted == Some(true)).then_some(slot)
-            }
+            // Action A. It is one too if the INIT arrived in COOKIE-ECHOED, whose INIT ACK has the tag of this association,
+            // and the peer's earlier self has completed the handshake since: where both merely open at once, the one
+            // whose tag is not in the cookie does not answer it (action C).
+            (false, false) if ties => self.restart(now, associations, slot, offer, path),
+            (true, false) if ties && !opening => self.restart(now, associations, slot, offer, path),
             // Actions B and D.
             (true, _) => {
                 let cookie = |x: &mut Association, cx: &mut Cx<'_>| {
@@ -545,6 +536,30 @@ impl Endpoint {
         }
     }
 
+    /// Has an association start over with a peer that has restarted. Returns it, unless it refuses.
+    fn restart(
+        &mut self,
+        now: Time,
+        associations: &mut impl Associations,
+        slot: u32,
+        offer: &Offer,
+        path: usize,
+    ) -> Option<u32> {
+        if self.refuses_restart(associations, slot, offer) {
+            self.counters.cookies_refused += 1;
+            return None;
+        }
+        let restarted = self.call(now, associations, slot, |association, cx| {
+            if association.state() == State::ShutdownAckSent {
+                association.repeat_shutdown_ack(true);
+                return false;
+            }
+            association.restart(cx, offer, path);
+            true
+        });
+        (restarted == Some(true)).then_some(slot)
+    }
+
     /// Returns whether the cookie of a restart has addresses that its association does not have, or a tag that
     /// another one has. One that waits for the end of its shutdown does not restart, so it does not matter there.
     fn refuses_restart(&self, associations: &impl Associations, slot: u32, offer: &Offer) -> bool {
@@ -555,7 +570,7 @@ impl Endpoint {
             association.state() != State::ShutdownAckSent
                 && (local_gone
                     || !offer.addresses.iter().all(known)
-                    || self.tags.contains_key(&offer.local_tag))
+                    || self.tags.get(&offer.local_tag).is_some_and(|other| *other != slot))
         });
         foreign == Some(true)
     }

@@ -468,6 +468,32 @@ fn a_restart_is_reported() {
     s.expect("SACK 2");
 }
 
+/// RFC 9260 sections 5.2.2 and 5.2.4: a peer takes our cookie, restarts, and its INIT arrives before its COOKIE ACK. The
+/// cookie of that INIT has our tag, for both might open at once; but who has acknowledged a cookie has not.
+#[test]
+fn a_restart_is_known_in_cookie_echoed() {
+    let mut s = Script::connecting(plain());
+    s.give_init_ack();
+    s.expect("COOKIE_ECHO");
+    let local_tag = s.tag;
+    s.peer_tag = 99;
+    s.peer_tsn = ringway_sctp::Tsn::new(70_000);
+    s.give_init();
+    s.take_init_ack();
+    assert_eq!(s.tag, local_tag);
+    s.give("COOKIE_ACK");
+    s.events();
+    s.send(0, 10);
+    assert!(s.line().unwrap().1.starts_with("DATA 1 BE 0:0 10"));
+    s.echo("DATA 1 BE 0:0 11");
+    assert_eq!(s.read(), [11], "TSNs of the peer begin anew");
+    s.expect("COOKIE_ACK + SACK 1");
+    // The same echo again changes nothing.
+    s.echo("");
+    s.give("DATA 2 BE 0:1 12");
+    assert_eq!(s.read(), [12]);
+}
+
 /// RFC 9260 section 5.2.4 C and cases that table 12 does not show.
 #[test]
 fn other_cookies_are_dropped() {
