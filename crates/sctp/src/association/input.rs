@@ -518,11 +518,13 @@ impl Association {
             }
             return;
         }
+        // A FORWARD TSN that is not acknowledged needs the timer too (RFC 3758 section 3.5, rule C4).
+        let ahead = self.out.is_ahead();
         for (index, path) in self.paths.iter_mut().enumerate() {
             if self.window.is_probing() && !path.flight.is_empty() && !fills {
                 self.out.mark_all(index, path, false);
             }
-            if path.flight.is_empty() {
+            if path.flight.is_empty() && !ahead {
                 path.timers.cancel(PathTimer::T3Rtx);
             }
         }

@@ -33,6 +33,26 @@ fn a_late_message_is_abandoned() {
     s.expect("DATA 3 BE 3:1 12");
 }
 
+/// RFC 3758 section 3.5, rule C4: a FORWARD TSN that is lost is sent again, also where the peer's window
+/// opens meanwhile and nothing else is outstanding.
+#[test]
+fn a_forward_tsn_outlives_a_closed_window() {
+    let mut s = Script::accepted(plain());
+    s.send_with(lifetime(3, 1500), 10);
+    s.expect("DATA 1 BE 3:0 10");
+    s.give("SACK 0 w 0");
+    s.wait(secs(1));
+    s.expect("DATA 1 BE 3:0 10");
+    s.wait(secs(2));
+    s.expect("FORWARD 1 3:0");
+    s.give("SACK 0");
+    s.wait(secs(4));
+    s.expect("FORWARD 1 3:0");
+    s.give("SACK 1");
+    s.wait(secs(100));
+    s.expect_nothing();
+}
+
 /// RFC 3758 section 3.5: what was never sent is dropped without a word, and leaves no gap in its
 /// stream.
 #[test]
