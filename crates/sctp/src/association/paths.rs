@@ -281,18 +281,17 @@ impl Association {
         }
     }
 
-    /// Returns a path that works, other than `last` if there is one.
+    /// Returns a path that works, other than `last` if there is one: of those with the fewest errors
+    /// the current path, or the next one. A path that is active by its state may be the one that lost
+    /// the last attempt, and two such paths must not take turns until the association ends although
+    /// others work (RFC 9260 section 6.4.1, RFC 7829 section 3.2, rule 4).
     pub(super) fn other_than(&self, last: usize) -> usize {
         let count = self.paths.len();
         let others = (1..count).map(|step| (last + step) % count);
-        if self.chosen.current != last && self.paths[self.chosen.current].active() {
-            return self.chosen.current;
-        }
         let usable = others.filter(|&index| self.paths[index].usable());
-        // RFC 7829 section 3.2, rule 4: where none is active, those with the fewest errors take turns.
         let worth = |&index: &usize| {
             let path = &self.paths[index];
-            (!path.active(), if path.active() { 0 } else { path.errors() })
+            (!path.active(), path.errors(), index != self.chosen.current)
         };
         usable.min_by_key(worth).unwrap_or(self.chosen.current)
     }

@@ -85,9 +85,14 @@ impl Script {
 
     /// A host with two addresses and a script with two, both paths verified.
     pub fn two_paths(settings: Settings) -> Script {
+        Script::over(settings, &[A1, super::A2], &[B1, super::B2])
+    }
+
+    /// A host with addresses and a script with others, all paths verified.
+    pub fn over(settings: Settings, host: &[IpAddr], script: &[IpAddr]) -> Script {
         let mut s = Script::new(settings);
-        s.addresses = vec![B1, super::B2];
-        s.listen(&[A1, super::A2]);
+        s.addresses = script.to_vec();
+        s.listen(host);
         s.give_init();
         s.take_init_ack();
         s.echo("");

@@ -3,6 +3,7 @@
 use super::support::*;
 use super::{plain, snapshot};
 use ringway_sctp::{Event, PathSnapshot, PathState, SendOptions, Settings};
+use std::net::IpAddr;
 
 /// A host that has sent `count` full chunks, all of them in flight.
 fn in_flight(count: usize, settings: Settings) -> Script {
@@ -259,6 +260,37 @@ fn a_potentially_failed_path_is_probed() {
         let asked = s.line();
         assert_eq!(asked, heartbeat_interval.map(|_| (first, "HEARTBEAT".to_owned())));
     }
+}
+
+/// RFC 9260 section 6.4.1: of paths whose state is active a retransmission goes to one that lost nothing,
+/// so that two bad paths do not take turns while others work.
+#[test]
+fn two_bad_paths_do_not_take_turns() {
+    let settings = Settings {
+        rto_min: ms(200),
+        heartbeat_interval: None,
+        potentially_failed: None,
+        ..Settings::default()
+    };
+    let others = [3, 4].map(|net| IpAddr::from([10, 0, net, 2]));
+    let mut s = Script::over(settings, &[A1, A2], &[B1, B2, others[0], others[1]]);
+    // One path after another is verified.
+    for _ in &s.addresses.clone() {
+        s.wait(secs(1));
+        while let Some((addressing, bytes)) = s.take() {
+            s.answer_beats(addressing, &bytes);
+        }
+    }
+    s.send(0, 10);
+    let mut tried = Vec::new();
+    for _ in 0..4 {
+        let (path, line) = s.line().unwrap();
+        assert_eq!(line, "DATA 1 BE 0:0 10");
+        tried.push(path);
+        s.wait(secs(1));
+    }
+    tried.sort();
+    assert_eq!(tried, s.addresses);
 }
 
 /// RFC 7829 section 3.2, rule 9: a chunk that went to both paths was acknowledged: it is not known over
