@@ -124,12 +124,12 @@ impl Worker {
         })
     }
 
-    fn publish(&self) {
+    fn publish(&self, now: Time) {
         let snapshot = Snapshot {
             stats: *self.core.stats(),
             transactions: *self.core.transaction_counters(),
             tables: self.core.tables(),
-            idle: self.core.is_idle(),
+            idle: self.core.is_idle(now),
         };
         self.board.publish(self.index.into(), snapshot);
     }
@@ -337,7 +337,7 @@ impl Handler for Worker {
             Post::Deliver(delivery) => self.deliver(now, &delivery, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::Drain => self.core.drain(),
-            Post::Publish => self.publish(),
+            Post::Publish => self.publish(now),
         }
         self.pump(now, out);
     }

@@ -313,9 +313,10 @@ impl Core {
     }
 
     /// Returns whether no peer waits for anything any more.
-    pub fn is_idle(&self) -> bool {
+    pub fn is_idle(&self, now: Time) -> bool {
         let Parts { registrations, calls, parked, .. } = &self.parts;
-        registrations.pending() == 0 && calls.are_answered() && parked.len() == 0
+        let t1 = self.node.config.timers.t1;
+        registrations.pending() == 0 && calls.are_answered(now, t1) && parked.len() == 0
     }
 
     /// Reports, before each batch of messages, how many wait behind it, and decides what is refused (overload). Returns

@@ -240,7 +240,10 @@ impl Parts {
             Proof::None => {}
         }
         match mode {
-            _ if ack => self.stateless.forward(t, incoming, &findings, targets),
+            _ if ack => {
+                self.calls.acknowledged(t, incoming.msg);
+                self.stateless.forward(t, incoming, &findings, targets);
+            }
             Mode::Proxy => self.calls.begin(t, incoming, findings, targets, user),
             Mode::Stateless => self.stateless.forward(t, incoming, &findings, targets),
             // No Contact leads to another server.

@@ -607,13 +607,18 @@ impl World {
         self.forgets();
     }
 
+    /// Whether the first proxy could stop now.
+    pub fn idle(&self) -> bool {
+        self.cores[0].is_idle(self.now)
+    }
+
     fn forgets(&self) {
         assert!(self.questions.is_empty(), "a question is open");
         assert!(self.asks.is_empty(), "a question about a user is open");
         for core in &self.cores {
             let tables = core.tables();
             assert_eq!(tables, Default::default(), "{}", self.ladder);
-            assert!(core.is_idle());
+            assert!(core.is_idle(self.now));
         }
     }
 

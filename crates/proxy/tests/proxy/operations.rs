@@ -16,25 +16,56 @@ fn draining_finishes_what_runs() {
     w.expect(ALICE, "100");
     let got = w.expect(BOB, "INVITE");
     w.cores[0].drain();
-    assert!(!w.cores[0].is_idle());
+    assert!(!w.idle());
     let other = w.call(ALICE, "INVITE sip:bob@example.org");
     let refused = w.expect(ALICE, "503");
     assert!(refused.get("Retry-After").parse::<u32>().is_ok());
     w.from(ALICE, &ack(&other, &refused));
     w.answer(BOB, &got, 200);
     let ok = w.expect(ALICE, "200");
-    assert!(w.cores[0].is_idle());
     let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
+    // RFC 3261 section 13.3.1.4: without its ACK the callee would hang up.
+    w.pass(Duration::from_secs(31));
+    assert!(!w.idle());
     for method in ["ACK", "BYE"] {
         let branch = w.branch();
         w.from(ALICE, &caller.request(method, &branch));
         let there = w.expect(BOB, method);
+        assert!(!w.idle(), "what follows an ACK at once is forwarded");
         if method == "BYE" {
             w.answer(BOB, &there, 200);
             w.expect(ALICE, "200");
         }
     }
+    w.pass(Duration::from_millis(500));
+    assert!(w.idle());
     w.finish();
+}
+
+/// A call that was accepted just before has its ACK; one whose ACK never comes holds nothing up for long.
+#[test]
+fn draining_waits_for_the_ack() {
+    for before in [true, false] {
+        let mut w = World::new();
+        w.register("bob", BOB);
+        w.call(ALICE, "INVITE sip:bob@example.org");
+        w.expect(ALICE, "100");
+        let got = w.expect(BOB, "INVITE");
+        let waits = if before {
+            Duration::from_millis(500)
+        } else {
+            w.cores[0].drain();
+            Duration::from_secs(32)
+        };
+        w.answer(BOB, &got, 200);
+        w.expect(ALICE, "200");
+        w.cores[0].drain();
+        w.pass(waits - Duration::from_millis(1));
+        assert!(!w.idle(), "{before}");
+        w.pass(Duration::from_millis(1));
+        assert!(w.idle(), "{before}");
+        w.finish();
+    }
 }
 
 /// Overload: what would begin something is refused early, what is under way goes on (RFC 7339

@@ -2,8 +2,10 @@
 //! 3261 sections 16.6 to 16.10).
 //!
 //! `fork` starts branches and chooses their attempts, `launch` sends one, `responses` processes responses, `failures`
-//! their substitutes, `finish` sends the final response; `cancel`, `report` and `record` are named for what they do.
+//! their substitutes, `finish` sends the final response, `awaited` holds a stopping server up until a call has its ACK;
+//! `cancel`, `report` and `record` are named for what they do.
 
+mod awaited;
 mod cancel;
 mod context;
 mod failures;
@@ -19,10 +21,11 @@ use super::ids::{BranchId, ContextId};
 use super::request::{Findings, IncomingRequest};
 use super::target::RequestTarget;
 use super::turn::Turn;
+use awaited::AwaitedAcks;
 use context::{Context, Contexts, Requester};
 use report::end_of_call;
 pub(super) use responses::Answer;
-use ringway_sansio::{Time, TimerWheel};
+use ringway_sansio::{Duration, Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::Kind;
 
@@ -44,11 +47,17 @@ pub(super) struct Calls {
     contexts: Contexts,
     wheel: TimerWheel<Tick>,
     draining: bool,
+    acks: AwaitedAcks,
 }
 
 impl Calls {
     pub(super) fn new(now: Time) -> Calls {
-        Calls { contexts: Contexts::new(), wheel: TimerWheel::new(now), draining: false }
+        Calls {
+            contexts: Contexts::new(),
+            wheel: TimerWheel::new(now),
+            draining: false,
+            acks: AwaitedAcks::default(),
+        }
     }
 
     /// Refuses new calls from now on. Calls in progress are completed.
@@ -76,9 +85,24 @@ impl Calls {
         self.contexts.len()
     }
 
-    /// Returns whether all requests have been answered.
-    pub(super) fn are_answered(&self) -> bool {
-        self.contexts.iter().all(|context| context.answered)
+    /// Returns whether all requests have been answered and no ACK is waited for.
+    pub(super) fn are_answered(&self, now: Time, t1: Duration) -> bool {
+        self.contexts.iter().all(|context| context.answered) && self.acks.is_empty(now, t1)
+    }
+
+    /// Notes that an INVITE was accepted by this response. Its ACK is waited for where the server is to stop.
+    fn accepted(&mut self, t: &Turn<'_>, answer: &Message<'_>) {
+        self.acks.accepted(t.now);
+        if self.draining {
+            self.acks.wait(t.now, t.node.dialogs.dialog_key(answer), t.node.config.timers.t1);
+        }
+    }
+
+    /// Notes that an ACK is forwarded.
+    pub(super) fn acknowledged(&mut self, t: &Turn<'_>, ack: &Message<'_>) {
+        if self.draining {
+            self.acks.forwarded(t.now, t.node.dialogs.dialog_key(ack));
+        }
     }
 
     /// Returns the time at which [`Calls::handle_timeout`] should be called next.

@@ -157,6 +157,9 @@ impl Calls {
             _ => t.out.finish(start, Target::Flow(reply), 0),
         }
         if first {
+            if self.contexts[id.context].kind == Kind::Invite {
+                self.accepted(t, msg);
+            }
             self.report_answered(t, id, msg);
             self.record_answer(t, id, msg);
             self.close(t, id.context, status);
