@@ -1,7 +1,9 @@
 //! The table that the library translates addresses by, in memory that its processes map. They can only read it.
 
 use ringway_with_wire::translation::{Key, NONE, OCTETS, ROWS, Row};
-use rustix::fs::{MemfdFlags, Mode, OFlags, ftruncate, memfd_create, open};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, ftruncate, memfd_create, open,
+};
 use rustix::io::pwrite;
 use std::collections::BTreeMap;
 use std::io;
@@ -35,11 +37,16 @@ impl Translations {
     /// # Errors
     /// The system's.
     pub(super) fn new() -> io::Result<Translations> {
-        let memory = memfd_create("ringway-with", MemfdFlags::CLOEXEC)?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memory = memfd_create("ringway-with", flags)?;
         ftruncate(&memory, OCTETS as u64)?;
         // Another opening of the same file, which can be read and not written.
         let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
         let readable = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        // Processes that have dropped rights cannot open it once more to write (proc_pid_fd(5)), and nobody can cut it off
+        // under the others.
+        fchmod(&memory, Mode::RUSR)?;
+        fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok(Translations { memory, readable, entries: BTreeMap::new(), rows: vec![None; ROWS] })
     }
 
@@ -120,7 +127,8 @@ impl Translations {
 mod tests {
     use super::*;
     use ringway_with_wire::translation::WORDS;
-    use rustix::io::pread;
+    use rustix::fs::fstat;
+    use rustix::io::{Errno, pread};
 
     fn key(socket: u64, port: u16) -> Key {
         Key { socket, address: ([192, 0, 2, 1], port).into() }
@@ -148,6 +156,11 @@ mod tests {
         table.remove(&key(1, 53));
         assert_eq!(look_up(&table, key(1, 53)), None);
         assert!(pwrite(table.readable(), &[1], 0).is_err());
+        // Root may open it all the same, so what others may do is looked up.
+        assert_eq!(fstat(table.readable()).unwrap().st_mode & 0o777, 0o400);
+        for octets in [0, 2 * OCTETS as u64] {
+            assert_eq!(ftruncate(&table.memory, octets), Err(Errno::PERM));
+        }
         table.set(key(1, 53), None);
         assert_eq!(table.old(Instant::now()), []);
         assert_eq!(table.old(Instant::now() + PLAIN), [key(1, 53)]);
