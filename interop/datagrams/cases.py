@@ -88,6 +88,19 @@ def messages(c):
     expect_on_the_wire(c, hosts, PORT, 40, 100)
 
 
+@case("datagrams/together")
+def together(c):
+    """sendmmsg to two hosts of which one is carried, and a socket that is connected twice and disconnected."""
+    hosts = Hosts(c)
+    server = echo(c, hosts)
+    output = asks(hosts, "together", count=30)
+    expect_carried(c, output)
+    c.expect("30 answers" in output, output)
+    expect_carried(c, server.output())
+    # 126 datagrams and as many answers, of which the first ones of each port may go by UDP.
+    expect_on_the_wire(c, hosts, PORT, 60, 100)
+
+
 @case("datagrams/dns")
 def dns(c):
     """dig and dnsmasq, which drops its rights, and whose sockets reply and open nothing: many queries share an

@@ -3,10 +3,14 @@
     datagrams.py echo PORT              answers each datagram in capitals, by recvmsg and sendmsg, with its destination
     datagrams.py ask HOST PORT COUNT    sends datagrams of all sizes from an unconnected socket and reads the answers
     datagrams.py connected HOST PORT COUNT    the same from a connected one
+    datagrams.py together HOST PORT COUNT     several to two hosts with each sendmmsg, from a socket that is connected
+                                              and disconnected in between
     datagrams.py stream HOST PORT SECONDS     numbered datagrams from a connected socket, 100 a second, unanswered
     datagrams.py count PORT             prints each number that arrives, and the time between them
 """
 
+import ctypes
+import os
 import socket
 import struct
 import sys
@@ -61,6 +65,77 @@ def ask(host, port, count, connected):
     print(f"{count} answers at {to.getsockname()[1]}", flush=True)
 
 
+class Part(ctypes.Structure):
+    """struct iovec."""
+
+    _fields_ = (("base", ctypes.c_char_p), ("length", ctypes.c_size_t))
+
+
+class Header(ctypes.Structure):
+    """struct msghdr."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("name_length", ctypes.c_uint32), ("parts", ctypes.POINTER(Part)),
+                ("count", ctypes.c_size_t), ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
+                ("flags", ctypes.c_int))
+
+
+class Message(ctypes.Structure):
+    """struct mmsghdr."""
+
+    _fields_ = (("header", Header), ("sent", ctypes.c_uint32))
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def named(host, port):
+    """struct sockaddr_in."""
+    return struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", port, socket.inet_aton(host))
+
+
+def send_together(at, datagrams):
+    """Sends (octets, host, port) by sendmmsg, again from where it has stopped."""
+    messages = (Message * len(datagrams))()
+    for message, (octets, host, port) in zip(messages, datagrams, strict=True):
+        name = named(host, port)
+        parts = ctypes.pointer(Part(octets, len(octets)))
+        message.header = Header(name, len(name), parts, 1)
+    sent = 0
+    while sent < len(messages):
+        rest = ctypes.byref(messages, sent * ctypes.sizeof(Message))
+        count = LIBC.sendmmsg(at.fileno(), rest, len(messages) - sent, 0)
+        assert count > 0, os.strerror(ctypes.get_errno())
+        sent += count
+    lengths = [message.sent for message in messages]
+    assert lengths == [len(octets) for octets, _, _ in datagrams], lengths
+
+
+def together(host, port, count):
+    """Asks; of each call one datagram is for this host itself, which is not carried."""
+    own, to = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    own.bind(("127.0.0.1", 0))
+    for at in (own, to):
+        at.settimeout(5)
+    there, here = (host, port), own.getsockname()
+    for number in range(count):
+        names = [b"%d %d " % (number, part) for part in range(4)]
+        send_together(to, [(name, *at) for name, at in zip(names, (here, there, there, here), strict=True)])
+        assert [own.recv(100) for _ in range(2)] == [names[0], names[3]]
+        assert sorted(to.recvfrom(100) for _ in range(2)) == [(names[1], there), (names[2], there)]
+        if number % 10 == 4:
+            for _ in range(2):
+                # The second time it is connected already.
+                to.connect(there)
+            to.send(b"connected")
+            assert to.recv(100) == b"CONNECTED"
+        if number % 10 == 8:
+            # A port that the kernel has chosen is another one then.
+            nothing = struct.pack("=H", socket.AF_UNSPEC) + bytes(14)
+            assert LIBC.connect(to.fileno(), nothing, len(nothing)) == 0, os.strerror(ctypes.get_errno())
+        time.sleep(0.05)
+    print(f"{count} answers", flush=True)
+
+
 def stream(host, port, seconds):
     """Sends."""
     to = socket.socket(family(host), socket.SOCK_DGRAM)
@@ -91,6 +166,8 @@ def main():
         (echo if role == "echo" else count)(int(rest[0]))
     elif role == "stream":
         stream(rest[0], int(rest[1]), int(rest[2]))
+    elif role == "together":
+        together(rest[0], int(rest[1]), int(rest[2]))
     else:
         ask(rest[0], int(rest[1]), int(rest[2]), role == "connected")
 

@@ -59,6 +59,11 @@ fn table() -> Option<&'static [AtomicU64; ROWS * WORDS]> {
     Some(unsafe { &*mapped.cast() })
 }
 
+/// Returns whether datagrams may be carried at all.
+pub(crate) fn is_served() -> bool {
+    table().is_some()
+}
+
 /// Maps the table before the program runs: later it may not be allowed to.
 pub(crate) fn prepare() {
     table();
@@ -113,7 +118,7 @@ fn report(fd: c_int, inode: u64, usage: Usage) -> Option<()> {
         return None;
     }
     let mut local = local(fd)?;
-    if local.port() == 0 {
+    if local.port() == 0 && usage != Usage::Disconnected {
         // The kernel would choose a port with the first datagram.
         system::bind_to(fd, &address::named(local, local.is_ipv6())).ok()?;
         local = self::local(fd)?;
@@ -157,16 +162,20 @@ pub(crate) unsafe fn target(fd: c_int, to: *const sockaddr, length: socklen_t) -
 /// # Safety
 /// As sendmsg(2).
 pub(crate) unsafe fn names_interface(message: &libc::msghdr) -> bool {
-    // SAFETY: the caller's: the control data is what the program has written, and the C library checks its lengths.
+    if table().is_none() {
+        return false;
+    }
+    // SAFETY: the caller's: the control data is what the program has written, and what is too short is not read.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
-            let data = libc::CMSG_DATA(header);
+            let (data, length) = (libc::CMSG_DATA(header), (*header).cmsg_len as usize);
+            let has = |octets: usize| length >= libc::CMSG_LEN(octets as u32) as usize;
             let interface = match ((*header).cmsg_level, (*header).cmsg_type) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
                     data.cast::<libc::in_pktinfo>().read_unaligned().ipi_ifindex as u32
                 }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if has(size_of::<libc::in6_pktinfo>()) => {
                     data.cast::<libc::in6_pktinfo>().read_unaligned().ipi6_ifindex
                 }
                 _ => 0,
@@ -224,6 +233,15 @@ pub(crate) fn bound(fd: c_int) {
         && !unmapped(local).ip().is_loopback()
     {
         report(fd, inode, Usage::Bound);
+    }
+}
+
+/// Reports a socket that the program has disconnected (connect(2) with AF_UNSPEC).
+pub(crate) fn disconnected(fd: c_int) {
+    if table().is_some()
+        && let Ok(inode) = system::inode(fd)
+    {
+        report(fd, inode, Usage::Disconnected);
     }
 }
 

@@ -13,10 +13,18 @@
 const CARRYING: u16 = 0x4000;
 /// The bit by which UDP ports for SCTP of connections differ from the TCP port that they stand for.
 const BESIDE: u16 = 0x2000;
-/// Octets of the largest datagram (RFC 768 over IPv4).
-pub const MAX_DATAGRAM: usize = 65_507;
+/// No datagram has more octets (RFC 768: the length includes the header of eight).
+pub const MAX_DATAGRAM: usize = 65_527;
+/// The first port that all users of a host may have (ip(7)).
+pub const UNPRIVILEGED: u16 = 1_024;
 /// The payload of all but [`Kind::Datagram`]: SCTP has no empty messages (RFC 9260 section 3.3.1).
 pub const NOTHING: &[u8] = &[0];
+
+/// Returns whether SCTP in UDP uses the port that stands for another. Who has a port below 1,024 is trusted for it, and a
+/// peer may have something else there: 53 stands for 16,437.
+pub const fn is_usable(port: u16) -> bool {
+    port >= UNPRIVILEGED
+}
 
 /// Returns the port by which SCTP reaches the sockets at a UDP port.
 pub const fn carrying(port: u16) -> u16 {

@@ -76,7 +76,7 @@ pub struct Datagrams {
     pub descriptor: u32,
     /// Its local address.
     pub local: SocketAddr,
-    /// What it is about to do.
+    /// What it does.
     pub usage: Usage,
 }
 
@@ -94,6 +94,8 @@ pub enum Usage {
         /// Whether the process has received from it, so that the peer decides how datagrams travel.
         answers: bool,
     },
+    /// It is not connected any more, and may have another port or none.
+    Disconnected,
 }
 
 impl Action<'_> {
@@ -247,6 +249,7 @@ impl Datagrams {
                 writer.u8(if *answers { 3 } else { 2 })?;
                 address::write(writer, peer)
             }
+            Usage::Disconnected => writer.u8(4),
         }
     }
 
@@ -257,6 +260,7 @@ impl Datagrams {
             0 => Usage::Bound,
             1 => Usage::Sends(address::read(reader)?),
             kind @ (2 | 3) => Usage::Connected { peer: address::read(reader)?, answers: kind == 3 },
+            4 => Usage::Disconnected,
             got => return Err(FormatError::Value { what: "a usage", got: got.into() }),
         };
         Ok(Datagrams { inode, descriptor, local, usage })
@@ -369,6 +373,7 @@ mod tests {
             Action::Unserved(b"/bin/busybox is statically linked"),
             Action::Translations,
             datagrams(Usage::Bound),
+            datagrams(Usage::Disconnected),
             datagrams(Usage::Sends(address)),
             datagrams(Usage::Connected { peer: address, answers: true }),
         ]

@@ -64,7 +64,13 @@ pub unsafe extern "C" fn connect(fd: c_int, to: *const sockaddr, length: socklen
     unsafe {
         match address::family(to, length) {
             libc::AF_INET | libc::AF_INET6 => {}
-            _ => return real::connect(fd, to, length),
+            family => {
+                let done = real::connect(fd, to, length);
+                if done == 0 && family == libc::AF_UNSPEC {
+                    datagrams::disconnected(fd);
+                }
+                return done;
+            }
         }
         let Some(socket) = descriptor::recognise(fd) else {
             let connected = real::connect(fd, to, length);

@@ -272,10 +272,12 @@ unsafe fn named(fd: c_int, message: &mut msghdr, room: socklen_t) {
     }
     // SAFETY: the caller's, and the kernel has written so many octets.
     unsafe {
-        if names::is_own(name.cast(), message.msg_namelen) {
+        // The kernel states the whole length of a name that it has cut off.
+        let length = message.msg_namelen.min(room);
+        if names::is_own(name.cast(), length) {
             message.msg_namelen = 0;
         } else {
-            datagrams::received_from(fd, name.cast(), message.msg_namelen.min(room));
+            datagrams::received_from(fd, name.cast(), length);
         }
     }
 }

@@ -173,6 +173,21 @@ unsafe fn translated(
     (sent > 0).then_some(sent as c_int)
 }
 
+/// Returns how many messages from the first on the kernel sends as they are: those before the next that is translated.
+///
+/// # Safety
+/// As sendmmsg(2); the first one is not translated.
+unsafe fn untranslated(fd: c_int, messages: *mut libc::mmsghdr, count: u32) -> u32 {
+    // SAFETY: the caller's.
+    let is_translated = |index: &u32| unsafe {
+        let message = &raw const (*messages.add(*index as usize)).msg_hdr;
+        !datagrams::names_interface(&*message)
+            && destination(message)
+                .is_some_and(|(to, length)| datagrams::target(fd, to, length).is_some())
+    };
+    if datagrams::is_served() { (1..count).find(is_translated).unwrap_or(count) } else { count }
+}
+
 /// `sendmmsg(2)`. Where an address is refused or translated, it sends one message at a time.
 ///
 /// # Safety
@@ -194,7 +209,9 @@ pub unsafe extern "C" fn sendmmsg(
         {
             return sent;
         }
-        let sent = real::sendmmsg(fd, messages, count, flags);
+        let as_they_are =
+            if messages.is_null() { count } else { untranslated(fd, messages, count) };
+        let sent = real::sendmmsg(fd, messages, as_they_are, flags);
         if messages.is_null() || count == 0 || !is_refused(fd, sent as ssize_t) {
             return sent;
         }

@@ -3,7 +3,8 @@
 use super::state::Route;
 use crate::locking::lock;
 use crate::network::Link;
-use ringway_with_wire::datagrams::MAX_DATAGRAM;
+use libc::{EADDRNOTAVAIL, EINVAL, ENETUNREACH};
+use ringway_with_wire::datagrams::{MAX_DATAGRAM, UNPRIVILEGED};
 use rustix::net::{RecvFlags, recvfrom};
 use socket2::SockRef;
 use std::collections::BTreeSet;
@@ -36,6 +37,10 @@ pub(super) struct Carrier {
     idle: Mutex<Instant>,
     /// Whether it has had a flow.
     has_flowed: AtomicBool,
+    /// Whether a flow that the peer has begun was refused.
+    has_refused: AtomicBool,
+    /// The ports whose datagrams the peer does not take.
+    refused: Mutex<BTreeSet<u16>>,
     /// Datagrams.
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
@@ -45,8 +50,42 @@ impl Carrier {
     pub(super) fn new(number: u64, link: Link, route: Option<Route>, port: u16) -> Carrier {
         let now = Instant::now();
         let (sent, received) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (idle, has_flowed) = (Mutex::new(now), AtomicBool::new(false));
-        Carrier { number, link, route, port, since: now, idle, has_flowed, sent, received }
+        Carrier {
+            number,
+            link,
+            route,
+            port,
+            since: now,
+            idle: Mutex::new(now),
+            has_flowed: AtomicBool::new(false),
+            has_refused: AtomicBool::new(false),
+            refused: Mutex::default(),
+            sent,
+            received,
+        }
+    }
+
+    /// Returns whether the receiver believes that datagrams are of this port of the end that has opened the association: a
+    /// port below 1,024 takes a right, and so does SCTP over IP, but not SCTP in UDP.
+    pub(super) fn believes(&self, port: u16) -> bool {
+        port >= UNPRIVILEGED || self.link.is_over_ip()
+    }
+
+    /// Notes that the peer takes no datagrams of a port, or no more.
+    pub(super) fn note_refusal(&self, port: u16) {
+        if self.route.is_some() {
+            lock(&self.refused).insert(port);
+        }
+    }
+
+    /// Returns whether the peer takes no datagrams of a port.
+    pub(super) fn has_refused(&self, port: u16) -> bool {
+        lock(&self.refused).contains(&port)
+    }
+
+    /// Returns whether no flow was refused before, and takes note of one.
+    pub(super) fn is_first_refusal(&self) -> bool {
+        !self.has_refused.swap(true, Ordering::Relaxed)
     }
 
     /// Returns whether there was no flow before, and takes note of one.
@@ -83,7 +122,8 @@ pub(super) struct Flow {
     own: u16,
     /// The peer as the program knows it.
     pub(super) peer: SocketAddr,
-    proxy: UdpSocket,
+    /// Shared with [`State`](super::state::State), which keeps the port for a while after the flow's end.
+    pub(super) proxy: Arc<UdpSocket>,
     /// The proxy's address.
     pub(super) at: SocketAddr,
     /// Where the program's sockets receive.
@@ -113,7 +153,7 @@ impl Flow {
         socket.set_nonblocking(true)?;
         ringway_os::enlarge_buffers(&socket, BUFFER)?;
         let deliver = Mutex::new(SocketAddr::new(carrier.link.local.ip(), own));
-        let proxy = UdpSocket::from_std(socket.into())?;
+        let proxy = Arc::new(UdpSocket::from_std(socket.into())?);
         let at = proxy.local_addr()?;
         let is_confirmed = AtomicBool::new(carrier.route.is_none());
         let carrier = carrier.clone();
@@ -144,11 +184,26 @@ impl Flow {
         lock(&self.deliver).set_ip(ip);
     }
 
-    /// Hands a datagram of the peer to the program. One that its socket has no room for is lost.
-    pub(super) fn deliver(&self, datagram: &[u8]) {
+    /// Hands a datagram of the peer to the program. One that its socket has no room for is lost. Returns `false` if no
+    /// datagram reaches the program any more, because this host does not have its address now.
+    pub(super) fn deliver(&self, datagram: &[u8]) -> bool {
         let to = *lock(&self.deliver);
         // As by UDP, nobody learns whether it has arrived.
-        let _ = SockRef::from(&self.proxy).send_to(datagram, &to.into());
+        let Err(error) = SockRef::from(&*self.proxy).send_to(datagram, &to.into()) else {
+            return true;
+        };
+        if !matches!(error.raw_os_error(), Some(EINVAL | EADDRNOTAVAIL | ENETUNREACH)) {
+            return true;
+        }
+        let has_all = lock(&self.sources).iter().any(IpAddr::is_unspecified);
+        if to.ip().is_loopback() || !has_all {
+            return false;
+        }
+        self.deliver_to(match to {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+        self.deliver(datagram)
     }
 
     /// Sends a datagram that has come to the proxy. What is not of the program's sockets is dropped.
@@ -167,7 +222,7 @@ impl Flow {
         let mut datagram = vec![0; MAX_DATAGRAM];
         // The runtime may not have learned yet that there is something.
         while let Ok((length, _, Some(from))) =
-            recvfrom(&self.proxy, &mut datagram[..], RecvFlags::DONTWAIT)
+            recvfrom(&*self.proxy, &mut datagram[..], RecvFlags::DONTWAIT)
         {
             if let Ok(from) = SocketAddr::try_from(from) {
                 self.forward(from, &datagram[..length]);
@@ -182,7 +237,9 @@ pub(super) async fn read_stand_in(stand_in: UdpSocket, flow: Arc<Flow>) {
     let all = async {
         loop {
             match stand_in.recv(&mut datagram).await {
-                Ok(length) => flow.deliver(&datagram[..length]),
+                Ok(length) => {
+                    flow.deliver(&datagram[..length]);
+                }
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }

@@ -36,8 +36,6 @@ use tokio::task::JoinSet;
 
 /// Associations that are being opened at once. What is sent to other peers meanwhile travels by UDP.
 const MAX_OPENING: usize = 64;
-/// The first port that all users of a peer may have (ip(7)). SCTP over IP takes a right, SCTP in UDP does not.
-const PRIVILEGED: u16 = 1_024;
 /// Time for the datagrams of a program that has ended to arrive.
 const END: Duration = Duration::from_secs(2);
 
@@ -76,11 +74,18 @@ impl Datagrams {
     pub(crate) fn report(self: &Arc<Datagrams>, report: &Report, process: i32) -> Result<(), i32> {
         let &Report { inode, descriptor, local, usage } = report;
         let mut state = lock(&self.state);
+        if usage == Usage::Disconnected {
+            state.disconnect(inode, local);
+            return Ok(());
+        }
+        if local.port() == 0 {
+            return Err(libc::EINVAL);
+        }
         let owner = (process, descriptor);
         let socket = state.sockets.note(inode, local, owner).ok_or(libc::ENOBUFS)?;
         match usage {
             Usage::Bound => socket.bound = Some(unmapped(local).ip()),
-            Usage::Sends(_) => {}
+            Usage::Sends(_) | Usage::Disconnected => {}
             Usage::Connected { peer, .. } => socket.connected = Some(unmapped(peer)),
         }
         let socket = socket.clone();
@@ -97,6 +102,7 @@ impl Datagrams {
                     self.send(&mut state, inode, unmapped(peer), true);
                 }
             }
+            Usage::Disconnected => {}
         }
         Ok(())
     }
@@ -139,6 +145,10 @@ impl Datagrams {
         is_fresh: bool,
     ) {
         let Some(socket) = state.sockets.get(inode) else { return };
+        // Another thread may have asked before.
+        if state.translations.has(&Key { socket: inode, address: peer }) {
+            return;
+        }
         let bound = socket.bound.filter(|ip| !ip.is_unspecified());
         // Until something stands it is sent UDP, without asking again.
         state.translations.set(Key { socket: inode, address: peer }, None);
@@ -192,6 +202,9 @@ impl Datagrams {
     fn use_carrier(&self, state: &mut State, carrier: &Arc<Carrier>, inode: u64, is_fresh: bool) {
         let Some(socket) = state.sockets.get(inode).cloned() else { return };
         let port = socket.local.port();
+        if !carrier.believes(port) || carrier.has_refused(port) {
+            return;
+        }
         let opened = state.open(carrier, port, &[(inode, socket)]);
         if is_fresh && opened.is_ok() {
             state.confirm((carrier.number, port));
@@ -230,6 +243,7 @@ impl Datagrams {
         let key = (carrier.number, port);
         let mut state = lock(&self.state);
         if kind == Kind::Close {
+            carrier.note_refusal(port);
             return state.close(key.0, key.1, false);
         }
         if !state.flows.contains_key(&key) && !self.begin(&mut state, carrier, port) {
@@ -246,7 +260,9 @@ impl Datagrams {
         drop(state);
         if let Some(flow) = flow {
             carrier.received.fetch_add(1, Ordering::Relaxed);
-            flow.deliver(octets);
+            if !flow.deliver(octets) {
+                lock(&self.state).close(key.0, key.1, true);
+            }
         }
     }
 
@@ -258,7 +274,7 @@ impl Datagrams {
         let peer = SocketAddr::new(carrier.link.peer.ip(), port);
         let local = SocketAddr::new(carrier.link.local.ip(), carrier.port);
         let sockets = state.sockets.at(local, peer);
-        let opened = if port < PRIVILEGED && !carrier.link.is_over_ip() {
+        let opened = if !carrier.believes(port) {
             Err(io::Error::other("a port below 1,024 is believed over IP only"))
         } else if sockets.is_empty() {
             Err(io::ErrorKind::ConnectionRefused.into())
@@ -270,7 +286,10 @@ impl Datagrams {
                 self.explain(|| format!("{}: {}", carrier.title(), carrier.link.reason));
             }
             Ok(()) => {}
-            Err(error) => self.explain(|| format!("datagrams from {peer} by UDP: {error}")),
+            Err(error) if carrier.is_first_refusal() => {
+                self.explain(|| format!("datagrams from {peer} by UDP: {error}"));
+            }
+            Err(_) => {}
         }
         state.flows.contains_key(&(carrier.number, port))
     }

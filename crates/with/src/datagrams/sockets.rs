@@ -1,5 +1,6 @@
 //! The program's sockets of UDP: which ones there are, and connecting them anew.
 
+use super::flow::Flow;
 use ringway_with_wire::address::{mapped, unmapped};
 use rustix::fs::fstat;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -17,6 +18,9 @@ const MAX_SOCKETS: usize = 4_096;
 const LISTS: [&str; 2] = ["/proc/net/udp", "/proc/net/udp6"];
 /// The column of a socket's inode.
 const INODE: usize = 9;
+/// Lists in a row that a socket must be missing from. The system reads a list piece by piece, and others may move between
+/// the pieces.
+pub(super) const MISSED: u8 = 3;
 
 /// A socket of the program.
 #[derive(Clone, Debug)]
@@ -29,6 +33,19 @@ pub(super) struct ProgramSocket {
     pub(super) connected: Option<SocketAddr>,
     /// A process that has it, and its descriptor there.
     pub(super) owner: (i32, u32),
+    /// Lists in a row that it is missing from.
+    missed: u8,
+}
+
+impl ProgramSocket {
+    /// Connects it to the peer of a flow instead of the proxy, if it was connected to that peer.
+    pub(super) fn connect_to_peer(&self, inode: u64, flow: &Flow) {
+        if self.connected == Some(flow.peer) {
+            // One that cannot be touched any more keeps the proxy for its peer.
+            let _ = Borrowed::connected_to(inode, self.owner, flow.at)
+                .and_then(|borrowed| borrowed.connect(flow.peer));
+        }
+    }
 }
 
 /// The sockets, by their inodes.
@@ -46,7 +63,7 @@ impl ProgramSockets {
         if self.0.len() >= MAX_SOCKETS && !self.0.contains_key(&inode) {
             return None;
         }
-        let new = ProgramSocket { local, bound: None, connected: None, owner };
+        let new = ProgramSocket { local, bound: None, connected: None, owner, missed: 0 };
         let socket = self.0.entry(inode).or_insert(new);
         (socket.local, socket.owner) = (local, owner);
         Some(socket)
@@ -75,14 +92,30 @@ impl ProgramSockets {
         })
     }
 
-    /// Drops those that do not exist any more. Returns their inodes.
-    pub(super) fn sweep(&mut self) -> Vec<u64> {
+    /// Returns those that do not exist any more.
+    pub(super) fn gone(&mut self) -> Vec<u64> {
         // What cannot be read says nothing.
         let Some(existing) = existing() else { return Vec::new() };
-        let gone = self.0.keys().filter(|inode| !existing.contains(inode));
-        let gone: Vec<u64> = gone.copied().collect();
-        self.0.retain(|inode, _| existing.contains(inode));
+        self.missing_from(&existing)
+    }
+
+    /// Returns those that several lists in a row have not had, and that their owners do not have either.
+    fn missing_from(&mut self, existing: &BTreeSet<u64>) -> Vec<u64> {
+        let mut gone = Vec::new();
+        for (inode, socket) in &mut self.0 {
+            socket.missed = if existing.contains(inode) { 0 } else { socket.missed + 1 };
+            if socket.missed == MISSED {
+                socket.missed = 0;
+                if owned(*inode, socket.owner).is_err() {
+                    gone.push(*inode);
+                }
+            }
+        }
         gone
+    }
+
+    pub(super) fn remove(&mut self, inode: u64) {
+        self.0.remove(&inode);
     }
 
     /// Returns how many the program has bound.
@@ -91,16 +124,20 @@ impl ProgramSockets {
     }
 }
 
-/// Returns the inodes of all sockets of UDP of this network namespace.
+/// Returns the inodes of all sockets of UDP of this network namespace; `None` if they cannot be read.
 fn existing() -> Option<BTreeSet<u64>> {
     let mut inodes = BTreeSet::new();
-    let mut lists = LISTS.iter().filter_map(|list| fs::read_to_string(list).ok()).peekable();
-    lists.peek()?;
-    for list in lists {
+    for list in LISTS {
+        let list = match fs::read_to_string(list) {
+            Ok(list) => list,
+            // A system without IPv6 has one list.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(_) => return None,
+        };
         let column = |line: &str| line.split_whitespace().nth(INODE)?.parse::<u64>().ok();
         inodes.extend(list.lines().skip(1).filter_map(column));
     }
-    Some(inodes)
+    (!inodes.is_empty()).then_some(inodes)
 }
 
 /// A socket that a process has.
@@ -116,14 +153,10 @@ impl Borrowed {
     /// The process has ended or may not be touched (ptrace(2)), or its descriptor is another socket by now.
     pub(super) fn connected_to(
         inode: u64,
-        (process, descriptor): (i32, u32),
+        owner: (i32, u32),
         peer: SocketAddr,
     ) -> io::Result<Borrowed> {
-        let socket = duplicate(process, descriptor)?;
-        if fstat(&socket)?.st_ino != inode {
-            return Err(io::ErrorKind::NotFound.into());
-        }
-        let socket = socket2::Socket::from(socket);
+        let socket = socket2::Socket::from(owned(inode, owner)?);
         let shown = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::NotConnected)?;
         if unmapped(shown) != peer {
             return Err(io::ErrorKind::NotConnected.into());
@@ -170,6 +203,15 @@ impl Borrowed {
     }
 }
 
+/// Returns a copy of the descriptor that a process has of a socket.
+fn owned(inode: u64, (process, descriptor): (i32, u32)) -> io::Result<OwnedFd> {
+    let socket = duplicate(process, descriptor)?;
+    if fstat(&socket)?.st_ino != inode {
+        return Err(io::ErrorKind::NotFound.into());
+    }
+    Ok(socket)
+}
+
 fn duplicate(process: i32, descriptor: u32) -> io::Result<OwnedFd> {
     let pid = Pid::from_raw(process).ok_or(io::ErrorKind::NotFound)?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
@@ -188,21 +230,42 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_that_a_list_lacks_is_kept() {
+        let mut sockets = ProgramSockets::default();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (inode, local) = (inode(&socket), socket.local_addr().unwrap());
+        let (own, other) = ((std::process::id() as i32, socket.as_raw_fd() as u32), (i32::MAX, 3));
+        // The owner that is known may have ended, and another process has the socket.
+        assert!(sockets.note(inode, local, other).is_some());
+        let (with, without) = (BTreeSet::from([inode]), BTreeSet::from([inode + 1]));
+        for list in [&without, &without, &with, &without, &without] {
+            assert_eq!(sockets.missing_from(list), []);
+        }
+        assert_eq!(sockets.missing_from(&without), [inode]);
+        sockets.note(inode, local, own);
+        for _ in 0..2 * MISSED {
+            assert_eq!(sockets.missing_from(&without), []);
+        }
+    }
+
+    #[test]
     fn a_socket_that_is_closed_is_dropped() {
         let mut sockets = ProgramSockets::default();
         let (kept, closed) = (UdpSocket::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
         let (kept, closed) = (kept.unwrap(), closed.unwrap());
         for socket in [&kept, &closed] {
             let local = socket.local_addr().unwrap();
-            assert!(sockets.note(inode(socket), local, (1, 3)).is_some());
+            assert!(sockets.note(inode(socket), local, (i32::MAX, 3)).is_some());
         }
         let gone = inode(&closed);
         let copy = closed.try_clone().unwrap();
         drop(closed);
-        assert_eq!(sockets.sweep(), []);
+        for _ in 0..2 * MISSED {
+            assert_eq!(sockets.gone(), []);
+        }
         drop(copy);
-        assert_eq!(sockets.sweep(), [gone]);
-        assert!(sockets.get(inode(&kept)).is_some());
+        let found: Vec<u64> = (0..MISSED).flat_map(|_| sockets.gone()).collect();
+        assert_eq!(found, [gone]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
 /// Flows at once, each with a proxy. The datagrams of one more travel by UDP.
@@ -58,7 +59,8 @@ pub(super) struct State {
     last_sweep: Instant,
     flow_room: Holdings,
     carrier_room: Holdings,
-    retired: VecDeque<(Instant, SocketAddr)>,
+    /// The proxies of flows that have ended. Nobody else gets their ports while the program may still have their addresses.
+    retired: VecDeque<(Instant, SocketAddr, Arc<UdpSocket>)>,
     carried: u64,
 }
 
@@ -164,15 +166,16 @@ impl State {
     ) -> io::Result<()> {
         for (inode, socket) in sockets {
             let Some(entry) = self.flows.get_mut(&key) else { continue };
+            let row = Key { socket: *inode, address: flow.peer };
             // One that was there before may have been connected since.
-            if !entry.sockets.insert(*inode) && socket.connected.is_none() {
+            let is_known = !entry.sockets.insert(*inode);
+            if is_known && socket.connected.is_none() && self.translations.has(&row) {
                 continue;
             }
             if socket.connected == Some(flow.peer) && !flow.is_confirmed() {
                 continue;
             }
             flow.take_from(unmapped(socket.local).ip());
-            let row = Key { socket: *inode, address: flow.peer };
             if !self.translations.set(row, Some(flow.at)) {
                 return Err(io::ErrorKind::QuotaExceeded.into());
             }
@@ -207,13 +210,15 @@ impl State {
         }
     }
 
-    /// Adds a socket to the flows of its local address that peers have opened.
+    /// Adds a socket to the flows of its local address that peers have opened. One that is connected to its peer once more is
+    /// connected to the proxy once more.
     pub(super) fn adopt(&mut self, inode: u64, socket: &ProgramSocket) {
         let flows = self.flows.values().filter(|entry| {
             let Flow { carrier, peer, .. } = &*entry.flow;
             let at = SocketAddr::new(carrier.link.local.ip(), carrier.port);
             let found = self.sockets.at(at, *peer);
             carrier.route.is_none() && found.iter().any(|(other, _)| *other == inode)
+                || socket.connected == Some(*peer) && entry.sockets.contains(&inode)
         });
         let flows: Vec<_> = flows.map(|entry| entry.flow.clone()).collect();
         for flow in flows {
@@ -243,12 +248,8 @@ impl State {
             } else {
                 self.translations.remove(&key);
             }
-            if let Some(socket) = self.sockets.get(inode)
-                && socket.connected == Some(flow.peer)
-            {
-                // One that cannot be touched any more keeps the proxy for its peer.
-                let _ = Borrowed::connected_to(inode, socket.owner, flow.at)
-                    .and_then(|borrowed| borrowed.connect(flow.peer));
+            if let Some(socket) = self.sockets.get(inode) {
+                socket.connect_to_peer(inode, &flow);
             }
         }
         reader.abort();
@@ -257,7 +258,7 @@ impl State {
             flow.carrier.link.report(Kind::Close, port);
         }
         self.release_room(&flow.carrier);
-        self.retired.push_back((Instant::now(), flow.at));
+        self.retired.push_back((Instant::now(), flow.at, flow.proxy.clone()));
         if self.flows.range((number, 0)..=(number, u16::MAX)).next().is_none() {
             flow.carrier.is_idle_now();
         }
@@ -272,31 +273,60 @@ impl State {
         due
     }
 
-    /// Drops sockets that the program has closed, and flows without any. Returns listeners that nobody has any more.
-    pub(super) fn sweep(&mut self, now: Instant) -> Vec<AbortHandle> {
-        let gone = self.sockets.sweep();
-        for inode in &gone {
-            self.translations.remove_socket(*inode);
-            for entry in self.flows.values_mut() {
-                entry.sockets.remove(inode);
-                if let Some(stand_in) = entry.stand_ins.remove(inode) {
-                    stand_in.abort();
-                }
+    /// Takes note that a socket is not connected any more. Its flows are of the address that it had.
+    pub(super) fn disconnect(&mut self, inode: u64, local: SocketAddr) {
+        let Some(mut socket) = self.sockets.get(inode).cloned() else { return };
+        self.sockets.remove(inode);
+        self.forget(inode);
+        self.close_empty();
+        // One that the program has bound has its port still.
+        if let Some(bound) = socket.bound
+            && let Some(known) = self.sockets.note(inode, local, socket.owner)
+        {
+            (socket.local, socket.connected) = (local, None);
+            known.bound = Some(bound);
+            self.adopt(inode, &socket);
+        }
+    }
+
+    /// Drops a socket that the program has closed.
+    fn forget(&mut self, inode: u64) {
+        self.translations.remove_socket(inode);
+        for entry in self.flows.values_mut() {
+            if !entry.sockets.remove(&inode) {
+                continue;
+            }
+            if let Some(stand_in) = entry.stand_ins.remove(&inode) {
+                stand_in.abort();
+            }
+            // If it exists all the same, it goes on by UDP.
+            if let Some(socket) = self.sockets.get(inode) {
+                socket.connect_to_peer(inode, &entry.flow);
             }
         }
+        self.sockets.remove(inode);
+    }
+
+    /// Ends the flows without sockets.
+    fn close_empty(&mut self) {
         let empty = self.flows.iter().filter(|(_, entry)| entry.sockets.is_empty());
         let empty: Vec<(u64, u16)> = empty.map(|(key, _)| *key).collect();
         for (number, port) in empty {
             self.close(number, port, true);
         }
-        while let Some((since, at)) = self.retired.front().copied()
-            && now.saturating_duration_since(since) >= RETIRED
+    }
+
+    /// Drops sockets that the program has closed, and flows without any. Returns listeners that nobody has any more.
+    pub(super) fn sweep(&mut self, now: Instant) -> Vec<AbortHandle> {
+        for inode in self.sockets.gone() {
+            self.forget(inode);
+        }
+        self.close_empty();
+        while let Some((since, at, _)) = self.retired.front()
+            && now.saturating_duration_since(*since) >= RETIRED
         {
+            self.translations.remove(&Key { socket: EVERY_SOCKET, address: *at });
             self.retired.pop_front();
-            // The system may have given the port to another proxy.
-            if !self.flows.values().any(|entry| entry.flow.at == at) {
-                self.translations.remove(&Key { socket: EVERY_SOCKET, address: at });
-            }
         }
         let sockets = &self.sockets;
         let over = self.listeners.keys().filter(|at| !sockets.is_bound_at(**at));

@@ -34,14 +34,24 @@ fn target(end: &Datagrams, socket: u64, address: SocketAddr) -> Option<Option<So
     lock(&end.state).translations.target(&Key { socket, address })
 }
 
+/// Looks for sockets that are closed as often as it takes to believe it.
+fn sweeps(end: &Arc<Datagrams>) {
+    for _ in 0..sockets::MISSED {
+        end.sweep_now(Instant::now());
+    }
+}
+
 /// Waits until something is so.
 async fn until<T>(mut is: impl FnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(value) = is() {
-            return value;
+    let found = async {
+        loop {
+            if let Some(value) = is() {
+                return value;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(20), found).await.expect("it is never so")
 }
 
 async fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
@@ -102,10 +112,116 @@ async fn a_socket_goes_back_to_udp_when_that_of_the_peer_is_closed() {
     let (near, client, far, server) = connected().await;
     let peer = server.local_addr().unwrap();
     drop(server);
-    far.sweep_now(Instant::now());
+    sweeps(&far);
     until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
     assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
     assert!(lock(&far.state).flows.is_empty() && lock(&far.state).listeners.is_empty());
+}
+
+/// A datagram that this host cannot deliver at the socket's address any more is delivered at another that the socket has, or the
+/// peer goes back to UDP.
+#[tokio::test]
+async fn an_address_that_is_gone_loses_no_flow() {
+    let gone: std::net::IpAddr = "192.0.2.1".parse().unwrap();
+    for bound in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let (near, far, server, client) = (end(), end(), UdpSocket::bind(bound).unwrap(), socket());
+        server.set_nonblocking(true).unwrap();
+        report(&far, &server, Usage::Bound);
+        let peer =
+            SocketAddr::new("127.0.0.1".parse().unwrap(), server.local_addr().unwrap().port());
+        client.connect(peer).unwrap();
+        report(&near, &client, Usage::Connected { peer, answers: false });
+        until(|| client.peer_addr().ok().filter(|at| at.ip() == flow::PROXIES)).await;
+        lock(&far.state).flows.values().for_each(|entry| entry.flow.deliver_to(gone));
+        client.send(b"at the next address").unwrap();
+        if bound.starts_with("0.0.0.0") {
+            assert_eq!(received(&server).await.0, b"at the next address");
+        } else {
+            until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+            client.send(b"by UDP").unwrap();
+            assert_eq!(received(&server).await.0, b"by UDP");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_socket_that_is_connected_once_more_receives() {
+    let (near, client, far, server) = connected().await;
+    let peer = server.local_addr().unwrap();
+    client.connect(peer).unwrap();
+    report(&near, &client, Usage::Connected { peer, answers: false });
+    assert_eq!(client.peer_addr().unwrap().ip(), flow::PROXIES);
+    client.send(b"question").unwrap();
+    let (_, proxy) = received(&server).await;
+    assert_eq!(target(&far, EVERY_SOCKET, proxy), Some(Some(client.local_addr().unwrap())));
+    server.send_to(b"answer", proxy).unwrap();
+    assert_eq!(received(&client).await.0, b"answer");
+}
+
+/// Connects a socket to nothing (connect(2)).
+fn disconnect(socket: &UdpSocket) {
+    rustix::net::connect_unspec(socket).unwrap();
+}
+
+#[tokio::test]
+async fn a_socket_that_is_disconnected_is_carried_from_its_next_port() {
+    let (near, client, far, server) = connected().await;
+    let (peer, inode) = (server.local_addr().unwrap(), fstat(&client).unwrap().st_ino);
+    disconnect(&client);
+    report(&near, &client, Usage::Disconnected);
+    assert_eq!(target(&near, inode, peer), None);
+    assert!(lock(&near.state).flows.is_empty());
+    // As the library does before it asks.
+    client.send_to(b"by UDP", peer).unwrap();
+    assert_eq!(received(&server).await.0, b"by UDP");
+    report(&near, &client, Usage::Sends(peer));
+    let proxy = target(&near, inode, peer).flatten().unwrap();
+    client.send_to(b"carried", proxy).unwrap();
+    let (octets, from) = received(&server).await;
+    assert_eq!(octets, b"carried");
+    assert_eq!(
+        target(&far, EVERY_SOCKET, from).flatten().unwrap().port(),
+        client.local_addr().unwrap().port()
+    );
+    // One that is not known is none of this program's.
+    report(&near, &socket(), Usage::Disconnected);
+}
+
+#[tokio::test]
+async fn what_is_carried_stays_so_when_another_thread_asks() {
+    let (near, client, _far, server) = connected().await;
+    let (peer, inode) = (server.local_addr().unwrap(), fstat(&client).unwrap().st_ino);
+    let carried = target(&near, inode, peer).flatten();
+    assert!(carried.is_some());
+    report(&near, &client, Usage::Sends(peer));
+    assert_eq!(target(&near, inode, peer).flatten(), carried);
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_no_datagrams_of_a_port_is_not_tried_again() {
+    let (near, client, far, server) = connected().await;
+    let (peer, second) = (server.local_addr().unwrap(), socket());
+    let inode = fstat(&second).unwrap().st_ino;
+    let key = lock(&far.state).flows.keys().next().copied().unwrap();
+    lock(&far.state).close(key.0, key.1, true);
+    until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    report(&near, &client, Usage::Sends(peer));
+    assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
+    report(&near, &second, Usage::Sends(peer));
+    assert!(target(&near, inode, peer).flatten().is_some(), "another port is another matter");
+}
+
+#[tokio::test]
+async fn a_socket_without_a_port_is_not_served() {
+    let near = end();
+    let report = Report {
+        inode: 1,
+        descriptor: 3,
+        local: "0.0.0.0:0".parse().unwrap(),
+        usage: Usage::Bound,
+    };
+    assert_eq!(near.report(&report, 1), Err(libc::EINVAL));
+    assert!(lock(&near.state).sockets.get(1).is_none());
 }
 
 #[tokio::test]
@@ -167,7 +283,7 @@ async fn an_association_that_nothing_uses_ends_at_the_end_that_has_opened_it() {
     near.sweep_now(later);
     assert_eq!(lock(&near.state).carriers.len(), 1, "it is used");
     drop(client);
-    near.sweep_now(Instant::now());
+    sweeps(&near);
     until(|| lock(&far.state).flows.is_empty().then_some(())).await;
     far.sweep_now(Instant::now() + Duration::from_secs(31));
     near.sweep_now(Instant::now() + Duration::from_secs(31));

@@ -11,7 +11,7 @@ use ringway_sctp_tokio::{Association, Message, Reliability, SendOptions};
 use ringway_services::endpoint::Remote;
 use ringway_services::memory::Outcome;
 use ringway_services::{Candidate, Protocol, RemoteEndpoint, Service};
-use ringway_with_wire::datagrams::{Kind, NOTHING, carrying};
+use ringway_with_wire::datagrams::{Kind, NOTHING, carrying, is_usable};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -60,7 +60,9 @@ impl Network {
             .candidates
             .iter()
             .take_while(|candidate| candidate.protocol != Protocol::Udp && !candidate.last_resort);
-        let ways: Vec<_> = better.map(|candidate| (candidate.clone(), reason.clone())).collect();
+        let reachable =
+            better.filter(|candidate| candidate.protocol == Protocol::Sctp || is_usable(at.port()));
+        let ways: Vec<_> = reachable.map(|candidate| (candidate.clone(), reason.clone())).collect();
         (!ways.is_empty()).then_some(Ways(ways))
     }
 
@@ -127,6 +129,10 @@ impl Network {
                 _ => continue,
             };
             let at = SocketAddr::new(local.ip(), carrying(local.port()));
+            if below == Below::Udp && !is_usable(at.port()) {
+                failures.push(format!("{}: its port {} is below 1,024", below.title(), at.port()));
+                continue;
+            }
             let settings = datagram_settings();
             let listen = |dual| self.stacks.listen_for(below, at, dual, at.port(), settings);
             // A wildcard of IPv6 includes IPv4, unless the program has a socket for that, too.
@@ -283,6 +289,20 @@ fn read(message: Message) -> Result<Option<(Kind, u16, Bytes)>, String> {
 mod tests {
     use super::*;
     use crate::services::Services;
+
+    /// The port that stands for 16,437 is that of DNS.
+    #[tokio::test]
+    async fn sctp_in_udp_keeps_away_from_ports_below_1024() {
+        let services = Services::read(&["multihoming".to_owned()]).unwrap();
+        let network = Network::new(services, true, None);
+        let local: SocketAddr = "127.0.0.1:16437".parse().unwrap();
+        let (listeners, failures) = network.listen_for_datagrams(local);
+        assert!(listeners.is_empty());
+        assert_eq!(failures, ["SCTP in UDP: its port 53 is below 1,024"]);
+        assert!(network.ways(local).is_none_or(|ways| {
+            ways.0.iter().all(|(candidate, _)| candidate.protocol == Protocol::Sctp)
+        }));
+    }
 
     #[tokio::test]
     async fn what_is_no_datagram_ends_the_association() {

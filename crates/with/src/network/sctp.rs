@@ -106,7 +106,8 @@ impl Stacks {
 
     /// Returns the UDP port for the SCTP of connections to a port.
     fn encapsulation(&self, port: u16) -> u16 {
-        if self.datagrams { datagrams::beside(port) } else { port }
+        let beside = datagrams::beside(port);
+        if self.datagrams && datagrams::is_usable(beside) { beside } else { port }
     }
 
     /// Returns the stack for connections that are opened here.
