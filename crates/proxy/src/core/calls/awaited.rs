@@ -2,13 +2,13 @@
 //! (RFC 3261 section 13.3.1.4), although its caller was connected.
 
 use ringway_sansio::{Duration, Time};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What follows an accepted INVITE.
 #[derive(Default)]
 pub(super) struct AwaitedAcks {
     /// The dialogs whose 2xx was forwarded while the server drains, and the time until which each is waited for.
-    dialogs: HashMap<u64, Time>,
+    dialogs: BTreeMap<u64, Time>,
     /// The time of the last 2xx, or of an ACK that was awaited. What follows at once belongs to the call too: the ACK
     /// of a call that was accepted just before, or the BYE of a caller who hangs up.
     last: Option<Time>,
