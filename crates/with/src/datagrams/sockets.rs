@@ -126,7 +126,7 @@ impl ProgramSockets {
 
 /// Returns the inodes of all sockets of UDP of this network namespace; `None` if they cannot be read.
 fn existing() -> Option<BTreeSet<u64>> {
-    let mut inodes = BTreeSet::new();
+    let (mut inodes, mut has_list) = (BTreeSet::new(), false);
     for list in LISTS {
         let list = match fs::read_to_string(list) {
             Ok(list) => list,
@@ -136,8 +136,9 @@ fn existing() -> Option<BTreeSet<u64>> {
         };
         let column = |line: &str| line.split_whitespace().nth(INODE)?.parse::<u64>().ok();
         inodes.extend(list.lines().skip(1).filter_map(column));
+        has_list = true;
     }
-    (!inodes.is_empty()).then_some(inodes)
+    has_list.then_some(inodes)
 }
 
 /// A socket that a process has.
