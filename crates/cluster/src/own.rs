@@ -100,7 +100,7 @@ impl Own {
         is_over
     }
 
-    /// Gives registrations that have come since the last call their deadline.
+    /// Sets the deadline of registrations that have come since the last call.
     pub fn date(&mut self, now: Time) {
         let deadlines = self.new.drain(..).map(|(tag, seq)| (now + COMMIT_LIMIT, tag, seq));
         self.deadlines.extend(deadlines);

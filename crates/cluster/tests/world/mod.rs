@@ -15,7 +15,7 @@ use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::{Duration, Time};
 
-/// Time after which a client of the database gives up a command and connects again.
+/// Time after which a client of the database ends a command unanswered and connects again.
 const CLIENT_LIMIT: Duration = Duration::from_millis(1500);
 /// Time that the database waits for replicas.
 const WAIT: Duration = ringway_cluster::config::REPLICA_LIMIT;
@@ -84,7 +84,7 @@ enum Step {
     Answer(usize, u64, u64, Report),
     /// A report arrives at a run of a node.
     Report(usize, u64, Report),
-    /// A client gives up the command with this number.
+    /// A client ends the command with this number unanswered.
     GiveUp(usize, u64, u64),
 }
 

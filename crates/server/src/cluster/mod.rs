@@ -33,7 +33,7 @@ use ringway_proxy::config::ClusterNodes;
 use tokio::sync::{Notify, oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::post::{Post, post_with_retry_async};
+use crate::post::{Post, post_committed};
 
 /// The connection of all workers with the database.
 pub type Hub = ringway_cluster::Hub<Channels>;
@@ -56,17 +56,6 @@ impl Channels {
 
     fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
         self.mailboxes.get()?.get(usize::from(worker))
-    }
-
-    fn commit(&self, worker: u8, id: u64, stored: bool) {
-        let Some(mailbox) = self.mailbox(worker) else { return };
-        let make = move || Post::Committed([id].into(), stored);
-        if !mailbox.try_post(make())
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            // A REGISTER waits for it, but those of other workers must not wait for a slow worker.
-            runtime.spawn(post_with_retry_async(mailbox.clone(), make));
-        }
     }
 
     fn log(&self, state: State) {
@@ -104,7 +93,11 @@ impl World for Channels {
 
     fn carry(&self, event: Event) {
         match event {
-            Event::Committed { tag, stored } => self.commit(tag.worker, tag.id, stored),
+            Event::Committed { tag, stored } => {
+                if let Some(mailbox) = self.mailbox(tag.worker) {
+                    post_committed(mailbox, tag.id, stored);
+                }
+            }
             Event::Answered { worker, id, reply } => {
                 // What does not arrive is given up by its worker after a while.
                 if let Some(mailbox) = self.mailbox(worker) {
