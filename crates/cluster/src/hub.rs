@@ -103,6 +103,17 @@ impl<W: World> Hub<W> {
         self.lock().takes_registrations()
     }
 
+    /// The node is about to stop, as for [`Machine::leave`].
+    pub fn leave(&self) {
+        self.lock().leave();
+        self.world.wake();
+    }
+
+    /// Returns whether the lease has ended for good.
+    pub fn has_left(&self) -> bool {
+        self.lock().has_left()
+    }
+
     /// A user has changed here, as for [`Machine::changed`].
     pub fn changed(
         &self,

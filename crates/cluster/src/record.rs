@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use ringway_proxy::location::MAX_AOR;
 use ringway_sansio::{Duration, Transport};
 
 /// Version of the format of records and leases.
@@ -21,6 +22,11 @@ pub const LEASES: &str = "ringway:nodes";
 /// Channel on which changes are published.
 pub const CHANNEL: &str = "ringway:changes";
 
+/// Maximum number of digits of a number in a record. Scripts compute with doubles, which are exact up to there.
+pub const MAX_DIGITS: usize = 15;
+/// Maximum length of a message on [`CHANNEL`].
+pub const MAX_MESSAGE: usize = 1 + MAX_AOR;
+
 /// Returns the key of a user.
 pub fn key(user: &[u8]) -> Vec<u8> {
     [b"ringway:at:{", user, b"}"].concat()
@@ -28,21 +34,29 @@ pub fn key(user: &[u8]) -> Vec<u8> {
 
 /// Changes the field of a node in the key of a user, unless it has a later change already, drops what has ended, and has
 /// the key end with its last field. Other nodes learn of it if they have to read it again; a registration that is merely
-/// refreshed changes nothing for them. Returns 0 if a later run of the node has the field, which cannot be if clocks do not
-/// go back, and 1 otherwise.
+/// refreshed changes nothing for them. Returns 1, or 0 if the key is no hash, or the number of a later run of the node that
+/// has the field.
+///
+/// A change that the field has already is written again once it has ended: the clock of a server that has become the
+/// primary may be ahead. A number of more than [`MAX_DIGITS`] digits is none of ours, and what has it is replaced.
 ///
 /// Key: the user's. Arguments: node, version, boot, seq, milliseconds to the end, q, channel, message.
 pub const PUBLISH: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local changed = true
-local old = redis.call('HGET', KEYS[1], ARGV[1])
+local old = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(old) == 'table' then
+  if string.find(old.err, 'WRONGTYPE', 1, true) then return 0 end
+  return old
+end
 if old then
   local boot, seq, ends, q = string.match(old, '^%d+ (%d+) (%d+) (%d+) (%S+)')
-  if boot then
+  if boot and #boot <= 15 and #seq <= 15 and #ends <= 15 then
     local newer = tonumber(boot) - tonumber(ARGV[3])
-    if newer > 0 then return 0 end
-    if newer == 0 and tonumber(seq) >= tonumber(ARGV[4]) then return 1 end
+    if newer > 0 then return boot end
+    local later = newer == 0 and tonumber(seq) - tonumber(ARGV[4]) or -1
+    if later > 0 or later == 0 and tonumber(ends) > now then return 1 end
     changed = newer ~= 0 or q ~= ARGV[6] or tonumber(ends) <= now
   end
 end
@@ -51,7 +65,8 @@ redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ARGV[4], en
 local last = 0
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local at = tonumber(string.match(all[i + 1], '^%d+ %d+ %d+ (%d+)') or 0)
+  local at = string.match(all[i + 1], '^%d+ %d+ %d+ (%d+)')
+  at = at and #at <= 15 and tonumber(at) or 0
   if at <= now then redis.call('HDEL', KEYS[1], all[i]) elseif at > last then last = at end
 end
 if last > 0 then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last)) end
@@ -59,20 +74,26 @@ if changed then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
 return 1
 ";
 
-/// Returns the fields of a user's key that have not ended, each as node, version, boot, q and milliseconds to the end.
+/// Returns the fields of a user's key that have not ended, each as node, version, boot, q and milliseconds to the end, or 0
+/// if the key is no hash. What is longer than a field of ours is left out.
 ///
-/// Key: the user's.
+/// Key: the user's. Argument: the maximum number of fields.
 pub const READ: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local found = {}
-local all = redis.call('HGETALL', KEYS[1])
+local all = redis.pcall('HGETALL', KEYS[1])
+if all.err then
+  if string.find(all.err, 'WRONGTYPE', 1, true) then return 0 end
+  return all
+end
 for i = 1, #all, 2 do
   local version, boot, ends, q = string.match(all[i + 1], '^(%d+) (%d+) %d+ (%d+) (%S+)')
-  if ends and tonumber(ends) > now then
+  if ends and #all[i] + #all[i + 1] <= 256 and #ends <= 15 and tonumber(ends) > now then
     for _, part in ipairs({all[i], version, boot, q, string.format('%.0f', ends - now)}) do
       found[#found + 1] = part
     end
+    if #found >= ARGV[1] * 5 then break end
   end
 end
 return found
@@ -81,22 +102,31 @@ return found
 /// Renews the lease of a node, drops those that have ended, and returns all, each as node, boot and milliseconds to the
 /// end. Returns nothing if a later run of a node of this name has the lease.
 ///
-/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message.
+/// A lease that ends later than any that is written now was written by a clock that has been set back, or by none of ours.
+/// It is dropped: a node that lives has another within its interval, and one that does not would live as long as the clock
+/// was set back.
+///
+/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message, the maximum number of leases.
 pub const RENEW: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local old = redis.call('HGET', KEYS[1], ARGV[1])
-local held = old and string.match(old, '^%d+ (%d+)')
+local last = now + 2 * ARGV[4]
+local function lease(text)
+  local boot, at = string.match(text, '^%d+ (%d+) (%d+)')
+  at = at and #boot <= 15 and #at <= 15 and tonumber(at)
+  if at and at > now and at <= last then return boot, at end
+end
+local held = lease(redis.call('HGET', KEYS[1], ARGV[1]) or '')
 if held and tonumber(held) > tonumber(ARGV[3]) then return {} end
 local ends = string.format('%.0f', now + ARGV[4])
 redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ends}, ' '))
 local found = {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local boot, at = string.match(all[i + 1], '^%d+ (%d+) (%d+)')
-  if not at or tonumber(at) <= now then
+  local boot, at = lease(all[i + 1])
+  if not at or #all[i] > 128 then
     redis.call('HDEL', KEYS[1], all[i])
-  else
+  elseif #found < ARGV[7] * 3 then
     for _, part in ipairs({all[i], boot, string.format('%.0f', at - now)}) do
       found[#found + 1] = part
     end
@@ -278,6 +308,9 @@ impl Message {
     /// Fails for what this version does not know.
     pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
         let expected = Malformed { expected: "a message about a user or a node" };
+        if bytes.len() > MAX_MESSAGE {
+            return Err(expected);
+        }
         let node = |name: &[u8]| std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
         match bytes {
             [b'u', user @ ..] => Some(Message::User(user.into())),

@@ -356,6 +356,10 @@ impl Server {
         info!(deadline = ?self.settings.limits.drain, "stopping: no new calls are taken");
         notify::stopping();
         self.monitor.set_phase(Phase::Draining);
+        // Other nodes call the phones where they register next, and send no call here to have it refused.
+        if let Some(cluster) = &self.cluster {
+            cluster.leave();
+        }
         self.post(|| Post::Drain);
         let (monitor, limit) = (self.monitor.clone(), self.settings.limits.drain);
         tokio::select! {

@@ -110,6 +110,13 @@ impl World for Channels {
                 self.nodes.send_replace(ClusterNodes(addresses));
             }
             Event::State(state) => self.log(state),
+            Event::Unusable(user) => {
+                let key = String::from_utf8_lossy(&ringway_cluster::record::key(&user)).into_owned();
+                error!(
+                    "the key {key:?} in the database of the cluster is no hash, so another program has written it: \
+                     the user's registrations are refused until it is deleted"
+                );
+            }
         }
     }
 }
@@ -155,7 +162,12 @@ impl ClusterThread {
         self.nodes.clone()
     }
 
-    /// Ends the lease, so that other nodes send nothing here any more, and the thread.
+    /// Ends the lease, so that other nodes send nothing here any more. Does not wait for it.
+    pub fn leave(&self) {
+        self.hub.leave();
+    }
+
+    /// Ends the lease, if it has not ended yet, and the thread.
     pub fn stop(&mut self) {
         // The thread may have ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
