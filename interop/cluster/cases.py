@@ -251,6 +251,33 @@ def secured(c):
     c.until(lambda: "does not answer" in stranger.process.output(), 5, "a certificate of nobody is accepted")
 
 
+@case("cluster/strangers-at-a-node", limit=60)
+def strangers(c):
+    """Another program on a node's host, or a phone behind it, is no node: it is challenged, and no key is in what
+    phones get."""
+    primary, _, first, second = pair(c)
+    bob = Phone(c, "bob")
+    bob.register(first)
+    fields = {"sender": f"sip:alice@{first.domain}", "body": "hello"}
+    for transport in ("tcp", "udp"):
+        with Client(first.host, first.port, transport) as stranger:
+            answer = stranger.ask(stranger.request("MESSAGE", f"sip:bob@{first.domain}", **fields))
+            c.expect(answer is not None and answer.status == 407,
+                     f"{transport}: expected 407, got {answer and answer.start}")
+    with Client(first.host, first.port, "tcp") as behind:
+        contact = f"<sip:dave@{HOST}:9>"
+        answer = behind.register("dave", USERS["dave"], first.domain, [contact])
+        c.expect(answer is not None and answer.status == 200,
+                 f"a phone at the host of a node: {answer and answer.start}")
+    bob.is_called(second)
+    keys = re.findall(r"\b[0-9a-f]{32}\b", primary.cli("HGETALL", "ringway:nodes"))
+    c.expect(len(set(keys)) == 2, f"{keys} are not two keys")
+    for name in ("uas-bob1.msg", "uac-bob1.msg"):
+        c.expect(not any(key in text(c, name) for key in keys), f"{name} has the key of a node")
+    for one in (first, second):
+        c.expect(not any(key in one.process.output() for key in keys), "the log has the key of a node")
+
+
 @case("cluster/foreign-records", limit=60)
 def foreign(c):
     """Another program writes to the database: a key of another type concerns its user only, fields that are no records

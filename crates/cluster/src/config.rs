@@ -1,5 +1,6 @@
 //! Every limit and interval by name.
 
+use ringway_proxy::config::NodeKey;
 use ringway_sansio::Duration;
 
 use crate::record::NodeName;
@@ -51,4 +52,6 @@ pub struct Config {
     pub boot: u64,
     /// Number of replicas that must have a registration before it is acknowledged.
     pub replicas: u32,
+    /// The secret by which this run recognises requests of other nodes.
+    pub key: NodeKey,
 }

@@ -24,7 +24,7 @@ impl<W: World> LocationStore for ClusterLocation<W> {
     }
 
     fn elsewhere(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
-        let exists = self.hub.visit(aor, now, &mut |node, q| visit(&node.path(), q));
+        let exists = self.hub.visit(aor, now, &mut |node, key, q| visit(&node.path(key), q));
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
     }
 

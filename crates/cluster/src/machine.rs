@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::Time;
@@ -309,13 +310,13 @@ impl Machine {
         self.own.change(user, before, None);
     }
 
-    /// Visits the other nodes at which a user is registered, with q. Returns whether there are any; `None` if the database
+    /// Visits the other nodes at which a user is registered, with their keys and q. Returns whether there are any; `None` if the database
     /// must be asked.
     pub fn visit(
         &mut self,
         user: &[u8],
         now: Time,
-        visit: &mut dyn FnMut(NodeName, u16),
+        visit: &mut dyn FnMut(NodeName, NodeKey, u16),
     ) -> Option<bool> {
         let is_absent = self.is_absent();
         let epoch = self.reported_epoch();
@@ -325,12 +326,13 @@ impl Machine {
             return None;
         }
         let nodes = &self.nodes;
-        let is_there =
-            |server: &&Server| now < server.ends && nodes.is_alive(server.node, server.boot);
+        let has_not_ended = |server: &&Server| now < server.ends;
         let mut exists = false;
-        for server in entry.servers().iter().filter(is_there) {
-            exists = true;
-            visit(server.node, server.q);
+        for server in entry.servers().iter().filter(has_not_ended) {
+            if let Some(key) = nodes.key(server.node, server.boot) {
+                exists = true;
+                visit(server.node, key, server.q);
+            }
         }
         Some(exists)
     }
@@ -351,7 +353,8 @@ impl Machine {
             Report::Published(results) => self.published(now, &results),
             Report::Read(results) => self.was_read(now, results),
             Report::Left(done) => {
-                self.renew = if done { Lane::READY } else { Lane::Idle { next: now + RETRY_INTERVAL } };
+                self.renew =
+                    if done { Lane::READY } else { Lane::Idle { next: now + RETRY_INTERVAL } };
                 self.stay = if done { Stay::Left } else { self.stay };
             }
             Report::Reconnected => self.send_again(),
@@ -419,7 +422,9 @@ impl Machine {
             Lane::Busy { late: true, .. } => None,
         };
         let publish = match self.publish {
-            Lane::Idle { next } if !self.is_absent() => self.own.next_change().map(|at| at.max(next)),
+            Lane::Idle { next } if !self.is_absent() => {
+                self.own.next_change().map(|at| at.max(next))
+            }
             _ => None,
         };
         let lease = self.nodes.next_end().filter(|_| !self.is_absent());

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use ringway_proxy::config::NodeKey;
 use ringway_sansio::Time;
 
 use crate::config::LEASE;
@@ -22,6 +23,7 @@ pub struct Nodes {
 struct Node {
     boot: u64,
     ends: Time,
+    key: NodeKey,
 }
 
 impl Nodes {
@@ -38,7 +40,7 @@ impl Nodes {
                 continue;
             }
             // The lease may have been written with another clock, or by another version.
-            let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE) };
+            let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE), key: lease.key };
             self.changed |= self.alive.insert(lease.node, node).is_none();
         }
     }
@@ -69,9 +71,9 @@ impl Nodes {
         self.alive.values().map(|node| node.ends).min()
     }
 
-    /// Returns whether this run of a node lives.
-    pub fn is_alive(&self, node: NodeName, boot: u64) -> bool {
-        self.alive.get(&node).is_some_and(|node| node.boot == boot)
+    /// Returns the key of this run of a node, if it lives.
+    pub fn key(&self, node: NodeName, boot: u64) -> Option<NodeKey> {
+        self.alive.get(&node).filter(|node| node.boot == boot).map(|node| node.key)
     }
 
     /// Returns the number of other nodes that live.
@@ -98,15 +100,15 @@ mod tests {
     fn leases_that_were_read_before_a_node_has_left_do_not_bring_it_back() {
         let name = |n| NodeName { address: ([10, 0, 0, n], 5060).into(), tcp: false };
         let now = Time::from_secs(1000);
-        let lease = |boot| Lease { node: name(1), boot, left: LEASE };
+        let lease = |boot| Lease { node: name(1), boot, left: LEASE, key: NodeKey([1; 16]) };
         let mut nodes = Nodes::new(name(9));
         nodes.read(now, &[lease(7)]);
-        assert!(nodes.is_alive(name(1), 7));
+        assert!(nodes.key(name(1), 7).is_some());
         nodes.left(now, name(1));
         nodes.read(now, &[lease(7)]);
         assert!(nodes.is_empty(), "the answer came by another connection than the message");
         // The next run of it is another.
         nodes.read(now, &[lease(8)]);
-        assert!(nodes.is_alive(name(1), 8));
+        assert!(nodes.key(name(1), 8).is_some());
     }
 }

@@ -4,7 +4,7 @@
 //! user. A field is `VERSION BOOT SEQ END Q`, separated by spaces: the format's version, the run of the node, the number of
 //! the change in it, the time at which the last binding ends, in milliseconds of the database's clock, and q in thousandths
 //! or `-` if the user is not there any more. A later version may append to it; the first four stay. The leases are one hash,
-//! whose fields are `VERSION BOOT END`.
+//! whose fields are `VERSION BOOT END KEY`; a request with the key comes from who can read the database.
 //!
 //! Times are the database's, so that the clocks of nodes need not agree.
 
@@ -12,6 +12,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::MAX_AOR;
 use ringway_sansio::{Duration, Transport};
 
@@ -99,35 +100,36 @@ end
 return found
 ";
 
-/// Renews the lease of a node, drops those that have ended, and returns all, each as node, boot and milliseconds to the
-/// end. Returns nothing if a later run of a node of this name has the lease.
+/// Renews the lease of a node, drops those that have ended, and returns all, each as node, boot, milliseconds to the end and
+/// key. Returns nothing if a later run of a node of this name has the lease.
 ///
 /// A lease that ends later than any that is written now was written by a clock that has been set back, or by none of ours.
 /// It is dropped: a node that lives has another within its interval, and one that does not would live as long as the clock
 /// was set back.
 ///
-/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message, the maximum number of leases.
+/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message, the maximum number of leases,
+/// the node's key.
 pub const RENEW: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local last = now + 2 * ARGV[4]
 local function lease(text)
-  local boot, at = string.match(text, '^%d+ (%d+) (%d+)')
+  local boot, at, key = string.match(text, '^%d+ (%d+) (%d+) (%x+)')
   at = at and #boot <= 15 and #at <= 15 and tonumber(at)
-  if at and at > now and at <= last then return boot, at end
+  if at and at > now and at <= last then return boot, at, key end
 end
 local held = lease(redis.call('HGET', KEYS[1], ARGV[1]) or '')
 if held and tonumber(held) > tonumber(ARGV[3]) then return {} end
 local ends = string.format('%.0f', now + ARGV[4])
-redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ends}, ' '))
+redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ends, ARGV[8]}, ' '))
 local found = {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local boot, at = lease(all[i + 1])
-  if not at or #all[i] > 128 then
+  local boot, at, key = lease(all[i + 1])
+  if not at or #all[i] + #all[i + 1] > 256 then
     redis.call('HDEL', KEYS[1], all[i])
-  elseif #found < ARGV[7] * 3 then
-    for _, part in ipairs({all[i], boot, string.format('%.0f', at - now)}) do
+  elseif #found < ARGV[7] * 4 then
+    for _, part in ipairs({all[i], boot, string.format('%.0f', at - now), key}) do
       found[#found + 1] = part
     end
   end
@@ -159,9 +161,10 @@ pub struct NodeName {
 }
 
 impl NodeName {
-    /// Returns the value of Path (RFC 3327) that leads to the node.
-    pub fn path(&self) -> Box<[u8]> {
-        format!("<{self};lr>").into_bytes().into()
+    /// Returns the value of Path (RFC 3327) that leads to the node with this key.
+    pub fn path(&self, key: NodeKey) -> Box<[u8]> {
+        let path = [format!("<{self};lr;").as_bytes(), NodeKey::PARAMETER, b"="].concat();
+        [&path, key.text().as_bytes(), b">"].concat().into()
     }
 
     /// Returns the transport by which the node is reached.
@@ -267,17 +270,23 @@ pub struct Lease {
     pub boot: u64,
     /// Time until it ends.
     pub left: Duration,
+    /// The secret by which it recognises requests of other nodes.
+    pub key: NodeKey,
 }
 
 impl Lease {
     /// Parses the answer of [`RENEW`]. What cannot be read is left out.
     pub fn parse(parts: &[&str]) -> Vec<Lease> {
         let one = |parts: &[&str]| {
-            let [node, boot, left] = parts else { return None };
-            let left = Duration::from_millis(left.parse().ok()?);
-            Some(Lease { node: node.parse().ok()?, boot: boot.parse().ok()?, left })
+            let [node, boot, left, key] = parts else { return None };
+            Some(Lease {
+                node: node.parse().ok()?,
+                boot: boot.parse().ok()?,
+                left: Duration::from_millis(left.parse().ok()?),
+                key: NodeKey::parse(key)?,
+            })
         };
-        parts.chunks(3).filter_map(one).take(crate::config::MAX_NODES).collect()
+        parts.chunks(4).filter_map(one).take(crate::config::MAX_NODES).collect()
     }
 }
 
@@ -330,12 +339,16 @@ mod tests {
     #[test]
     fn names_lead_to_nodes() {
         for (name, path) in [
-            ("sip:192.0.2.1:5060", "<sip:192.0.2.1:5060;lr>"),
-            ("sip:[2001:db8::1]:5070;transport=tcp", "<sip:[2001:db8::1]:5070;transport=tcp;lr>"),
+            ("sip:192.0.2.1:5060", "<sip:192.0.2.1:5060;lr;node="),
+            (
+                "sip:[2001:db8::1]:5070;transport=tcp",
+                "<sip:[2001:db8::1]:5070;transport=tcp;lr;node=",
+            ),
         ] {
             let node: NodeName = name.parse().unwrap();
             assert_eq!(node.to_string(), name);
-            assert_eq!(*node.path(), *path.as_bytes());
+            let path = format!("{path}{}>", "07".repeat(16));
+            assert_eq!(*node.path(NodeKey([7; 16])), *path.as_bytes());
         }
         for name in ["", "sip:host:5060", "sip:192.0.2.1", "sips:192.0.2.1:5061", "192.0.2.1:5060"]
         {
@@ -359,8 +372,10 @@ mod tests {
             [("sip:192.0.2.1:5060".into(), 7, 500), ("sip:192.0.2.3:5060".into(), 8, 1000)]
         );
         assert_eq!(found[0].lifetime, Duration::from_secs(9));
-        assert!(Lease::parse(&["sip:192.0.2.1:5060", "x", "1"]).is_empty());
-        assert_eq!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", "rest"]).len(), 1);
+        let key = NodeKey([7; 16]).text();
+        assert!(Lease::parse(&["sip:192.0.2.1:5060", "x", "1", &key]).is_empty());
+        assert!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", "key"]).is_empty());
+        assert_eq!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", &key, "rest"]).len(), 1);
     }
 
     proptest! {

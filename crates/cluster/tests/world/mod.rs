@@ -11,6 +11,7 @@ use ringway_cluster::record::Message;
 use ringway_cluster::{
     Command, Config, Event, Found, Lease, Machine, NodeName, Publication, Reading, Report, Written,
 };
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::{Duration, Time};
@@ -50,7 +51,9 @@ impl Data {
         match old {
             Some(old) if old.boot > boot => return Err(old.boot),
             Some(old) if old.boot == boot && old.seq > p.seq => return Ok(false),
-            Some(old) if old.boot == boot && old.seq == p.seq && now < old.ends => return Ok(false),
+            Some(old) if old.boot == boot && old.seq == p.seq && now < old.ends => {
+                return Ok(false);
+            }
             _ => {}
         }
         user.insert(node, Record { boot, seq: p.seq, ends: now + p.lifetime, q: p.q });
@@ -249,7 +252,10 @@ impl World {
     fn visit(&mut self, node: usize, user: &str) -> Option<Vec<usize>> {
         let mut names = Vec::new();
         let now = self.now;
-        let mut visit = |name, _| names.push(name);
+        let mut visit = |name, key, _| {
+            assert_eq!(key, key_of(&name));
+            names.push(name);
+        };
         self.nodes[node].machine.visit(user.as_bytes(), now, &mut visit)?;
         let index = |name: &NodeName| self.nodes.iter().position(|node| node.name == *name);
         Some(names.iter().filter_map(index).collect())
@@ -395,6 +401,7 @@ impl World {
                     node: *node,
                     boot: *boot,
                     left: *ends - now,
+                    key: key_of(node),
                 };
                 let all = leases.iter().filter(|_| !is_outrun).map(lease).collect();
                 (wait, Report::Renewed(Some((all, replicas))))
@@ -456,10 +463,18 @@ impl World {
     }
 }
 
+fn key_of(name: &NodeName) -> NodeKey {
+    let mut key = [0; 16];
+    if let std::net::IpAddr::V4(ip) = name.address.ip() {
+        key[..4].copy_from_slice(&ip.octets());
+    }
+    NodeKey(key)
+}
+
 fn start(name: NodeName, boot: u64) -> Node {
     Node {
         name,
-        machine: Machine::new(Config { name, boot, replicas: 1 }),
+        machine: Machine::new(Config { name, boot, replicas: 1, key: key_of(&name) }),
         boot,
         alive: true,
         subscribed: false,

@@ -9,9 +9,11 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
 };
 use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
-use ringway_cluster::record::{self, Message};
 use ringway_cluster::config::{MAX_NODES, MAX_NODES_PER_USER};
+use ringway_cluster::record::{self, Message};
 use ringway_cluster::{Command, Found, Lease, NodeName, Reading, Report, Written};
+
+use ringway_proxy::config::NodeKey;
 
 use super::membership::Membership;
 use crate::config::DatabaseUri;
@@ -24,6 +26,7 @@ pub(super) struct Database {
     uri: DatabaseUri,
     roots: Option<Vec<u8>>,
     name: NodeName,
+    key: NodeKey,
     replicas: u32,
 }
 
@@ -39,9 +42,9 @@ impl Database {
     ///
     /// # Errors
     /// Fails for trust anchors that cannot be read.
-    pub(super) fn new(membership: &Membership) -> Result<Self, String> {
+    pub(super) fn new(membership: &Membership, key: NodeKey) -> Result<Self, String> {
         let Membership { database: uri, roots, name, replicas } = membership.clone();
-        let database = Database { uri, roots, name, replicas };
+        let database = Database { uri, roots, name, key, replicas };
         match database.uri.service {
             Some(_) => database.sentinel().map(drop),
             None => database.server().map(drop),
@@ -166,7 +169,8 @@ impl Database {
                     .arg(millis(LEASE))
                     .arg(record::CHANNEL)
                     .arg(heard)
-                    .arg(MAX_NODES);
+                    .arg(MAX_NODES)
+                    .arg(self.key.text());
             }
             Command::Leave { boot } => {
                 eval(&mut pipeline, record::LEAVE, record::LEASES.as_bytes())
