@@ -249,7 +249,8 @@ impl Server {
         self.ended = ended;
         let exchange = self.mesh.as_ref().map(|mesh| mesh.exchange().clone());
         let hub = self.store.hub().cloned();
-        let (location, users) = resources_of(&self.store, exchange.as_ref(), hub.as_ref());
+        let (location, users) =
+            resources_of(&self.store, exchange.as_ref(), hub.as_ref(), endpoints.len());
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(WorkerParts {
                 index: endpoint.worker(),
@@ -599,6 +600,7 @@ fn resources_of(
     store: &Store,
     exchange: Option<&Arc<Exchange>>,
     hub: Option<&Arc<Hub>>,
+    workers: usize,
 ) -> (Arc<dyn LocationStore>, Arc<dyn Users>) {
     let (local, users) = (store.location().clone(), store.users().clone());
     match (exchange, hub) {
@@ -610,7 +612,9 @@ fn resources_of(
                 Arc::new(MeshUsers { local: users, domain }),
             )
         }
-        (None, Some(hub)) => (Arc::new(ClusterLocation { local, hub: hub.clone() }), users),
+        (None, Some(hub)) => {
+            (Arc::new(ClusterLocation { local, hub: hub.clone(), workers }), users)
+        }
         (None, None) => (local, users),
     }
 }
