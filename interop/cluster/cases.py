@@ -3,6 +3,7 @@ is gone."""
 
 import re
 import signal
+import socket
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ USERS = {"alice": "wonderland", "bob": "builder", "carol": "singer", "dave": "di
 LEASE = 5
 # What a phone sees of a request that has come over two nodes.
 OVER_TWO = {"too_many_vias": "Via:.*Via:.*Via:.*Via:", "max_forwards": 68}
+# Fields of a request that its response has too (RFC 3261 section 8.2.6.2).
+ECHOED = ("Via:", "From:", "To:", "Call-ID:", "CSeq:")
 KEY = "ringway:at:{sip:%s@ringway.test}"
 
 
@@ -61,15 +64,29 @@ def answered(server, user, port):
     return answer, time.monotonic() - began
 
 
-def rings_nowhere(c, server, user):
+def rings_nowhere(c, server, user, status=480):
     """A call for a user whom no live node has is answered at once."""
     with Client(server.host, server.port) as client:
         began = time.monotonic()
         invite = client.proved(server, "alice", "INVITE", f"sip:{user}@{server.domain}",
                                headers=[f"Contact: <sip:alice@127.0.0.1:{client.local[1]}>"])
         answer = client.ask(invite)
-        c.expect(answer is not None and answer.status == 480, f"expected 480, got {answer and answer.start}")
+        c.expect(answer is not None and answer.status == status,
+                 f"expected {status}, got {answer and answer.start}")
         c.expect(time.monotonic() - began < 2, "the answer came late")
+
+
+def registers(c, server, user, expected, seconds=2):
+    """A REGISTER of a user is answered with this status soon."""
+    answer, took = answered(server, user, 9)
+    c.expect(answer is not None and answer.status == expected,
+             f"REGISTER of {user}: expected {expected}, got {answer and answer.start}")
+    c.expect(took < seconds, f"the answer to {user} took {took:.1f} s")
+
+
+def record(database, server, user):
+    """What the database has of a user at a node: version, run, number of the change, end in milliseconds, q."""
+    return database.cli("HGET", KEY % user, f"sip:{server.host}:{server.port}").split()
 
 
 class Phone:
@@ -232,3 +249,151 @@ def secured(c):
     c.expect("let-me-in" not in first.process.output(), "the password is in the log")
     stranger = node(c, store, cluster="replicas = 0\n")
     c.until(lambda: "does not answer" in stranger.process.output(), 5, "a certificate of nobody is accepted")
+
+
+@case("cluster/strangers-at-a-node", limit=60)
+def strangers(c):
+    """Another program on a node's host, or a phone behind it, is no node: it is challenged, and no key is in what
+    phones get."""
+    primary, _, first, second = pair(c)
+    bob = Phone(c, "bob")
+    bob.register(first)
+    fields = {"sender": f"sip:alice@{first.domain}", "body": "hello"}
+    for transport in ("tcp", "udp"):
+        with Client(first.host, first.port, transport) as stranger:
+            answer = stranger.ask(stranger.request("MESSAGE", f"sip:bob@{first.domain}", **fields))
+            c.expect(answer is not None and answer.status == 407,
+                     f"{transport}: expected 407, got {answer and answer.start}")
+    with Client(first.host, first.port, "tcp") as behind:
+        contact = f"<sip:dave@{HOST}:9>"
+        answer = behind.register("dave", USERS["dave"], first.domain, [contact])
+        c.expect(answer is not None and answer.status == 200,
+                 f"a phone at the host of a node: {answer and answer.start}")
+    bob.is_called(second)
+    keys = re.findall(r"\b[0-9a-f]{32}\b", primary.cli("HGETALL", "ringway:nodes"))
+    c.expect(len(set(keys)) == 2, f"{keys} are not two keys")
+    for name in ("uas-bob1.msg", "uac-bob1.msg"):
+        c.expect(not any(key in text(c, name) for key in keys), f"{name} has the key of a node")
+    for one in (first, second):
+        c.expect(not any(key in one.process.output() for key in keys), "the log has the key of a node")
+
+
+@case("cluster/foreign-records", limit=60)
+def foreign(c):
+    """Another program writes to the database: a key of another type concerns its user only, fields that are no records
+    are passed over and removed, and leases that end in a century are dropped."""
+    primary, _, first, second = pair(c)
+    primary.cli("SET", KEY % "bob", "something else")
+    here = f"sip:{first.host}:{first.port}"
+    nines = "9" * 400
+    for field, text in ((here, f"1 {nines} 1 {nines} 500"), ("sip:10.9.9.9:5060", f"1 1 1 {nines} 500"),
+                        ("x" * 100_000, "1 1 1 99999999999999 500"), ("", ""), ("sip:10.9.9.8:5060", "\x01")):
+        primary.cli("HSET", KEY % "carol", field, text)
+        primary.cli("HSET", "ringway:nodes", field if field != here else "sip:10.9.9.7:5060", text)
+    primary.cli("HSET", "ringway:nodes", "sip:10.9.9.6:5060", "1 1 99999999999999")
+    primary.cli("HSET", "ringway:nodes", here, "1 99999999999999 99999999999999")
+    registers(c, first, "bob", 503)
+    carol = Phone(c, "carol")
+    for _ in range(3):
+        carol.register(first)
+        rings_nowhere(c, second, "bob", status=504)
+    carol.is_called(second)
+    registers(c, first, "dave", 200)
+    together(c, first, second)
+    for one in (first, second):
+        c.expect(metric(one, "outages_total") == 0, f"the database counts as absent: {one.process.output()[-400:]}")
+    c.expect(metric(first, "unusable_total") > 0, "what is unusable is not counted")
+    for one in (first, second):
+        c.expect(f"{KEY % 'bob'}" in one.process.output() and "is no hash" in one.process.output(),
+                 "the log does not name the key")
+    c.expect("10.9.9" not in primary.cli("HGETALL", KEY % "carol"), "what is no record stays")
+    c.expect(primary.cli("HLEN", "ringway:nodes").strip() == "2", "what is no lease stays")
+    primary.cli("DEL", KEY % "bob")
+    bob = Phone(c, "bob")
+    bob.register(first)
+    bob.is_called(second)
+
+
+@case("cluster/other-clocks", limit=60)
+def clocks(c):
+    """A record of a later run, as a node leaves it whose clock is set back; and one that has ended by the clock of the
+    database, as after a jump of that: the node publishes its users again, and they are called."""
+    primary, _, first, second = pair(c)
+    here = f"sip:{first.host}:{first.port}"
+    bob, carol = Phone(c, "bob"), Phone(c, "carol")
+    carol.register(first)
+    _, boot, seq, ends, q = record(primary, first, "carol")
+    primary.cli("HSET", KEY % "carol", here, f"1 {boot} {seq} {int(ends) - 86_400_000} {q}")
+    primary.cli("CLIENT", "KILL", "TYPE", "normal")
+    c.until(lambda: int(record(primary, first, "carol")[3]) > int(ends) - 3_600_000, 10,
+            lambda: f"a record that has ended stays as it is: {record(primary, first, 'carol')}")
+    carol.is_called(second)
+    later = int(boot) + 1_000_000
+    primary.cli("HSET", KEY % "bob", here, f"1 {later} 1 {int(ends) + 3_600_000} 1000")
+    bob.register(first)
+    c.expect(record(primary, first, "bob")[1] == str(later + 1), f"{record(primary, first, 'bob')} is another run")
+    c.until(lambda: record(primary, first, "carol")[1] == str(later + 1), 5, "other users are of the run before")
+    together(c, first, second)
+    for one in (bob, carol):
+        one.is_called(second)
+
+
+@case("cluster/drain", limit=60)
+def drain(c):
+    """A node that is to stop waits for a call that is being set up; other nodes pass it over at once, and its phones
+    are called where they register next."""
+    primary, _, first, second = pair(c)
+    carol = Phone(c, "carol")
+    carol.register(first)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent, Client(first.host, first.port) as client:
+        silent.bind((HOST, 0))
+        with Client(first.host, first.port) as phone:
+            contact = f"<sip:bob@{HOST}:{silent.getsockname()[1]}>"
+            answer = phone.register("bob", USERS["bob"], first.domain, [contact])
+            c.expect(answer.status == 200, f"expected 200, got {answer.start}")
+        client.send(client.proved(first, "alice", "INVITE", f"sip:bob@{first.domain}",
+                                  headers=[f"Contact: <sip:alice@127.0.0.1:{client.local[1]}>"]))
+        silent.settimeout(5)
+        c.expect(silent.recv(65_536).startswith(b"INVITE "), "bob's phone is not called")
+        carol.is_called(second)
+        first.process.signal(signal.SIGTERM)
+        began = time.monotonic()
+        c.until(lambda: metric(second, "nodes") == 0, 2, "the node that stops is not passed over")
+        print(f"passed over after {time.monotonic() - began:.2f} s")
+        c.expect(first.process.running(), "the node did not wait for its call")
+        rings_nowhere(c, second, "carol")
+        carol.register(second)
+        carol.is_called(second, hops=1)
+        # It does not come back while it waits.
+        c.sleep(2)
+        c.expect(first.process.running() and metric(second, "nodes") == 0, "the node comes back")
+        c.expect(f":{first.port}" not in primary.cli("HGETALL", "ringway:nodes"), "its lease stays")
+
+
+@case("cluster/strange-names", limit=60)
+def strange(c):
+    """Users whose names have what separates fields and keys of the database: each is found by the other node, and no
+    other user is."""
+    primary = Redis(c, "primary")
+    open_because = "the users are many, each registers once"
+    first, second = (node(c, f"redis://{HOST}:{primary.port}", cluster="replicas = 0\n", open_because=open_because)
+                     for _ in range(2))
+    together(c, first, second)
+    names = ["a%7Db", "a%7D", "%7Bc%7D", "d:e", "%C3%BC", "f%00g", "f", "h%20i", "j%0D%0Ak", "*", "u" * 400]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as phone:
+        phone.bind((HOST, 0))
+        phone.settimeout(5)
+        for name in names:
+            answer, _ = answered(first, name, phone.getsockname()[1])
+            c.expect(answer.status == 200, f"{name}: expected 200, got {answer.start}")
+        for name in names:
+            with Client(second.host, second.port) as client:
+                client.send(client.request("MESSAGE", f"sip:{name}@{first.domain}", body="hello"))
+                message, sender = phone.recvfrom(65_536)
+                lines = message.decode().split("\r\n")
+                phone.sendto("\r\n".join(["SIP/2.0 200 OK", *(line for line in lines if line.startswith(ECHOED)),
+                                          "Content-Length: 0", "", ""]).encode(), sender)
+                got, answer = lines[0], client.receive()
+                c.expect(answer is not None and answer.status == 200, f"{name}: {answer and answer.start}")
+                c.expect(got == f"MESSAGE sip:{name}@127.0.0.1:{phone.getsockname()[1]} SIP/2.0", f"{name}: {got}")
+    c.expect(len(primary.cli("KEYS", "ringway:at:*").splitlines()) == len(names), "two users have one key")

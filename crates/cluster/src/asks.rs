@@ -52,7 +52,7 @@ impl Asks {
         true
     }
 
-    /// Gives questions that have come since the last call their deadline.
+    /// Sets the deadline of questions that have come since the last call.
     pub fn date(&mut self, now: Time) {
         let deadlines = self.new.drain(..).map(|(number, user)| (now + READ_LIMIT, number, user));
         self.deadlines.extend(deadlines);

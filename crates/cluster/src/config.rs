@@ -1,5 +1,6 @@
 //! Every limit and interval by name.
 
+use ringway_proxy::config::NodeKey;
 use ringway_sansio::Duration;
 
 use crate::record::NodeName;
@@ -25,6 +26,10 @@ pub const MAX_AGE: Duration = Duration::from_secs(60);
 /// Time for which the database remembers that a user is no longer at a node, so that an older change that comes late has no
 /// effect.
 pub const REMOVED: Duration = Duration::from_secs(60);
+/// Pause before a user is published again whose key has what is not ours.
+pub const UNUSABLE_PAUSE: Duration = Duration::from_secs(30);
+/// Interval at which such a key is reported, at most.
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of users in one command.
 pub const MAX_BATCH: usize = 512;
 /// Maximum number of registrations that wait for the database.
@@ -47,4 +52,6 @@ pub struct Config {
     pub boot: u64,
     /// Number of replicas that must have a registration before it is acknowledged.
     pub replicas: u32,
+    /// The secret by which this run recognises requests of other nodes.
+    pub key: NodeKey,
 }

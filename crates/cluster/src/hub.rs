@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Question, Reply};
 use ringway_sansio::Time;
@@ -40,9 +41,9 @@ impl<W: World> Hub<W> {
         self.lock().config().name
     }
 
-    /// Returns the number of this run of the node.
-    pub fn boot(&self) -> u64 {
-        self.lock().config().boot
+    /// Returns the secret by which this run recognises requests of other nodes.
+    pub fn key(&self) -> NodeKey {
+        self.lock().config().key
     }
 
     /// Returns what is counted.
@@ -93,7 +94,7 @@ impl<W: World> Hub<W> {
         &self,
         user: &[u8],
         now: Time,
-        visit: &mut dyn FnMut(NodeName, u16),
+        visit: &mut dyn FnMut(NodeName, NodeKey, u16),
     ) -> Option<bool> {
         self.lock().visit(user, now, visit)
     }
@@ -101,6 +102,17 @@ impl<W: World> Hub<W> {
     /// A registration may be taken, as [`Machine::takes_registrations`] decides.
     pub fn takes_registrations(&self) -> bool {
         self.lock().takes_registrations()
+    }
+
+    /// The node is about to stop, as for [`Machine::leave`].
+    pub fn leave(&self) {
+        self.lock().leave();
+        self.world.wake();
+    }
+
+    /// Returns whether the lease has ended for good.
+    pub fn has_left(&self) -> bool {
+        self.lock().has_left()
     }
 
     /// A user has changed here, as for [`Machine::changed`].

@@ -35,5 +35,5 @@ pub use config::Config;
 pub use hub::{Hub, World};
 pub use journal::ClusterJournal;
 pub use location::ClusterLocation;
-pub use machine::{Command, Counts, Event, Machine, Report};
+pub use machine::{Command, Counts, Event, Machine, Reading, Report, Written};
 pub use record::{Found, Lease, NodeName, Publication};

@@ -8,6 +8,7 @@ use ringway_proxy::location::{
 };
 use ringway_sansio::{FlowId, Time};
 
+use crate::config::MAX_WAITING;
 use crate::hub::{Hub, World};
 
 /// Registrations here and at other nodes.
@@ -16,6 +17,8 @@ pub struct ClusterLocation<W> {
     pub local: Arc<MemoryStore>,
     /// What is known of others.
     pub hub: Arc<Hub<W>>,
+    /// The number of workers, which share the registrations that may wait.
+    pub workers: usize,
 }
 
 impl<W: World> LocationStore for ClusterLocation<W> {
@@ -24,8 +27,12 @@ impl<W: World> LocationStore for ClusterLocation<W> {
     }
 
     fn elsewhere(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
-        let exists = self.hub.visit(aor, now, &mut |node, q| visit(&node.path(), q));
+        let exists = self.hub.visit(aor, now, &mut |node, key, q| visit(&node.path(key), q));
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
+    }
+
+    fn max_waiting(&self) -> usize {
+        MAX_WAITING / self.workers.max(1)
     }
 
     /// A node has authenticated the user as this one would have.

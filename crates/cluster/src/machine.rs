@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::Time;
@@ -13,7 +14,9 @@ use ringway_sansio::time::sooner;
 
 use crate::asks::Asks;
 use crate::cache::{Cache, Server};
-use crate::config::{Config, MAX_WAITING, RENEW_INTERVAL, RENEW_LIMIT, RETRY_INTERVAL};
+use crate::config::{
+    Config, MAX_WAITING, RENEW_INTERVAL, RENEW_LIMIT, REPORT_INTERVAL, RETRY_INTERVAL,
+};
 use crate::nodes::Nodes;
 use crate::own::Own;
 use crate::record::{Found, Lease, Message, NodeName, Publication};
@@ -21,10 +24,23 @@ use crate::record::{Found, Lease, Message, NodeName, Publication};
 /// A command for the database. Each is answered by one [`Report`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Renew the lease: [`Report::Renewed`].
-    Renew,
-    /// Publish changes, and have replicas take them: [`Report::Published`].
-    Publish(Vec<Publication>),
+    /// Renew the lease of this run: [`Report::Renewed`].
+    Renew {
+        /// The run.
+        boot: u64,
+    },
+    /// End the lease of this run: [`Report::Left`].
+    Leave {
+        /// The run.
+        boot: u64,
+    },
+    /// Publish changes of this run, and have replicas take them: [`Report::Published`].
+    Publish {
+        /// The run.
+        boot: u64,
+        /// The changes.
+        changes: Vec<Publication>,
+    },
     /// Read users: [`Report::Read`].
     Read(Vec<Box<[u8]>>),
 }
@@ -35,10 +51,12 @@ pub enum Report {
     /// The leases of all nodes, and the number of replicas that have this one's; none if a later run of a node of this name
     /// has the lease. `None` if the command has failed.
     Renewed(Option<(Vec<Lease>, u32)>),
-    /// For each change, the number of replicas that have it; `None` if it has failed.
-    Published(Vec<Option<u32>>),
-    /// For each user, the nodes; `None` if the command has failed.
-    Read(Vec<Option<Vec<Found>>>),
+    /// What became of each change; of none if the command has failed.
+    Published(Vec<Written>),
+    /// What was found of each user; of none if the command has failed.
+    Read(Vec<Reading>),
+    /// Whether the lease has ended.
+    Left(bool),
     /// The connection for a command was lost, and another carries it.
     Reconnected,
     /// Changes are reported from now on.
@@ -47,6 +65,33 @@ pub enum Report {
     Unsubscribed,
     /// A change.
     Heard(Message),
+}
+
+/// What the database has done with a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Written {
+    /// It has it, and so have this many replicas.
+    Stored(u32),
+    /// A later run of a node of this name has published the user.
+    Outrun {
+        /// That run.
+        boot: u64,
+    },
+    /// The key of the user has what is not ours.
+    Unusable,
+    /// It does not have it.
+    Failed,
+}
+
+/// What the database knows of a user.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// The nodes.
+    Found(Vec<Found>),
+    /// The key of the user has what is not ours.
+    Unusable,
+    /// Nothing was read.
+    Failed,
 }
 
 /// The state of the database.
@@ -88,6 +133,8 @@ pub enum Event {
     Nodes(Vec<NodeName>),
     /// The database has another state.
     State(State),
+    /// The key of this user has what is not ours; reported at most once in [`REPORT_INTERVAL`].
+    Unusable(Box<[u8]>),
 }
 
 /// What is counted.
@@ -125,6 +172,19 @@ pub struct Counts {
     pub gaps: u64,
     /// Changes that were reported of users of whom something is remembered.
     pub invalidated: u64,
+    /// Changes and reads that found a key with what is not ours.
+    pub unusable: u64,
+}
+
+/// Whether the node is about to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stay {
+    /// It has a lease.
+    Stays,
+    /// Its lease is to end.
+    Leaves,
+    /// Its lease has ended.
+    Left,
 }
 
 /// A command under way, or the time of the next.
@@ -150,6 +210,11 @@ pub struct Machine {
     cache: Cache,
     nodes: Nodes,
     state: State,
+    stay: Stay,
+    /// A later run that has published a user of this node, and when that was heard, until it is certain whether it lives.
+    outrun: Option<(u64, Time)>,
+    /// Time until which unusable keys are not reported.
+    silent: Time,
     /// Whether the state was reported: what is absent at the start is, when that is certain.
     reported: bool,
     renew: Lane,
@@ -176,6 +241,9 @@ impl Machine {
             cache: Cache::default(),
             nodes,
             state: State::Absent,
+            stay: Stay::Stays,
+            outrun: None,
+            silent: Time::ZERO,
             reported: false,
             renew: Lane::READY,
             publish: Lane::READY,
@@ -196,9 +264,28 @@ impl Machine {
 
     /// Returns whether a registration may be taken: it can be expected to be acknowledged. One that may not is counted.
     pub fn takes_registrations(&mut self) -> bool {
-        let takes = self.state == State::Ready && self.own.waiting() < MAX_WAITING;
+        let takes = self.state == State::Ready
+            && self.stay == Stay::Stays
+            && self.own.waiting() < MAX_WAITING;
         self.counts.refused += u64::from(!takes);
         takes
+    }
+
+    /// The node is about to stop: its lease ends, so that other nodes send nothing here any more, and no registration is
+    /// taken.
+    pub fn leave(&mut self) {
+        if self.stay == Stay::Stays {
+            self.stay = Stay::Leaves;
+            // After the renewal under way, if there is one: that must not come second.
+            if let Lane::Idle { .. } = self.renew {
+                self.renew = Lane::READY;
+            }
+        }
+    }
+
+    /// Returns whether the lease has ended for good.
+    pub fn has_left(&self) -> bool {
+        self.stay == Stay::Left
     }
 
     /// A user has bindings here with this q until this time, or none. `waits` is the registration that is acknowledged when
@@ -223,13 +310,13 @@ impl Machine {
         self.own.change(user, before, None);
     }
 
-    /// Visits the other nodes at which a user is registered, with q. Returns whether there are any; `None` if the database
+    /// Visits the other nodes at which a user is registered, with their keys and q. Returns whether there are any; `None` if the database
     /// must be asked.
     pub fn visit(
         &mut self,
         user: &[u8],
         now: Time,
-        visit: &mut dyn FnMut(NodeName, u16),
+        visit: &mut dyn FnMut(NodeName, NodeKey, u16),
     ) -> Option<bool> {
         let is_absent = self.is_absent();
         let epoch = self.reported_epoch();
@@ -239,12 +326,13 @@ impl Machine {
             return None;
         }
         let nodes = &self.nodes;
-        let is_there =
-            |server: &&Server| now < server.ends && nodes.is_alive(server.node, server.boot);
+        let has_not_ended = |server: &&Server| now < server.ends;
         let mut exists = false;
-        for server in entry.servers().iter().filter(is_there) {
-            exists = true;
-            visit(server.node, server.q);
+        for server in entry.servers().iter().filter(has_not_ended) {
+            if let Some(key) = nodes.key(server.node, server.boot) {
+                exists = true;
+                visit(server.node, key, server.q);
+            }
         }
         Some(exists)
     }
@@ -264,6 +352,11 @@ impl Machine {
             Report::Renewed(renewed) => self.renewed(now, renewed),
             Report::Published(results) => self.published(now, &results),
             Report::Read(results) => self.was_read(now, results),
+            Report::Left(done) => {
+                self.renew =
+                    if done { Lane::READY } else { Lane::Idle { next: now + RETRY_INTERVAL } };
+                self.stay = if done { Stay::Left } else { self.stay };
+            }
             Report::Reconnected => self.send_again(),
             Report::Subscribed => {
                 self.subscribed = true;
@@ -277,7 +370,7 @@ impl Machine {
                 self.asks.changed(&user);
                 self.counts.invalidated += u64::from(self.cache.changed(&user));
             }
-            Report::Heard(Message::Left(node)) => self.nodes.left(node),
+            Report::Heard(Message::Left(node)) => self.nodes.left(now, node),
             Report::Heard(Message::Renewed(_)) => {}
         }
         self.handle_timeout(now);
@@ -294,18 +387,22 @@ impl Machine {
         if let Some(names) = self.nodes.take_change() {
             self.events.push_back(Event::Nodes(names));
         }
-        if self.renew.may_begin(now) {
+        if self.renew.may_begin(now) && self.stay != Stay::Left {
             self.renew = Lane::Busy { since: now, late: false };
-            self.commands.push_back(Command::Renew);
+            let boot = self.config.boot;
+            self.commands.push_back(match self.stay {
+                Stay::Leaves => Command::Leave { boot },
+                _ => Command::Renew { boot },
+            });
         }
         if self.is_absent() {
             return;
         }
         if self.publish.may_begin(now)
-            && let Some(batch) = self.own.begin(now)
+            && let Some(changes) = self.own.begin(now)
         {
             self.publish = Lane::Busy { since: now, late: false };
-            self.commands.push_back(Command::Publish(batch));
+            self.commands.push_back(Command::Publish { boot: self.config.boot, changes });
         }
         if self.read.may_begin(now)
             && let Some(users) = self.asks.begin()
@@ -319,12 +416,15 @@ impl Machine {
     /// Returns the time at which [`Machine::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
         let renew = match self.renew {
+            _ if self.stay == Stay::Left => None,
             Lane::Idle { next } => Some(next),
             Lane::Busy { since, late: false } => Some(since + RENEW_LIMIT),
             Lane::Busy { late: true, .. } => None,
         };
         let publish = match self.publish {
-            Lane::Idle { next } if !self.is_absent() && self.own.has_changes() => Some(next),
+            Lane::Idle { next } if !self.is_absent() => {
+                self.own.next_change().map(|at| at.max(next))
+            }
             _ => None,
         };
         let lease = self.nodes.next_end().filter(|_| !self.is_absent());
@@ -388,12 +488,16 @@ impl Machine {
     }
 
     fn renewed(&mut self, now: Time, renewed: Option<(Vec<Lease>, u32)>) {
-        let Lane::Busy { late, .. } = self.renew else { return };
+        let Lane::Busy { since, late } = self.renew else { return };
         let next = now + if renewed.is_some() { RENEW_INTERVAL } else { RETRY_INTERVAL };
-        self.renew = Lane::Idle { next };
+        self.renew = if self.stay == Stay::Stays { Lane::Idle { next } } else { Lane::READY };
         let Some((leases, replicas)) = renewed else { return self.is_now(now, State::Absent) };
+        let outrun = self.outrun.take_if(|(_, heard)| *heard <= since);
         if leases.is_empty() {
             return self.is_now(now, State::Superseded);
+        }
+        if let Some((boot, _)) = outrun {
+            self.run_after(boot);
         }
         self.nodes.read(now, &leases);
         if late {
@@ -413,33 +517,77 @@ impl Machine {
         self.is_now(now, if enough { State::Ready } else { State::Unreplicated { replicas } });
     }
 
-    fn published(&mut self, now: Time, results: &[Option<u32>]) {
+    fn published(&mut self, now: Time, results: &[Written]) {
         self.publish = Lane::READY;
         let mut outcomes = Vec::new();
-        self.own.end(results, self.config.replicas, &mut outcomes);
+        let unusable = self.own.end(now, results, self.config.replicas, &mut outcomes);
         self.report(outcomes);
-        self.counts.published += results.iter().flatten().count() as u64;
-        match results.iter().flatten().min() {
-            None => self.is_now(now, State::Absent),
-            Some(&replicas) if !self.is_absent() => self.replicas(now, replicas),
-            Some(_) => {}
+        let is_failed = |result: &Written| *result == Written::Failed;
+        let stored = results.iter().filter_map(|result| match result {
+            Written::Stored(replicas) => Some(*replicas),
+            _ => None,
+        });
+        self.counts.published += stored.clone().count() as u64;
+        if results.iter().all(is_failed) {
+            self.is_now(now, State::Absent);
+        } else if let Some(replicas) = stored.min().filter(|_| !self.is_absent()) {
+            self.replicas(now, replicas);
         }
-        if results.iter().any(Option::is_none) {
+        let outrun = results.iter().filter_map(|result| match result {
+            Written::Outrun { boot } => Some(*boot),
+            _ => None,
+        });
+        if let Some(boot) = outrun.max() {
+            self.outrun = Some((boot, now));
+            // The next renewal shows whether that run lives.
+            if let Lane::Idle { .. } = self.renew {
+                self.renew = Lane::READY;
+            }
+        }
+        if self.outrun.is_some() || results.iter().any(is_failed) {
             // A part of the database is absent; the rest must not be asked for it all the time.
             self.publish = Lane::Idle { next: now + RETRY_INTERVAL };
         }
+        self.counts.unusable += unusable.len() as u64;
+        if let Some(user) = unusable.into_iter().next() {
+            self.report_unusable(now, user);
+        }
     }
 
-    fn was_read(&mut self, now: Time, results: Vec<Option<Vec<Found>>>) {
+    /// The lease is this run's, so no later run of a node of this name lives: this one takes the number after its.
+    fn run_after(&mut self, boot: u64) {
+        self.config.boot = self.config.boot.max(boot.saturating_add(1));
+        self.renew = Lane::READY;
+        if let Lane::Idle { .. } = self.publish {
+            self.publish = Lane::READY;
+        }
+        self.send_again();
+    }
+
+    fn report_unusable(&mut self, now: Time, user: Box<[u8]>) {
+        if self.silent <= now {
+            self.silent = now + REPORT_INTERVAL;
+            self.events.push_back(Event::Unusable(user));
+        }
+    }
+
+    fn was_read(&mut self, now: Time, results: Vec<Reading>) {
         self.read = Lane::READY;
         let epoch = self.read_epoch.take();
-        let is_absent = results.iter().all(Option::is_none);
+        let is_absent = results.iter().all(|result| *result == Reading::Failed);
         let mut results = results.into_iter();
         for (user, changed) in self.asks.end() {
             let asked = self.asks.take(&user);
-            let Some(mut found) = results.next().flatten() else {
-                self.unavailable(asked);
-                continue;
+            let mut found = match results.next() {
+                Some(Reading::Found(found)) => found,
+                unread => {
+                    self.unavailable(asked);
+                    if unread == Some(Reading::Unusable) {
+                        self.counts.unusable += 1;
+                        self.report_unusable(now, user);
+                    }
+                    continue;
+                }
             };
             found.retain(|found| found.node != self.config.name);
             self.counts.read += 1;

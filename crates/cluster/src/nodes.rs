@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use ringway_proxy::config::NodeKey;
 use ringway_sansio::Time;
 
 use crate::config::LEASE;
@@ -14,25 +15,32 @@ use crate::record::{Lease, NodeName};
 pub struct Nodes {
     this: NodeName,
     alive: BTreeMap<NodeName, Node>,
+    /// Runs that have ended their lease a short time ago: what was read before must not bring them back.
+    left: BTreeMap<NodeName, Node>,
     changed: bool,
 }
 
 struct Node {
     boot: u64,
     ends: Time,
+    key: NodeKey,
 }
 
 impl Nodes {
     /// Returns the nodes beside this one: none.
     pub fn new(this: NodeName) -> Self {
-        Nodes { this, alive: BTreeMap::new(), changed: false }
+        Nodes { this, alive: BTreeMap::new(), left: BTreeMap::new(), changed: false }
     }
 
     /// The leases were read.
     pub fn read(&mut self, now: Time, leases: &[Lease]) {
+        self.left.retain(|_, node| now < node.ends);
         for lease in leases.iter().filter(|lease| lease.node != self.this) {
+            if self.left.get(&lease.node).is_some_and(|node| node.boot == lease.boot) {
+                continue;
+            }
             // The lease may have been written with another clock, or by another version.
-            let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE) };
+            let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE), key: lease.key };
             self.changed |= self.alive.insert(lease.node, node).is_none();
         }
     }
@@ -45,8 +53,10 @@ impl Nodes {
     }
 
     /// A node has ended its lease.
-    pub fn left(&mut self, node: NodeName) {
-        self.changed |= self.alive.remove(&node).is_some();
+    pub fn left(&mut self, now: Time, name: NodeName) {
+        let Some(node) = self.alive.remove(&name) else { return };
+        self.changed = true;
+        self.left.insert(name, Node { ends: now + LEASE, ..node });
     }
 
     /// Drops the nodes whose lease has ended.
@@ -61,9 +71,9 @@ impl Nodes {
         self.alive.values().map(|node| node.ends).min()
     }
 
-    /// Returns whether this run of a node lives.
-    pub fn is_alive(&self, node: NodeName, boot: u64) -> bool {
-        self.alive.get(&node).is_some_and(|node| node.boot == boot)
+    /// Returns the key of this run of a node, if it lives.
+    pub fn key(&self, node: NodeName, boot: u64) -> Option<NodeKey> {
+        self.alive.get(&node).filter(|node| node.boot == boot).map(|node| node.key)
     }
 
     /// Returns the number of other nodes that live.
@@ -79,5 +89,26 @@ impl Nodes {
     /// Returns the names of all other nodes, if they have changed since the last call.
     pub fn take_change(&mut self) -> Option<Vec<NodeName>> {
         std::mem::take(&mut self.changed).then(|| self.alive.keys().copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_that_were_read_before_a_node_has_left_do_not_bring_it_back() {
+        let name = |n| NodeName { address: ([10, 0, 0, n], 5060).into(), tcp: false };
+        let now = Time::from_secs(1000);
+        let lease = |boot| Lease { node: name(1), boot, left: LEASE, key: NodeKey([1; 16]) };
+        let mut nodes = Nodes::new(name(9));
+        nodes.read(now, &[lease(7)]);
+        assert!(nodes.key(name(1), 7).is_some());
+        nodes.left(now, name(1));
+        nodes.read(now, &[lease(7)]);
+        assert!(nodes.is_empty(), "the answer came by another connection than the message");
+        // The next run of it is another.
+        nodes.read(now, &[lease(8)]);
+        assert!(nodes.key(name(1), 8).is_some());
     }
 }

@@ -6,7 +6,8 @@ use std::ops::Bound;
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::Time;
 
-use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED};
+use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED, UNUSABLE_PAUSE};
+use crate::machine::Written;
 use crate::record::Publication;
 
 /// What becomes of a registration: whether it is stored.
@@ -18,6 +19,8 @@ pub struct Own {
     users: BTreeMap<Box<[u8]>, User>,
     /// Users with a change that was not sent, in order.
     queue: VecDeque<Box<[u8]>>,
+    /// Users whose key has what is not ours, and when they are tried again, in order.
+    unusable: VecDeque<(Time, Box<[u8]>)>,
     /// The users of the batch under way, and the number of the change that it has of each.
     sent: Vec<(Box<[u8]>, u64)>,
     /// The last user that was sent again, while all are.
@@ -39,6 +42,8 @@ struct User {
     /// Number of the last change.
     seq: u64,
     queued: bool,
+    /// Whether its key has what is not ours, and it is tried again later.
+    unusable: bool,
     /// Registrations that wait until their change is in the database.
     waiting: Vec<(u64, CommitTag)>,
 }
@@ -64,7 +69,7 @@ impl Own {
         self.seq += 1;
         let (q, ends) = state.map_or((None, Time::ZERO), |(q, ends)| (Some(q), ends));
         if !self.users.contains_key(user) {
-            let new = User { q, ends, seq: 0, queued: false, waiting: Vec::new() };
+            let new = User { q, ends, seq: 0, queued: false, unusable: false, waiting: Vec::new() };
             self.users.insert(user.into(), new);
         }
         let entry = self.users.get_mut(user)?;
@@ -100,7 +105,7 @@ impl Own {
         is_over
     }
 
-    /// Gives registrations that have come since the last call their deadline.
+    /// Sets the deadline of registrations that have come since the last call.
     pub fn date(&mut self, now: Time) {
         let deadlines = self.new.drain(..).map(|(tag, seq)| (now + COMMIT_LIMIT, tag, seq));
         self.deadlines.extend(deadlines);
@@ -142,9 +147,23 @@ impl Own {
         self.again = Some(Bound::Unbounded);
     }
 
-    /// Returns whether something is to be sent.
-    pub fn has_changes(&self) -> bool {
-        !self.queue.is_empty() || self.again.is_some()
+    /// Returns the time at which something is to be sent.
+    pub fn next_change(&self) -> Option<Time> {
+        let is_now = !self.queue.is_empty() || self.again.is_some();
+        if is_now { Some(Time::ZERO) } else { self.unusable.front().map(|(at, _)| *at) }
+    }
+
+    /// Has users sent again whose key could not be used some time ago.
+    fn retry_unusable(&mut self, now: Time) {
+        while self.unusable.front().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, name)) = self.unusable.pop_front() else { break };
+            let Some(user) = self.users.get_mut(&name) else { continue };
+            user.unusable = false;
+            if !user.queued {
+                user.queued = true;
+                self.queue.push_back(name);
+            }
+        }
     }
 
     /// Begins a batch, unless one is under way or there is nothing to send.
@@ -152,6 +171,7 @@ impl Own {
         if !self.sent.is_empty() {
             return None;
         }
+        self.retry_unusable(now);
         let mut batch = Vec::new();
         while batch.len() < MAX_BATCH
             && let Some(name) = self.queue.pop_front()
@@ -178,27 +198,51 @@ impl Own {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Ends the batch under way. `results` has the number of replicas that have taken each change, in order; `None` if the
-    /// database has not. Registrations are acknowledged that `replicas` have.
-    pub fn end(&mut self, results: &[Option<u32>], replicas: u32, outcomes: &mut Vec<Outcome>) {
+    /// Ends the batch under way. `results` has what became of each change, in order. Registrations are acknowledged that
+    /// `replicas` have. Returns the users whose key cannot be used.
+    pub fn end(
+        &mut self,
+        now: Time,
+        results: &[Written],
+        replicas: u32,
+        outcomes: &mut Vec<Outcome>,
+    ) -> Vec<Box<[u8]>> {
+        let mut unusable = Vec::new();
         for (i, (name, seq)) in std::mem::take(&mut self.sent).into_iter().enumerate() {
-            let result = results.get(i).copied().flatten();
+            let result = results.get(i).copied().unwrap_or(Written::Failed);
             let Some(user) = self.users.get_mut(&name) else { continue };
-            let (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
-            user.waiting = rest;
-            let has_more = user.seq != seq;
-            let is_gone = user.q.is_none();
-            if result.is_none() && !user.queued {
-                user.queued = true;
-                self.queue.push_back(name);
-            } else if result.is_some() && is_gone && !has_more {
-                self.users.remove(&name);
+            let mut over = Vec::new();
+            // What was outrun is published by a later number of this run, if there is time.
+            if !matches!(result, Written::Outrun { .. }) {
+                let rest;
+                (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
+                user.waiting = rest;
             }
-            let over: Vec<(u64, CommitTag)> = over;
+            let is_over = user.q.is_none() && user.seq == seq;
+            match result {
+                Written::Stored(_) if is_over => drop(self.users.remove(&name)),
+                Written::Stored(_) => {}
+                Written::Unusable => {
+                    unusable.push(name.clone());
+                    if is_over {
+                        self.users.remove(&name);
+                    } else if !user.unusable {
+                        user.unusable = true;
+                        self.unusable.push_back((now + UNUSABLE_PAUSE, name));
+                    }
+                }
+                Written::Outrun { .. } | Written::Failed if user.queued => {}
+                Written::Outrun { .. } | Written::Failed => {
+                    user.queued = true;
+                    self.queue.push_back(name);
+                }
+            }
+            let ok = matches!(result, Written::Stored(have) if have >= replicas);
             for (seq, tag) in over {
-                self.settle(tag, seq, result.is_some_and(|have| have >= replicas), outcomes);
+                self.settle(tag, seq, ok, outcomes);
             }
         }
+        unusable
     }
 
     fn settle(&mut self, tag: CommitTag, seq: u64, ok: bool, outcomes: &mut Vec<Outcome>) {

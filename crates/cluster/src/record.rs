@@ -4,7 +4,7 @@
 //! user. A field is `VERSION BOOT SEQ END Q`, separated by spaces: the format's version, the run of the node, the number of
 //! the change in it, the time at which the last binding ends, in milliseconds of the database's clock, and q in thousandths
 //! or `-` if the user is not there any more. A later version may append to it; the first four stay. The leases are one hash,
-//! whose fields are `VERSION BOOT END`.
+//! whose fields are `VERSION BOOT END KEY`; a request with the key comes from who can read the database.
 //!
 //! Times are the database's, so that the clocks of nodes need not agree.
 
@@ -12,6 +12,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use ringway_proxy::config::NodeKey;
+use ringway_proxy::location::MAX_AOR;
 use ringway_sansio::{Duration, Transport};
 
 /// Version of the format of records and leases.
@@ -21,6 +23,11 @@ pub const LEASES: &str = "ringway:nodes";
 /// Channel on which changes are published.
 pub const CHANNEL: &str = "ringway:changes";
 
+/// Maximum number of digits of a number in a record. Scripts compute with doubles, which are exact up to there.
+pub const MAX_DIGITS: usize = 15;
+/// Maximum length of a message on [`CHANNEL`].
+pub const MAX_MESSAGE: usize = 1 + MAX_AOR;
+
 /// Returns the key of a user.
 pub fn key(user: &[u8]) -> Vec<u8> {
     [b"ringway:at:{", user, b"}"].concat()
@@ -28,21 +35,29 @@ pub fn key(user: &[u8]) -> Vec<u8> {
 
 /// Changes the field of a node in the key of a user, unless it has a later change already, drops what has ended, and has
 /// the key end with its last field. Other nodes learn of it if they have to read it again; a registration that is merely
-/// refreshed changes nothing for them. Returns 0 if a later run of the node has the field, which cannot be if clocks do not
-/// go back, and 1 otherwise.
+/// refreshed changes nothing for them. Returns 1, or 0 if the key is no hash, or the number of a later run of the node that
+/// has the field.
+///
+/// A change that the field has already is written again once it has ended: the clock of a server that has become the
+/// primary may be ahead. A number of more than [`MAX_DIGITS`] digits is none of ours, and what has it is replaced.
 ///
 /// Key: the user's. Arguments: node, version, boot, seq, milliseconds to the end, q, channel, message.
 pub const PUBLISH: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local changed = true
-local old = redis.call('HGET', KEYS[1], ARGV[1])
+local old = redis.pcall('HGET', KEYS[1], ARGV[1])
+if type(old) == 'table' then
+  if string.find(old.err, 'WRONGTYPE', 1, true) then return 0 end
+  return old
+end
 if old then
   local boot, seq, ends, q = string.match(old, '^%d+ (%d+) (%d+) (%d+) (%S+)')
-  if boot then
+  if boot and #boot <= 15 and #seq <= 15 and #ends <= 15 then
     local newer = tonumber(boot) - tonumber(ARGV[3])
-    if newer > 0 then return 0 end
-    if newer == 0 and tonumber(seq) >= tonumber(ARGV[4]) then return 1 end
+    if newer > 0 then return boot end
+    local later = newer == 0 and tonumber(seq) - tonumber(ARGV[4]) or -1
+    if later > 0 or later == 0 and tonumber(ends) > now then return 1 end
     changed = newer ~= 0 or q ~= ARGV[6] or tonumber(ends) <= now
   end
 end
@@ -51,7 +66,8 @@ redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ARGV[4], en
 local last = 0
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local at = tonumber(string.match(all[i + 1], '^%d+ %d+ %d+ (%d+)') or 0)
+  local at = string.match(all[i + 1], '^%d+ %d+ %d+ (%d+)')
+  at = at and #at <= 15 and tonumber(at) or 0
   if at <= now then redis.call('HDEL', KEYS[1], all[i]) elseif at > last then last = at end
 end
 if last > 0 then redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', last)) end
@@ -59,45 +75,61 @@ if changed then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
 return 1
 ";
 
-/// Returns the fields of a user's key that have not ended, each as node, version, boot, q and milliseconds to the end.
+/// Returns the fields of a user's key that have not ended, each as node, version, boot, q and milliseconds to the end, or 0
+/// if the key is no hash. What is longer than a field of ours is left out.
 ///
-/// Key: the user's.
+/// Key: the user's. Argument: the maximum number of fields.
 pub const READ: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
 local found = {}
-local all = redis.call('HGETALL', KEYS[1])
+local all = redis.pcall('HGETALL', KEYS[1])
+if all.err then
+  if string.find(all.err, 'WRONGTYPE', 1, true) then return 0 end
+  return all
+end
 for i = 1, #all, 2 do
   local version, boot, ends, q = string.match(all[i + 1], '^(%d+) (%d+) %d+ (%d+) (%S+)')
-  if ends and tonumber(ends) > now then
+  if ends and #all[i] + #all[i + 1] <= 256 and #ends <= 15 and tonumber(ends) > now then
     for _, part in ipairs({all[i], version, boot, q, string.format('%.0f', ends - now)}) do
       found[#found + 1] = part
     end
+    if #found >= ARGV[1] * 5 then break end
   end
 end
 return found
 ";
 
-/// Renews the lease of a node, drops those that have ended, and returns all, each as node, boot and milliseconds to the
-/// end. Returns nothing if a later run of a node of this name has the lease.
+/// Renews the lease of a node, drops those that have ended, and returns all, each as node, boot, milliseconds to the end and
+/// key. Returns nothing if a later run of a node of this name has the lease.
 ///
-/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message.
+/// A lease that ends later than any that is written now was written by a clock that has been set back, or by none of ours.
+/// It is dropped: a node that lives has another within its interval, and one that does not would live as long as the clock
+/// was set back.
+///
+/// Key: the leases. Arguments: node, version, boot, milliseconds to the end, channel, message, the maximum number of leases,
+/// the node's key.
 pub const RENEW: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
-local old = redis.call('HGET', KEYS[1], ARGV[1])
-local held = old and string.match(old, '^%d+ (%d+)')
+local last = now + 2 * ARGV[4]
+local function lease(text)
+  local boot, at, key = string.match(text, '^%d+ (%d+) (%d+) (%x+)')
+  at = at and #boot <= 15 and #at <= 15 and tonumber(at)
+  if at and at > now and at <= last then return boot, at, key end
+end
+local held = lease(redis.call('HGET', KEYS[1], ARGV[1]) or '')
 if held and tonumber(held) > tonumber(ARGV[3]) then return {} end
 local ends = string.format('%.0f', now + ARGV[4])
-redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ends}, ' '))
+redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ends, ARGV[8]}, ' '))
 local found = {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local boot, at = string.match(all[i + 1], '^%d+ (%d+) (%d+)')
-  if not at or tonumber(at) <= now then
+  local boot, at, key = lease(all[i + 1])
+  if not at or #all[i] + #all[i + 1] > 256 then
     redis.call('HDEL', KEYS[1], all[i])
-  else
-    for _, part in ipairs({all[i], boot, string.format('%.0f', at - now)}) do
+  elseif #found < ARGV[7] * 4 then
+    for _, part in ipairs({all[i], boot, string.format('%.0f', at - now), key}) do
       found[#found + 1] = part
     end
   end
@@ -129,9 +161,10 @@ pub struct NodeName {
 }
 
 impl NodeName {
-    /// Returns the value of Path (RFC 3327) that leads to the node.
-    pub fn path(&self) -> Box<[u8]> {
-        format!("<{self};lr>").into_bytes().into()
+    /// Returns the value of Path (RFC 3327) that leads to the node with this key.
+    pub fn path(&self, key: NodeKey) -> Box<[u8]> {
+        let path = [format!("<{self};lr;").as_bytes(), NodeKey::PARAMETER, b"="].concat();
+        [&path, key.text().as_bytes(), b">"].concat().into()
     }
 
     /// Returns the transport by which the node is reached.
@@ -237,17 +270,23 @@ pub struct Lease {
     pub boot: u64,
     /// Time until it ends.
     pub left: Duration,
+    /// The secret by which it recognises requests of other nodes.
+    pub key: NodeKey,
 }
 
 impl Lease {
     /// Parses the answer of [`RENEW`]. What cannot be read is left out.
     pub fn parse(parts: &[&str]) -> Vec<Lease> {
         let one = |parts: &[&str]| {
-            let [node, boot, left] = parts else { return None };
-            let left = Duration::from_millis(left.parse().ok()?);
-            Some(Lease { node: node.parse().ok()?, boot: boot.parse().ok()?, left })
+            let [node, boot, left, key] = parts else { return None };
+            Some(Lease {
+                node: node.parse().ok()?,
+                boot: boot.parse().ok()?,
+                left: Duration::from_millis(left.parse().ok()?),
+                key: NodeKey::parse(key)?,
+            })
         };
-        parts.chunks(3).filter_map(one).take(crate::config::MAX_NODES).collect()
+        parts.chunks(4).filter_map(one).take(crate::config::MAX_NODES).collect()
     }
 }
 
@@ -278,6 +317,9 @@ impl Message {
     /// Fails for what this version does not know.
     pub fn parse(bytes: &[u8]) -> Result<Message, Malformed> {
         let expected = Malformed { expected: "a message about a user or a node" };
+        if bytes.len() > MAX_MESSAGE {
+            return Err(expected);
+        }
         let node = |name: &[u8]| std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
         match bytes {
             [b'u', user @ ..] => Some(Message::User(user.into())),
@@ -297,12 +339,16 @@ mod tests {
     #[test]
     fn names_lead_to_nodes() {
         for (name, path) in [
-            ("sip:192.0.2.1:5060", "<sip:192.0.2.1:5060;lr>"),
-            ("sip:[2001:db8::1]:5070;transport=tcp", "<sip:[2001:db8::1]:5070;transport=tcp;lr>"),
+            ("sip:192.0.2.1:5060", "<sip:192.0.2.1:5060;lr;node="),
+            (
+                "sip:[2001:db8::1]:5070;transport=tcp",
+                "<sip:[2001:db8::1]:5070;transport=tcp;lr;node=",
+            ),
         ] {
             let node: NodeName = name.parse().unwrap();
             assert_eq!(node.to_string(), name);
-            assert_eq!(*node.path(), *path.as_bytes());
+            let path = format!("{path}{}>", "07".repeat(16));
+            assert_eq!(*node.path(NodeKey([7; 16])), *path.as_bytes());
         }
         for name in ["", "sip:host:5060", "sip:192.0.2.1", "sips:192.0.2.1:5061", "192.0.2.1:5060"]
         {
@@ -326,8 +372,10 @@ mod tests {
             [("sip:192.0.2.1:5060".into(), 7, 500), ("sip:192.0.2.3:5060".into(), 8, 1000)]
         );
         assert_eq!(found[0].lifetime, Duration::from_secs(9));
-        assert!(Lease::parse(&["sip:192.0.2.1:5060", "x", "1"]).is_empty());
-        assert_eq!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", "rest"]).len(), 1);
+        let key = NodeKey([7; 16]).text();
+        assert!(Lease::parse(&["sip:192.0.2.1:5060", "x", "1", &key]).is_empty());
+        assert!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", "key"]).is_empty());
+        assert_eq!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", &key, "rest"]).len(), 1);
     }
 
     proptest! {

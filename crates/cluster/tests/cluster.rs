@@ -195,6 +195,147 @@ fn a_database_that_has_lost_everything_is_filled_again() {
     }
 }
 
+/// Another program, or an operator by mistake, has written to the key of a user: others are not concerned, and the user is
+/// served again once the key is gone.
+#[test]
+fn a_key_with_what_is_not_ours_concerns_its_user_only() {
+    let mut w = running(2);
+    assert!(w.register(0, "carol", 3600, 1));
+    w.run(SECOND);
+    w.database.foreign.insert(b"bob");
+    w.register(0, "bob", 3600, 2);
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits, [(1, true), (2, false)]);
+    for id in 3..30 {
+        assert!(w.register(0, "carol", 3600, id), "{id}");
+        assert_eq!(w.call(1, "bob"), (vec![], false));
+        w.run(Duration::from_millis(100));
+        assert_eq!(w.nodes[0].commits.last(), Some(&(id, true)), "not even late");
+        w.run(SECOND);
+    }
+    assert_eq!(w.call(1, "carol"), (vec![0], true));
+    for node in &w.nodes {
+        let counts = node.machine.counts();
+        assert_eq!((counts.outages, node.unusable.len()), (0, 1), "{counts:?}");
+        assert!(counts.unusable > 0);
+    }
+    // It is not tried all the time.
+    assert!(w.nodes[0].machine.counts().unusable < 4);
+    w.database.foreign.clear();
+    w.run(40 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+}
+
+/// The clock of a machine was set back, or is not set yet when it starts: what its last run has published does not keep it
+/// from taking registrations.
+#[test]
+fn a_run_with_a_smaller_number_takes_the_next_one() {
+    let mut w = running(2);
+    w.kill(0);
+    w.restart_as(0, 1_000_000);
+    w.run(3 * SECOND);
+    for (id, user) in ["bob", "carol"].into_iter().enumerate() {
+        w.register(0, user, 3600, id as u64);
+    }
+    w.run(SECOND);
+    w.kill(0);
+    w.run(6 * SECOND);
+    w.restart_as(0, 7);
+    w.run(3 * SECOND);
+    assert!(w.register(0, "bob", 3600, 3));
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits, [(3, true)]);
+    assert_eq!(w.nodes[0].machine.config().boot, 1_000_001);
+    w.run(2 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    assert_eq!(w.call(1, "carol"), (vec![], true), "this run has not got her");
+    assert_eq!(w.nodes[0].machine.counts().outages, 0);
+}
+
+/// Two servers with one address: the one that has started first does not push out the other.
+#[test]
+fn a_run_whose_successor_lives_is_superseded() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    let name = w.nodes[0].name;
+    w.nodes[1].name = name;
+    w.restart_as(1, 9);
+    w.run(SECOND);
+    w.register(1, "bob", 3600, 2);
+    w.run(3 * SECOND);
+    assert_eq!(w.nodes[0].machine.state(), State::Superseded);
+    assert_eq!(w.nodes[1].machine.state(), State::Ready);
+    assert_eq!((w.nodes[0].machine.config().boot, w.nodes[1].machine.config().boot), (1, 9));
+}
+
+/// A replica whose clock is ahead has become the primary: what has ended by its clock is published again.
+#[test]
+fn a_record_that_has_ended_by_another_clock_is_written_again() {
+    let mut w = running(2);
+    w.register(0, "bob", 60, 1);
+    w.run(SECOND);
+    w.hasten(100 * SECOND);
+    w.fail_over();
+    w.run(3 * SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+}
+
+#[test]
+fn a_node_that_leaves_is_passed_over_at_once() {
+    let mut w = running(3);
+    for node in [0, 1] {
+        w.register(node, "bob", 3600, 1);
+    }
+    w.run(SECOND);
+    assert_eq!(w.call(2, "bob"), (vec![0, 1], true));
+    w.leave(0);
+    w.run(Duration::from_millis(10));
+    assert!(w.nodes[0].machine.has_left());
+    assert_eq!(w.call(2, "bob"), (vec![1], true));
+    assert_eq!(w.nodes[2].peers.len(), 1);
+    assert!(!w.register(0, "carol", 3600, 2), "it takes no registration any more");
+    // And so it stays, though the process has not ended.
+    w.run(20 * SECOND);
+    assert_eq!(w.call(2, "bob"), (vec![1], true));
+    assert_eq!(w.nodes[2].peers.len(), 1);
+    // Its next run is another.
+    w.kill(0);
+    w.restart(0);
+    w.run(2 * SECOND);
+    w.register(0, "bob", 3600, 3);
+    w.run(SECOND);
+    assert_eq!(w.call(2, "bob"), (vec![0, 1], true));
+}
+
+/// Whatever is under way when a node leaves: a renewal, or a reading of leases by another, does not bring it back.
+#[test]
+fn a_node_that_leaves_does_not_come_back_by_what_was_under_way() {
+    for offset in 0..40 {
+        let mut w = World::new(2);
+        w.database.latency = Duration::from_millis(100);
+        w.run(3 * SECOND + Duration::from_millis(30) * offset);
+        w.leave(0);
+        w.run(Duration::from_millis(300));
+        assert!(w.nodes[0].machine.has_left(), "{offset}");
+        for _ in 0..60 {
+            assert!(w.nodes[1].peers.is_empty(), "{offset}");
+            w.run(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn a_node_leaves_when_the_database_is_there_again() {
+    let mut w = running(2);
+    w.pause(4 * SECOND);
+    w.run(2 * SECOND);
+    w.leave(0);
+    w.run(4 * SECOND);
+    assert!(w.nodes[0].machine.has_left());
+    assert!(w.nodes[1].peers.is_empty());
+}
+
 /// What a phone has been answered last, by node and user.
 #[derive(Default)]
 struct Phones {

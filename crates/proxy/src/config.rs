@@ -4,9 +4,14 @@ use crate::keys::Secret;
 use crate::routes::RouteTable;
 use ringway_sansio::{Duration, Flow, Listener, Transport};
 use ringway_sip::digest::Algorithm;
+use ringway_sip::header::{HeaderId, NameAddr};
+use ringway_sip::message::Message;
 use ringway_sip::transaction::Timers;
+use ringway_sip::uri::Uri;
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use subtle::ConstantTimeEq;
 
 /// How requests for a domain are treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -122,23 +127,80 @@ fn first_address(ip: Ipv6Addr) -> Option<Ipv6Addr> {
     is_router.then(|| Ipv6Addr::from_bits(ip.to_bits() & !INTERFACE | 1))
 }
 
-/// The other nodes of a cluster, whose servers are one for our domains as those of a mesh are. The network between them
-/// must not carry datagrams of others that have a node's address as their source.
+/// The other nodes of a cluster, whose servers are one for our domains as those of a mesh are.
+///
+/// An address is no proof: a datagram may have a forged one, and a host may forward the connections of others from its own.
+/// So a request counts as one of a node only with the key of this node in the Route by which it came, which only nodes know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ClusterNodes(
-    /// The addresses at which they receive requests, and from which they send datagrams.
-    pub Vec<SocketAddr>,
-);
+pub struct ClusterNodes {
+    /// The addresses at which they receive requests, and from which they send datagrams, in order.
+    nodes: Arc<[SocketAddr]>,
+    key: Option<NodeKey>,
+}
 
 impl ClusterNodes {
-    /// Returns the address of the node that a message has come from, if it has come from one: a datagram from the port
-    /// of a node, or any connection from its host.
+    /// Returns the nodes with these addresses, beside the node with this key.
+    pub fn new(mut nodes: Vec<SocketAddr>, key: NodeKey) -> Self {
+        nodes.sort_unstable();
+        ClusterNodes { nodes: nodes.into(), key: Some(key) }
+    }
+
+    /// Returns the addresses of the nodes.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.nodes
+    }
+
+    /// Returns the address of the node that a message has come from, if it has the address of one: a datagram from the
+    /// port of a node, or any connection from its host.
     pub fn node(&self, flow: &Flow) -> Option<IpAddr> {
-        let is_from = |node: &SocketAddr| match flow.transport {
-            Transport::Udp => *node == flow.remote,
-            _ => node.ip() == flow.remote.ip(),
+        let ip = flow.remote.ip();
+        let is_node = match flow.transport {
+            Transport::Udp => self.nodes.binary_search(&flow.remote).is_ok(),
+            _ => {
+                let first = self.nodes.partition_point(|node| node.ip() < ip);
+                self.nodes.get(first).is_some_and(|node| node.ip() == ip)
+            }
         };
-        self.0.iter().any(is_from).then(|| flow.remote.ip())
+        is_node.then_some(ip)
+    }
+
+    /// Returns whether a request came by a Route with the key of this node.
+    pub fn is_proved(&self, msg: &Message<'_>) -> bool {
+        let Some(Ok(route)) = msg.items(HeaderId::Route).next().map(NameAddr::parse) else {
+            return false;
+        };
+        let value = Uri::parse(route.uri).ok().and_then(|uri| uri.param(NodeKey::PARAMETER)?);
+        self.key
+            .zip(value)
+            .is_some_and(|(key, value)| bool::from(key.text().as_bytes().ct_eq(value)))
+    }
+}
+
+/// A secret that a node of a cluster gives to the others: it is in the Path that leads to the node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct NodeKey(pub [u8; 16]);
+
+impl NodeKey {
+    /// The name of the parameter that has a key in a URI of Path (RFC 3327).
+    pub const PARAMETER: &[u8] = b"node";
+
+    /// Returns its 32 hexadecimal digits.
+    pub fn text(&self) -> String {
+        format!("{:032x}", u128::from_be_bytes(self.0))
+    }
+
+    /// Reads 32 hexadecimal digits in lower case.
+    pub fn parse(text: &str) -> Option<NodeKey> {
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let number = u128::from_str_radix(text, 16).ok()?;
+        (text.len() == 32 && text.bytes().all(is_digit)).then_some(NodeKey(number.to_be_bytes()))
+    }
+}
+
+impl fmt::Debug for NodeKey {
+    /// Writes nothing of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("NodeKey")
     }
 }
 
@@ -214,15 +276,31 @@ mod tests {
 
     #[test]
     fn a_node_is_known_by_its_port_over_udp_and_by_its_host_over_connections() {
-        let nodes = ClusterNodes(vec!["192.0.2.1:5060".parse().unwrap()]);
+        let addresses =
+            ["192.0.2.9:5060", "192.0.2.1:5060", "192.0.2.1:5080", "[2001:db8::1]:5060"];
+        let addresses = addresses.map(|text| text.parse().unwrap()).into();
+        let nodes = ClusterNodes::new(addresses, NodeKey([7; 16]));
         let node = |transport, remote: &str| {
             let flow = crate::testing::flow();
             nodes.node(&Flow { transport, remote: remote.parse().unwrap(), ..flow }).is_some()
         };
+        assert!(node(Transport::Udp, "192.0.2.1:5080") && node(Transport::Udp, "192.0.2.9:5060"));
+        assert!(node(Transport::Tcp, "192.0.2.9:1") && node(Transport::Tcp, "[2001:db8::1]:1"));
+        assert!(!node(Transport::Tcp, "192.0.2.10:5060") && !node(Transport::Tcp, "192.0.2.0:1"));
         assert!(node(Transport::Udp, "192.0.2.1:5060"));
         assert!(!node(Transport::Udp, "192.0.2.1:5070"));
         assert!(node(Transport::Tcp, "192.0.2.1:40000"));
         assert!(!node(Transport::Tcp, "192.0.2.2:5060"));
+    }
+
+    #[test]
+    fn the_key_of_a_node_is_read_as_it_was_written_and_not_shown() {
+        let key = NodeKey(*b"\x00\x01key of a node.");
+        assert_eq!(NodeKey::parse(&key.text()), Some(key));
+        for text in ["", "7", "+0000000000000000000000000000001", &key.text().to_uppercase()] {
+            assert_eq!(NodeKey::parse(text), None, "{text}");
+        }
+        assert_eq!(format!("{key:?}"), "NodeKey");
     }
 
     #[test]

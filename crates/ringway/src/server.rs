@@ -3,6 +3,8 @@
 use crate::live;
 use crate::numbers::{self, Numbers};
 use crate::out::{self, CommandError};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use ringway_router::settings::{Ipv4Lan, parse_peer};
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
@@ -11,6 +13,7 @@ use ringway_server::mesh::MeshSettings;
 use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -56,7 +59,7 @@ pub(crate) struct Serve {
     domains: Vec<Host>,
     /// Where users and registrations are kept: memory, redb:PATH or redis://HOST [default: ringway.redb in the
     /// state directory]
-    #[arg(long)]
+    #[arg(long, value_parser = StoreParser)]
     store: Option<StoreKind>,
     /// Whether users must prove who they are: off or digest [default: digest]
     #[arg(long)]
@@ -119,6 +122,25 @@ impl MeshArgs {
     }
 }
 
+/// Parses a store. An error does not repeat it, since the URI of a database may have a password.
+#[derive(Clone)]
+struct StoreParser;
+
+impl TypedValueParser for StoreParser {
+    type Value = StoreKind;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        _: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<StoreKind, clap::Error> {
+        let parsed = value.to_str().map_or_else(|| Err("expected UTF-8".to_owned()), str::parse);
+        let error = |e| clap::Error::raw(ErrorKind::ValueValidation, format!("--store: {e}\n"));
+        parsed.map_err(|e: String| error(e).with_cmd(command))
+    }
+}
+
 /// The server that a command addresses.
 #[derive(Args)]
 pub(crate) struct ServerArgs {
@@ -126,7 +148,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Store of the server, if not the default or the configured one
-    #[arg(long)]
+    #[arg(long, value_parser = StoreParser)]
     store: Option<StoreKind>,
     /// Prints JSON
     #[arg(long)]

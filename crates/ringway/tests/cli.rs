@@ -38,6 +38,24 @@ fn wrong_usage_has_exit_status_two() {
     assert!(workdir.fine(&["--version"]).starts_with("ringway "));
 }
 
+/// The URI of a database may have a password, and standard error is often a log.
+#[test]
+fn a_wrong_store_is_not_repeated() {
+    let workdir = Workdir::new();
+    for store in
+        ["redis://u:secret%4@db", "redis:u:secret@db", "redi://u:secret@db", "rediss://secret@db"]
+    {
+        for command in [&["serve", "--store", store][..], &["status", "--store", store]] {
+            let (_, error) = workdir.ends(2, command);
+            assert!(error.contains("--store: ") && !error.contains("secret"), "{error}");
+        }
+        let file = workdir.path("r.toml");
+        std::fs::write(&file, format!("store = \"{store}\"\n")).unwrap();
+        let error = workdir.fails(&["config", "check", file.to_str().unwrap()]);
+        assert!(error.contains("store: ") && !error.contains("secret"), "{error}");
+    }
+}
+
 #[test]
 fn a_configuration_is_checked() {
     let workdir = Workdir::new();

@@ -57,3 +57,14 @@ pub async fn post_with_retry_async(mailbox: Mailbox<Post>, make: impl Fn() -> Po
         }
     }
 }
+
+/// Reports what has become of a registration, from a task of a runtime. The REGISTER waits for it, but packets of others must
+/// not wait for a slow worker.
+pub fn post_committed(mailbox: &Mailbox<Post>, id: u64, stored: bool) {
+    let make = move || Post::Committed([id].into(), stored);
+    if !mailbox.try_post(make())
+        && let Ok(runtime) = tokio::runtime::Handle::try_current()
+    {
+        runtime.spawn(post_with_retry_async(mailbox.clone(), make));
+    }
+}

@@ -249,7 +249,8 @@ impl Server {
         self.ended = ended;
         let exchange = self.mesh.as_ref().map(|mesh| mesh.exchange().clone());
         let hub = self.store.hub().cloned();
-        let (location, users) = resources_of(&self.store, exchange.as_ref(), hub.as_ref());
+        let (location, users) =
+            resources_of(&self.store, exchange.as_ref(), hub.as_ref(), endpoints.len());
         for (index, endpoint) in endpoints.into_iter().enumerate() {
             let worker = Worker::new(WorkerParts {
                 index: endpoint.worker(),
@@ -356,6 +357,10 @@ impl Server {
         info!(deadline = ?self.settings.limits.drain, "stopping: no new calls are taken");
         notify::stopping();
         self.monitor.set_phase(Phase::Draining);
+        // Other nodes call the phones where they register next, and send no call here to have it refused.
+        if let Some(cluster) = &self.cluster {
+            cluster.leave();
+        }
         self.post(|| Post::Drain);
         let (monitor, limit) = (self.monitor.clone(), self.settings.limits.drain);
         tokio::select! {
@@ -595,6 +600,7 @@ fn resources_of(
     store: &Store,
     exchange: Option<&Arc<Exchange>>,
     hub: Option<&Arc<Hub>>,
+    workers: usize,
 ) -> (Arc<dyn LocationStore>, Arc<dyn Users>) {
     let (local, users) = (store.location().clone(), store.users().clone());
     match (exchange, hub) {
@@ -606,7 +612,9 @@ fn resources_of(
                 Arc::new(MeshUsers { local: users, domain }),
             )
         }
-        (None, Some(hub)) => (Arc::new(ClusterLocation { local, hub: hub.clone() }), users),
+        (None, Some(hub)) => {
+            (Arc::new(ClusterLocation { local, hub: hub.clone(), workers }), users)
+        }
         (None, None) => (local, users),
     }
 }

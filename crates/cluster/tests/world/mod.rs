@@ -4,18 +4,19 @@
 //! database. A paused database carries out what it was sent when it goes on, long after its clients have given up on it, as
 //! a real one does. A primary that is lost takes with it what no replica has.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
 use ringway_cluster::{
-    Command, Config, Event, Found, Lease, Machine, NodeName, Publication, Report,
+    Command, Config, Event, Found, Lease, Machine, NodeName, Publication, Reading, Report, Written,
 };
+use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::{Duration, Time};
 
-/// Time after which a client of the database gives up a command and connects again.
+/// Time after which a client of the database ends a command unanswered and connects again.
 const CLIENT_LIMIT: Duration = Duration::from_millis(1500);
 /// Time that the database waits for replicas.
 const WAIT: Duration = ringway_cluster::config::REPLICA_LIMIT;
@@ -36,18 +37,28 @@ struct Data {
 }
 
 impl Data {
-    /// As the script `PUBLISH` does it. Returns whether other nodes learn of it; `None` if a later run has the field.
-    fn publish(&mut self, now: Time, node: NodeName, boot: u64, p: &Publication) -> Option<bool> {
+    /// As the script `PUBLISH` does it. Returns whether other nodes learn of it; the number of the later run that has the
+    /// field, if one has.
+    fn publish(
+        &mut self,
+        now: Time,
+        node: NodeName,
+        boot: u64,
+        p: &Publication,
+    ) -> Result<bool, u64> {
         let user = self.users.entry(p.user.clone()).or_default();
         let old = user.get(&node).copied();
         match old {
-            Some(old) if old.boot > boot => return None,
-            Some(old) if old.boot == boot && old.seq >= p.seq => return Some(false),
+            Some(old) if old.boot > boot => return Err(old.boot),
+            Some(old) if old.boot == boot && old.seq > p.seq => return Ok(false),
+            Some(old) if old.boot == boot && old.seq == p.seq && now < old.ends => {
+                return Ok(false);
+            }
             _ => {}
         }
         user.insert(node, Record { boot, seq: p.seq, ends: now + p.lifetime, q: p.q });
         user.retain(|_, record| now < record.ends);
-        Some(old.is_none_or(|old| old.boot != boot || old.q != p.q || old.ends <= now))
+        Ok(old.is_none_or(|old| old.boot != boot || old.q != p.q || old.ends <= now))
     }
 }
 
@@ -56,6 +67,8 @@ impl Data {
 pub(crate) struct Database {
     primary: Data,
     replica: Data,
+    /// Users whose key has what is not of a node.
+    pub(crate) foreign: BTreeSet<&'static [u8]>,
     /// Whether the replica takes changes.
     pub(crate) replicates: bool,
     /// Until when it does nothing.
@@ -84,7 +97,7 @@ enum Step {
     Answer(usize, u64, u64, Report),
     /// A report arrives at a run of a node.
     Report(usize, u64, Report),
-    /// A client gives up the command with this number.
+    /// A client ends the command with this number unanswered.
     GiveUp(usize, u64, u64),
 }
 
@@ -101,6 +114,7 @@ pub(crate) struct Node {
     broken: [bool; 3],
     pub(crate) replies: Vec<(u8, Reply)>,
     pub(crate) commits: Vec<(u64, bool)>,
+    pub(crate) unusable: Vec<Box<[u8]>>,
     pub(crate) peers: Vec<NodeName>,
     pub(crate) states: Vec<State>,
 }
@@ -115,8 +129,8 @@ pub(crate) struct World {
 
 fn lane(command: &Command) -> u8 {
     match command {
-        Command::Renew => 0,
-        Command::Publish(_) => 1,
+        Command::Renew { .. } | Command::Leave { .. } => 0,
+        Command::Publish { .. } => 1,
         Command::Read(_) => 2,
     }
 }
@@ -150,8 +164,27 @@ impl World {
 
     /// Starts a node that was killed, without its bindings.
     pub(crate) fn restart(&mut self, node: usize) {
-        let Node { name, boot, .. } = self.nodes[node];
-        self.nodes[node] = start(name, boot + 1);
+        let boot = self.nodes[node].boot + 1;
+        self.restart_as(node, boot);
+    }
+
+    /// Starts a node that was killed as the run with this number, without its bindings.
+    pub(crate) fn restart_as(&mut self, node: usize, boot: u64) {
+        self.nodes[node] = start(self.nodes[node].name, boot);
+    }
+
+    /// A node is about to stop.
+    pub(crate) fn leave(&mut self, node: usize) {
+        self.nodes[node].machine.leave();
+        self.turn(node);
+    }
+
+    /// The clock of the database jumps: what it has ends sooner by this.
+    pub(crate) fn hasten(&mut self, by: Duration) {
+        let records = self.database.primary.users.values_mut().flat_map(BTreeMap::values_mut);
+        let sooner = |ends: Time| Time::from_millis(ends.as_millis() - by.as_millis() as u64);
+        records.for_each(|record| record.ends = sooner(record.ends));
+        self.database.replica = self.database.primary.clone();
     }
 
     /// Has the database do nothing for this long.
@@ -219,7 +252,10 @@ impl World {
     fn visit(&mut self, node: usize, user: &str) -> Option<Vec<usize>> {
         let mut names = Vec::new();
         let now = self.now;
-        let mut visit = |name, _| names.push(name);
+        let mut visit = |name, key, _| {
+            assert_eq!(key, key_of(&name));
+            names.push(name);
+        };
         self.nodes[node].machine.visit(user.as_bytes(), now, &mut visit)?;
         let index = |name: &NodeName| self.nodes.iter().position(|node| node.name == *name);
         Some(names.iter().filter_map(index).collect())
@@ -272,6 +308,7 @@ impl World {
                 Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
                 Event::Nodes(names) => node.peers = names,
                 Event::State(state) => node.states.push(state),
+                Event::Unusable(user) => node.unusable.push(user),
             }
         }
         let boot = node.boot;
@@ -309,7 +346,7 @@ impl World {
                 self.later(rest, Step::Command(i, boot, number, command));
             }
             Step::Command(i, boot, number, command) => {
-                let (wait, report) = self.carry_out(i, boot, &command);
+                let (wait, report) = self.carry_out(i, &command);
                 let delay = wait + self.database.latency / 2;
                 self.later(delay, Step::Answer(i, boot, number, report));
             }
@@ -345,48 +382,68 @@ impl World {
     }
 
     /// Has the database carry out a command. Returns how long it waits for replicas, and its answer.
-    fn carry_out(&mut self, i: usize, boot: u64, command: &Command) -> (Duration, Report) {
+    fn carry_out(&mut self, i: usize, command: &Command) -> (Duration, Report) {
         let (now, name) = (self.now, self.nodes[i].name);
         let mut messages = Vec::new();
         let database = &mut self.database;
         let replicas = u32::from(database.replicates);
         let wait = if database.replicates { Duration::ZERO } else { WAIT };
         let answer = match command {
-            Command::Renew => {
+            Command::Renew { boot } => {
                 let leases = &mut database.primary.leases;
-                let ends = now + ringway_cluster::config::LEASE;
-                if leases.get(&name).is_none_or(|(held, _)| *held <= boot) {
-                    leases.insert(name, (boot, ends));
-                }
                 leases.retain(|_, (_, ends)| now < *ends);
+                let ends = now + ringway_cluster::config::LEASE;
+                let is_outrun = leases.get(&name).is_some_and(|(held, _)| held > boot);
+                if !is_outrun {
+                    leases.insert(name, (*boot, ends));
+                }
                 let lease = |(node, (boot, ends)): (&NodeName, &(u64, Time))| Lease {
                     node: *node,
                     boot: *boot,
                     left: *ends - now,
+                    key: key_of(node),
                 };
-                let all = leases.iter().map(lease).collect();
+                let all = leases.iter().filter(|_| !is_outrun).map(lease).collect();
                 (wait, Report::Renewed(Some((all, replicas))))
             }
-            Command::Publish(changes) => {
+            Command::Leave { boot } => {
+                let leases = &mut database.primary.leases;
+                if leases.get(&name).is_some_and(|(held, _)| held == boot) {
+                    leases.remove(&name);
+                    messages.push(Message::Left(name));
+                }
+                (Duration::ZERO, Report::Left(true))
+            }
+            Command::Publish { boot, changes } => {
                 let mut publish = |change: &Publication| {
-                    let is_news = database.primary.publish(now, name, boot, change)?;
-                    if is_news {
-                        messages.push(Message::User(change.user.clone()));
+                    if database.foreign.contains(&*change.user) {
+                        return Written::Unusable;
                     }
-                    Some(replicas)
+                    match database.primary.publish(now, name, *boot, change) {
+                        Ok(is_news) => {
+                            if is_news {
+                                messages.push(Message::User(change.user.clone()));
+                            }
+                            Written::Stored(replicas)
+                        }
+                        Err(boot) => Written::Outrun { boot },
+                    }
                 };
                 let results = changes.iter().map(&mut publish).collect();
                 (wait, Report::Published(results))
             }
             Command::Read(users) => {
                 let found = |user: &[u8]| {
+                    if database.foreign.contains(user) {
+                        return Reading::Unusable;
+                    }
                     let records = database.primary.users.get(user).into_iter().flatten();
                     let live = records.filter(|(_, record)| now < record.ends);
                     let one = |(node, record): (&NodeName, &Record)| {
                         let Record { boot, ends, q, .. } = *record;
                         q.map(|q| Found { node: *node, boot, lifetime: ends - now, q })
                     };
-                    Some(live.filter_map(one).collect())
+                    Reading::Found(live.filter_map(one).collect())
                 };
                 (Duration::ZERO, Report::Read(users.iter().map(|user| found(user)).collect()))
             }
@@ -406,10 +463,18 @@ impl World {
     }
 }
 
+fn key_of(name: &NodeName) -> NodeKey {
+    let mut key = [0; 16];
+    if let std::net::IpAddr::V4(ip) = name.address.ip() {
+        key[..4].copy_from_slice(&ip.octets());
+    }
+    NodeKey(key)
+}
+
 fn start(name: NodeName, boot: u64) -> Node {
     Node {
         name,
-        machine: Machine::new(Config { name, boot, replicas: 1 }),
+        machine: Machine::new(Config { name, boot, replicas: 1, key: key_of(&name) }),
         boot,
         alive: true,
         subscribed: false,
@@ -417,6 +482,7 @@ fn start(name: NodeName, boot: u64) -> Node {
         broken: [false; 3],
         replies: Vec::new(),
         commits: Vec::new(),
+        unusable: Vec::new(),
         peers: Vec::new(),
         states: Vec::new(),
     }

@@ -651,7 +651,7 @@ fn package_here(
         (Method::Publish, Package::Presence) => t.node.domain(domain).mode == Mode::Proxy,
         _ => false,
     };
-    (here && (package == Package::Reg || t.node.trust.router(incoming.flow).is_none()))
+    (here && (package == Package::Reg || t.node.trust.sender(incoming).is_none()))
         .then_some(package)
 }
 

@@ -9,6 +9,7 @@ use super::turn::Turn;
 use crate::gruu::Gruus;
 use crate::location::{Commit, CommitTag};
 use crate::registrar::{Registrar, RegistrarConfig};
+use hashbrown::HashMap;
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::message;
 use ringway_sip::transaction::ServerId;
@@ -17,6 +18,9 @@ use slab::Slab;
 
 /// The number of registrations that may wait for the store. More are answered with 503.
 pub const MAX_PENDING_COMMITS: usize = 100_000;
+
+/// The divisor of the free entries that one source may hold.
+const PART: usize = 4;
 
 /// A table larger than this is replaced by a small one when it becomes empty.
 const KEEP_ENTRIES: usize = 4096;
@@ -28,17 +32,22 @@ struct PendingRegister {
     server: Option<ServerId>,
     headers: Vec<u8>,
     came: Time,
+    /// Its source.
+    holder: u64,
 }
 
 /// The registrar, and the requests that wait for its store.
 pub(super) struct Registrations {
     registrar: Registrar,
     pending: Slab<PendingRegister>,
+    /// The number of those of each source.
+    held: HashMap<u64, usize>,
 }
 
 impl Registrations {
     pub(super) fn new(config: RegistrarConfig, gruus: Gruus) -> Registrations {
-        Registrations { registrar: Registrar::new(config, gruus), pending: Slab::new() }
+        let registrar = Registrar::new(config, gruus);
+        Registrations { registrar, pending: Slab::new(), held: HashMap::new() }
     }
 
     /// Replaces the configuration.
@@ -83,6 +92,15 @@ impl Registrations {
         Ok(self.change(t, incoming, &aor)?)
     }
 
+    /// Returns whether one more registration of this source may wait for the store: of what is free, a source holds a
+    /// part, so that a slow store is not one source's; a trusted peer carries the phones of many.
+    fn has_room(&self, t: &Turn<'_>, incoming: &IncomingRequest<'_>, holder: u64) -> bool {
+        let limit = t.store.max_waiting().min(MAX_PENDING_COMMITS);
+        let free = limit.saturating_sub(self.pending.len());
+        let part = if t.node.is_trusted(incoming) { 1 } else { PART };
+        self.held.get(&holder).copied().unwrap_or(0) < free.div_ceil(part)
+    }
+
     /// Passes an authorised REGISTER to the registrar.
     fn change(
         &mut self,
@@ -90,7 +108,8 @@ impl Registrations {
         incoming: &IncomingRequest<'_>,
         aor: &[u8],
     ) -> Result<(), Refusal> {
-        if self.pending.len() >= MAX_PENDING_COMMITS {
+        let [holder, _] = t.budget.holders(incoming.flow, None);
+        if !self.has_room(t, incoming, holder) {
             t.stats.limits_hit += 1;
             return Err(Refusal::busy());
         }
@@ -117,7 +136,9 @@ impl Registrations {
                 server: incoming.server(),
                 headers,
                 came: t.now,
+                holder,
             });
+            *self.held.entry(holder).or_insert(0) += 1;
             return Ok(());
         }
         t.release_budget(request.len(), incoming.flow, None);
@@ -140,8 +161,15 @@ impl Registrations {
     pub(super) fn committed(&mut self, t: &mut Turn<'_>, id: u64, ok: bool) {
         let Some(pending) = self.pending.try_remove(id as usize) else { return };
         t.release_budget(pending.request.len(), &pending.flow, None);
+        if let Some(held) = self.held.get_mut(&pending.holder) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&pending.holder);
+            }
+        }
         if self.pending.is_empty() && self.pending.capacity() > KEEP_ENTRIES {
             self.pending = Slab::new();
+            self.held = HashMap::new();
         }
         let Ok(msg) = message::parse(&pending.request) else { return };
         let Ok(via) = msg.top_via() else { return };

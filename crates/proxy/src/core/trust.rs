@@ -1,5 +1,6 @@
 //! Trusted peers, routers of the mesh, and what is hidden from others.
 
+use super::request::IncomingRequest;
 use crate::config::{ClusterNodes, Config, MeshNetwork, Network};
 use ringway_sansio::Flow;
 use ringway_sip::header::HeaderId;
@@ -37,9 +38,18 @@ impl Trust {
         self.is_trusted(flow.remote.ip()) && self.router(flow).is_none()
     }
 
-    /// Returns the address of the router of the mesh, or of the node of the cluster, that a message has come from.
+    /// Returns the address of the router of the mesh, or of the node of the cluster, that a message has come from by its
+    /// address, which proves no node: for rates, and for what a router has less right to than others.
     pub(super) fn router(&self, flow: &Flow) -> Option<IpAddr> {
         self.mesh.and_then(|mesh| mesh.router(flow)).or_else(|| self.nodes.node(flow))
+    }
+
+    /// Returns the address of the router of the mesh, or of the node of the cluster, that has sent a request and vouches
+    /// for its users.
+    pub(super) fn sender(&self, incoming: &IncomingRequest<'_>) -> Option<IpAddr> {
+        let flow = incoming.flow;
+        let node = || self.nodes.node(flow).filter(|_| self.nodes.is_proved(incoming.msg));
+        self.mesh.and_then(|mesh| mesh.router(flow)).or_else(node)
     }
 
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or

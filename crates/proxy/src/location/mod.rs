@@ -90,6 +90,12 @@ pub trait LocationStore: Send + Sync {
         Elsewhere::Known { exists: false }
     }
 
+    /// Returns the number of registrations of one worker that may wait for this store. By default there is no limit but the
+    /// worker's.
+    fn max_waiting(&self) -> usize {
+        usize::MAX
+    }
+
     /// Returns the value of Path that leads to the server with this address in the mesh, as for
     /// [`LocationStore::elsewhere`]. By default there are no other servers.
     fn path_to(&self, _server: Ipv6Addr) -> Option<Box<[u8]>> {

@@ -93,7 +93,14 @@ pub struct Store {
     pub knowledge: Arc<Mutex<Knowledge>>,
 }
 
+/// Number of registrations that may wait for the store of a [`World`].
+pub const MAX_WAITING: usize = 1_000;
+
 impl LocationStore for Store {
+    fn max_waiting(&self) -> usize {
+        MAX_WAITING
+    }
+
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize {
         self.local.lookup(aor, now, visit)
     }

@@ -2,14 +2,16 @@
 
 use crate::common::*;
 use crate::relay::digest;
-use ringway_proxy::config::ClusterNodes;
+use ringway_proxy::config::{ClusterNodes, NodeKey};
+
+const KEY: NodeKey = NodeKey([7; 16]);
 
 /// A server of which another proxy is a fellow node, or a stranger.
 fn beside(is_node: bool) -> World {
     let mut w = World::with(|config| {
         digest(config);
         if is_node {
-            config.nodes = ClusterNodes(vec![PROXY.remote()]);
+            config.nodes = ClusterNodes::new(vec![PROXY.remote()], KEY);
         }
     });
     w.register("bob", BOB);
@@ -17,7 +19,13 @@ fn beside(is_node: bool) -> World {
     w
 }
 
+/// A request by a Route with the key that this server has given to other nodes.
 fn from_dave(w: &mut World, line: &str) -> Msg {
+    let route = format!("<sip:example.org;lr;node={}>", KEY.text());
+    without_key(w, line).add("Route", route)
+}
+
+fn without_key(w: &mut World, line: &str) -> Msg {
     w.request(PROXY, line).set("From", "<sip:dave@example.org>;tag=there")
 }
 
@@ -28,6 +36,7 @@ fn a_node_sends_for_its_users_without_credentials() {
     let message = from_dave(&mut w, "MESSAGE sip:bob@example.org");
     w.from(PROXY, &message);
     let got = w.expect(BOB, "MESSAGE sip:bob@203.0.113.2:5060");
+    assert!(!got.to_string().contains(&KEY.text()), "a phone learns the key: {got}");
     w.answer(BOB, &got, 200);
     w.expect(PROXY, "200");
     w.finish();
@@ -49,5 +58,47 @@ fn a_request_of_a_node_goes_to_no_other_node() {
     let register = from_dave(&mut w, "REGISTER sip:example.org");
     w.from(PROXY, &register.set("To", "<sip:dave@example.org>"));
     w.expect(PROXY, "403");
+    w.finish();
+}
+
+/// A datagram with the source address of a node, or a connection from its host, may be of another program or of a phone behind
+/// it: without this server's key it is a stranger's, with a wrong one too.
+#[test]
+fn the_address_of_a_node_proves_nothing() {
+    let mut w = beside(true);
+    let other = NodeKey([8; 16]).text();
+    for route in [
+        "",
+        "<sip:example.org;lr>",
+        "<sip:example.org;lr;node>",
+        "<sip:example.org;lr;node=07>",
+        &other,
+    ] {
+        let route = if route == other {
+            format!("<sip:example.org;lr;node={other}>")
+        } else {
+            route.into()
+        };
+        let mut message = without_key(&mut w, "MESSAGE sip:bob@example.org");
+        if !route.is_empty() {
+            message = message.add("Route", &route);
+        }
+        w.from(PROXY, &message);
+        w.expect(PROXY, "407");
+    }
+    // A second Route is for another server.
+    let message = from_dave(&mut w, "MESSAGE sip:bob@example.org");
+    w.from(PROXY, &message.top("Route", "<sip:example.org;lr>"));
+    w.expect(PROXY, "407");
+    w.finish();
+}
+
+/// The key is no password of its own: it is for requests from the addresses of nodes.
+#[test]
+fn the_key_alone_proves_nothing() {
+    let mut w = beside(true);
+    let message = from_dave(&mut w, "MESSAGE sip:bob@example.org");
+    w.from(GATEWAY, &message);
+    w.expect(GATEWAY, "407");
     w.finish();
 }

@@ -1,7 +1,10 @@
 //! Budgets are shares: what one source or user takes is never what others need.
 
+use crate::common::elsewhere::MAX_WAITING;
 use crate::common::*;
 use crate::relay::{answered, digest};
+use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
+use std::sync::{Arc, Mutex};
 
 /// Sixty strangers keep as much as they get with ringing calls of 50 kB; everybody else's calls and
 /// registrations go on.
@@ -97,4 +100,51 @@ fn forking_is_bounded_over_all_q() {
     }
     assert!(open.is_empty(), "it goes on for ever");
     assert!(sent <= 80, "{sent} requests of one");
+}
+
+/// The store takes registrations and reports nothing, as a disk or a database does that has become slow.
+struct Stalled(Arc<Mutex<Vec<CommitTag>>>);
+
+impl Journal for Stalled {
+    fn record(&self, _aor: &[u8], _record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
+        self.0.lock().unwrap().extend(tag);
+        Commit::Pending
+    }
+}
+
+#[test]
+fn a_source_whose_registrations_wait_leaves_room_for_others() {
+    let tags = Arc::new(Mutex::new(Vec::new()));
+    let store = MemoryStore::with_journal([3; 16], Box::new(Stalled(tags.clone())));
+    let mut w = World::over(store, 1, &[], |_| {});
+    let mut registers = |w: &mut World, source: u8| {
+        let addr: &'static str = Box::leak(format!("203.0.113.{source}:5060").into());
+        let phone = ALICE.at(addr);
+        let taken = (0..MAX_WAITING).take_while(|n| {
+            let request = w.request(phone, "REGISTER sip:example.org");
+            let request = request.set("To", format!("<sip:user{n}@example.org>"));
+            w.from(phone, &request.set("Contact", format!("<sip:u@{addr}>")));
+            w.count(phone, "503") == 0
+        });
+        taken.count()
+    };
+    let first = registers(&mut w, 100);
+    assert!(first.abs_diff(MAX_WAITING / 5) <= 1, "{first}");
+    let second = registers(&mut w, 101);
+    assert!(second.abs_diff(MAX_WAITING / 5 / 5 * 4) <= 1, "{second}");
+    for source in 1..20 {
+        registers(&mut w, source);
+    }
+    assert!(registers(&mut w, 102) > 0, "a source that holds nothing finds room");
+    // What is answered makes room again.
+    let answer_all = |w: &mut World| {
+        for tag in std::mem::take(&mut *tags.lock().unwrap()) {
+            w.committed(0, tag.id, true);
+        }
+        w.ignore();
+    };
+    answer_all(&mut w);
+    assert!(registers(&mut w, 100).abs_diff(MAX_WAITING / 5) <= 1);
+    answer_all(&mut w);
+    w.finish_anyhow();
 }

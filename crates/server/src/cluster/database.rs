@@ -9,8 +9,11 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
 };
 use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
+use ringway_cluster::config::{MAX_NODES, MAX_NODES_PER_USER};
 use ringway_cluster::record::{self, Message};
-use ringway_cluster::{Command, Found, Lease, NodeName, Report};
+use ringway_cluster::{Command, Found, Lease, NodeName, Reading, Report, Written};
+
+use ringway_proxy::config::NodeKey;
 
 use super::membership::Membership;
 use crate::config::DatabaseUri;
@@ -23,6 +26,7 @@ pub(super) struct Database {
     uri: DatabaseUri,
     roots: Option<Vec<u8>>,
     name: NodeName,
+    key: NodeKey,
     replicas: u32,
 }
 
@@ -38,9 +42,9 @@ impl Database {
     ///
     /// # Errors
     /// Fails for trust anchors that cannot be read.
-    pub(super) fn new(membership: &Membership) -> Result<Self, String> {
+    pub(super) fn new(membership: &Membership, key: NodeKey) -> Result<Self, String> {
         let Membership { database: uri, roots, name, replicas } = membership.clone();
-        let database = Database { uri, roots, name, replicas };
+        let database = Database { uri, roots, name, key, replicas };
         match database.uri.service {
             Some(_) => database.sentinel().map(drop),
             None => database.server().map(drop),
@@ -127,18 +131,36 @@ impl Database {
         }
     }
 
-    /// Has the database carry out a command of the run `boot` of this node. A command that the database refuses is reported
-    /// as failed, with the reason.
+    /// Has the database carry out a command of this node. A command that the database refuses is reported as failed, with
+    /// the reason.
     pub(super) async fn carry_out(
         &self,
         session: &mut Session,
-        boot: u64,
         command: &Command,
     ) -> Result<(Report, Option<Failure>), Failure> {
+        let pipeline = self.pipeline(command);
+        let count = pipeline.len();
+        let sent = session.0.send_packed_commands(&pipeline, 0, count).await;
+        let values = sent.map_err(|e| text(&e))?;
+        if values.len() != count {
+            return Err(format!("{} answers to {count} commands", values.len()));
+        }
+        let refused = values.iter().find_map(|value| match value {
+            Value::ServerError(e) => Some(e.to_string()),
+            _ => None,
+        });
+        match report(command, values) {
+            Some(report) => Ok((report, refused)),
+            None => Err(refused.unwrap_or_else(|| "no answer to WAIT".to_owned())),
+        }
+    }
+
+    /// Returns what is sent for a command.
+    fn pipeline(&self, command: &Command) -> Pipeline {
         let name = self.name.to_string();
         let mut pipeline = redis::pipe();
         match command {
-            Command::Renew => {
+            Command::Renew { boot } => {
                 let heard = Message::Renewed(self.name).to_bytes();
                 eval(&mut pipeline, record::RENEW, record::LEASES.as_bytes())
                     .arg(&name)
@@ -146,9 +168,18 @@ impl Database {
                     .arg(boot)
                     .arg(millis(LEASE))
                     .arg(record::CHANNEL)
-                    .arg(heard);
+                    .arg(heard)
+                    .arg(MAX_NODES)
+                    .arg(self.key.text());
             }
-            Command::Publish(changes) => {
+            Command::Leave { boot } => {
+                eval(&mut pipeline, record::LEAVE, record::LEASES.as_bytes())
+                    .arg(&name)
+                    .arg(boot)
+                    .arg(record::CHANNEL)
+                    .arg(Message::Left(self.name).to_bytes());
+            }
+            Command::Publish { boot, changes } => {
                 for change in changes {
                     let heard = Message::User(change.user.clone()).to_bytes();
                     eval(&mut pipeline, record::PUBLISH, &record::key(&change.user))
@@ -164,57 +195,59 @@ impl Database {
             }
             Command::Read(users) => {
                 for user in users {
-                    eval(&mut pipeline, record::READ, &record::key(user));
+                    eval(&mut pipeline, record::READ, &record::key(user)).arg(MAX_NODES_PER_USER);
                 }
             }
         }
-        if !matches!(command, Command::Read(_)) {
+        if waits_for_replicas(command) {
             // Acknowledged by replicas are the changes of this connection: WAIT must be on the same one, and is.
             pipeline.cmd("WAIT").arg(self.replicas).arg(millis(REPLICA_LIMIT));
         }
-        let count = pipeline.len();
-        let sent = session.0.send_packed_commands(&pipeline, 0, count).await;
-        let mut values = sent.map_err(|e| text(&e))?;
-        if values.len() != count {
-            return Err(format!("{} answers to {count} commands", values.len()));
-        }
-        let refused = values.iter().find_map(|value| match value {
-            Value::ServerError(e) => Some(e.to_string()),
-            _ => None,
-        });
-        let replicas = match command {
-            Command::Read(_) => 0,
-            _ => match values.pop() {
-                Some(Value::Int(replicas)) => u32::try_from(replicas).unwrap_or_default(),
-                _ => return Err(refused.unwrap_or_else(|| "no answer to WAIT".to_owned())),
-            },
-        };
-        let report = match command {
-            Command::Renew => {
-                let leases = values.first().and_then(texts);
-                Report::Renewed(leases.map(|parts| (Lease::parse(&parts), replicas)))
-            }
-            Command::Publish(_) => {
-                let done = |value: &Value| (*value == Value::Int(1)).then_some(replicas);
-                Report::Published(values.iter().map(done).collect())
-            }
-            Command::Read(_) => {
-                let found = |value| texts(value).map(|parts| Found::parse(&parts));
-                Report::Read(values.iter().map(found).collect())
-            }
-        };
-        Ok((report, refused))
+        pipeline
     }
+}
 
-    /// Ends the lease of the run `boot` of this node.
-    pub(super) async fn leave(&self, session: &mut Session, boot: u64) -> Result<(), Failure> {
-        let mut pipeline = redis::pipe();
-        eval(&mut pipeline, record::LEAVE, record::LEASES.as_bytes())
-            .arg(self.name.to_string())
-            .arg(boot)
-            .arg(record::CHANNEL)
-            .arg(Message::Left(self.name).to_bytes());
-        session.0.send_packed_commands(&pipeline, 0, 1).await.map(drop).map_err(|e| text(&e))
+fn waits_for_replicas(command: &Command) -> bool {
+    matches!(command, Command::Renew { .. } | Command::Publish { .. })
+}
+
+/// Returns what the answers to a command are; `None` if that to WAIT is missing.
+fn report(command: &Command, mut values: Vec<Value>) -> Option<Report> {
+    let replicas = match waits_for_replicas(command).then(|| values.pop()) {
+        None => 0,
+        Some(Some(Value::Int(replicas))) => u32::try_from(replicas).unwrap_or_default(),
+        Some(_) => return None,
+    };
+    Some(match command {
+        Command::Renew { .. } => {
+            let leases = values.first().and_then(texts);
+            Report::Renewed(leases.map(|parts| (Lease::parse(&parts), replicas)))
+        }
+        Command::Leave { .. } => Report::Left(matches!(values.first(), Some(Value::Int(_)))),
+        Command::Publish { .. } => {
+            Report::Published(values.iter().map(|value| written(value, replicas)).collect())
+        }
+        Command::Read(_) => Report::Read(values.iter().map(reading).collect()),
+    })
+}
+
+/// Returns what an answer of [`record::PUBLISH`] means.
+fn written(value: &Value, replicas: u32) -> Written {
+    match value {
+        Value::Int(1) => Written::Stored(replicas),
+        Value::Int(_) => Written::Unusable,
+        _ => match text_of(value).and_then(|boot| boot.parse().ok()) {
+            Some(boot) => Written::Outrun { boot },
+            None => Written::Failed,
+        },
+    }
+}
+
+/// Returns what an answer of [`record::READ`] means.
+fn reading(value: &Value) -> Reading {
+    match value {
+        Value::Int(_) => Reading::Unusable,
+        _ => texts(value).map_or(Reading::Failed, |parts| Reading::Found(Found::parse(&parts))),
     }
 }
 
@@ -228,10 +261,10 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the texts of an answer; `None` if it is another one.
+/// Returns the texts of an answer; `None` if it is another one. What is no text stands as an empty one.
 fn texts(value: &Value) -> Option<Vec<&str>> {
     let Value::Array(parts) = value else { return None };
-    parts.iter().map(text_of).collect()
+    Some(parts.iter().map(|part| text_of(part).unwrap_or_default()).collect())
 }
 
 fn text_of(part: &Value) -> Option<&str> {

@@ -34,39 +34,43 @@ pub(super) async fn drive(
     clock: Clock,
     mut stopped: oneshot::Receiver<()>,
 ) {
-    let (database, boot) = (Arc::new(database), hub.boot());
+    let database = Arc::new(database);
     let (sender, mut reports) = mpsc::channel(REPORTS);
     let lanes: [mpsc::Sender<Command>; 3] = std::array::from_fn(|_| {
         let (commands, lane) = mpsc::channel(1);
-        tokio::spawn(run_lane(hub.clone(), database.clone(), boot, lane, sender.clone()));
+        tokio::spawn(run_lane(hub.clone(), database.clone(), lane, sender.clone()));
         commands
     });
     tokio::spawn(subscribe(database.clone(), sender));
     let mut arrived = Vec::new();
-    loop {
+    let mut end = None;
+    while end.is_none_or(|end| Instant::now() < end && !hub.has_left()) {
         let (commands, next) = hub.turn(clock.now(), arrived.drain(..));
         for command in commands {
             // A lane has one command under way, so there is room.
             let _ = lanes[lane_of(&command)].try_send(command);
         }
         let wait = next.map_or(IDLE, |next| next.since(clock.now()).min(IDLE));
+        let wake = (Instant::now() + wait).min(end.unwrap_or_else(|| Instant::now() + IDLE));
         tokio::select! {
             () = hub.world().wake.notified() => {}
             _ = reports.recv_many(&mut arrived, REPORTS) => {}
-            () = sleep_until(Instant::now() + wait) => {}
-            _ = &mut stopped => break,
+            () = sleep_until(wake) => {}
+            _ = &mut stopped, if end.is_none() => {
+                hub.leave();
+                end = Some(Instant::now() + LEAVE_LIMIT);
+            }
         }
     }
-    let leave = async { database.leave(&mut database.connect().await?, boot).await };
-    if let Ok(Err(e)) = timeout(LEAVE_LIMIT, leave).await {
-        debug!("the lease ends by itself: {e}");
+    if !hub.has_left() {
+        debug!("the lease ends by itself");
     }
 }
 
 fn lane_of(command: &Command) -> usize {
     match command {
-        Command::Renew => 0,
-        Command::Publish(_) => 1,
+        Command::Renew { .. } | Command::Leave { .. } => 0,
+        Command::Publish { .. } => 1,
         Command::Read(_) => 2,
     }
 }
@@ -75,7 +79,6 @@ fn lane_of(command: &Command) -> usize {
 async fn run_lane(
     hub: Arc<Hub>,
     database: Arc<Database>,
-    boot: u64,
     mut commands: mpsc::Receiver<Command>,
     reports: mpsc::Sender<Report>,
 ) {
@@ -83,7 +86,7 @@ async fn run_lane(
     while let Some(command) = commands.recv().await {
         let work = async {
             if let Some(mut connected) = session.take() {
-                let done = database.carry_out(&mut connected, boot, &command).await;
+                let done = database.carry_out(&mut connected, &command).await;
                 if let Ok(done) = done {
                     return Ok((connected, done));
                 }
@@ -92,11 +95,11 @@ async fn run_lane(
                 let mut connected = database.connect().await?;
                 // It is received before the answer.
                 let _ = reports.send(Report::Reconnected).await;
-                let done = database.carry_out(&mut connected, boot, &command).await?;
+                let done = database.carry_out(&mut connected, &command).await?;
                 return Ok((connected, done));
             }
             let mut connected = database.connect().await?;
-            let done = database.carry_out(&mut connected, boot, &command).await?;
+            let done = database.carry_out(&mut connected, &command).await?;
             Ok::<_, String>((connected, done))
         };
         let (report, failure) = match timeout(COMMAND_LIMIT, work).await {
@@ -120,8 +123,9 @@ async fn run_lane(
 
 fn failed(command: &Command) -> Report {
     match command {
-        Command::Renew => Report::Renewed(None),
-        Command::Publish(_) => Report::Published(Vec::new()),
+        Command::Renew { .. } => Report::Renewed(None),
+        Command::Leave { .. } => Report::Left(false),
+        Command::Publish { .. } => Report::Published(Vec::new()),
         Command::Read(_) => Report::Read(Vec::new()),
     }
 }

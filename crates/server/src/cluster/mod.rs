@@ -29,11 +29,11 @@ use std::thread::JoinHandle;
 use ringway_cluster::machine::State;
 use ringway_cluster::{Config, Event, Machine, World, journal};
 use ringway_net::{Clock, Mailbox};
-use ringway_proxy::config::ClusterNodes;
+use ringway_proxy::config::{ClusterNodes, NodeKey};
 use tokio::sync::{Notify, oneshot, watch};
 use tracing::{error, info, warn};
 
-use crate::post::{Post, post_with_retry_async};
+use crate::post::{Post, post_committed};
 
 /// The connection of all workers with the database.
 pub type Hub = ringway_cluster::Hub<Channels>;
@@ -43,6 +43,7 @@ pub struct Channels {
     wake: Notify,
     mailboxes: OnceLock<Vec<Mailbox<Post>>>,
     nodes: watch::Sender<ClusterNodes>,
+    key: NodeKey,
     replicas: u32,
     /// Why the database did not answer last.
     why: Mutex<String>,
@@ -56,17 +57,6 @@ impl Channels {
 
     fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
         self.mailboxes.get()?.get(usize::from(worker))
-    }
-
-    fn commit(&self, worker: u8, id: u64, stored: bool) {
-        let Some(mailbox) = self.mailbox(worker) else { return };
-        let make = move || Post::Committed([id].into(), stored);
-        if !mailbox.try_post(make())
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            // A REGISTER waits for it, but those of other workers must not wait for a slow worker.
-            runtime.spawn(post_with_retry_async(mailbox.clone(), make));
-        }
     }
 
     fn log(&self, state: State) {
@@ -104,7 +94,11 @@ impl World for Channels {
 
     fn carry(&self, event: Event) {
         match event {
-            Event::Committed { tag, stored } => self.commit(tag.worker, tag.id, stored),
+            Event::Committed { tag, stored } => {
+                if let Some(mailbox) = self.mailbox(tag.worker) {
+                    post_committed(mailbox, tag.id, stored);
+                }
+            }
             Event::Answered { worker, id, reply } => {
                 // What does not arrive is given up by its worker after a while.
                 if let Some(mailbox) = self.mailbox(worker) {
@@ -114,9 +108,17 @@ impl World for Channels {
             Event::Nodes(names) => {
                 let addresses: Vec<SocketAddr> = names.iter().map(|name| name.address).collect();
                 info!("other nodes of the cluster: {addresses:?}");
-                self.nodes.send_replace(ClusterNodes(addresses));
+                self.nodes.send_replace(ClusterNodes::new(addresses, self.key));
             }
             Event::State(state) => self.log(state),
+            Event::Unusable(user) => {
+                let key =
+                    String::from_utf8_lossy(&ringway_cluster::record::key(&user)).into_owned();
+                error!(
+                    "the key {key:?} in the database of the cluster is no hash, so another program has written it: \
+                     the user's registrations are refused until it is deleted"
+                );
+            }
         }
     }
 }
@@ -137,12 +139,15 @@ impl ClusterThread {
     pub(crate) fn start(membership: Membership, clock: Clock) -> Result<Self, String> {
         let Membership { name, replicas, .. } = membership;
         // A later run has a later time, unless the clock was set back: then the lease of the run before ends first.
-        let config = Config { name, boot: clock.now().as_millis(), replicas };
+        let mut key = NodeKey([0; 16]);
+        getrandom::fill(&mut key.0).map_err(|e| format!("cluster: random octets: {e}"))?;
+        let config = Config { name, boot: clock.now().as_millis(), replicas, key };
         let (sender, nodes) = watch::channel(ClusterNodes::default());
         let channels = Channels {
             wake: Notify::new(),
             mailboxes: OnceLock::new(),
             nodes: sender,
+            key,
             replicas,
             why: Mutex::default(),
         };
@@ -162,7 +167,12 @@ impl ClusterThread {
         self.nodes.clone()
     }
 
-    /// Ends the lease, so that other nodes send nothing here any more, and the thread.
+    /// Ends the lease, so that other nodes send nothing here any more. Does not wait for it.
+    pub fn leave(&self) {
+        self.hub.leave();
+    }
+
+    /// Ends the lease, if it has not ended yet, and the thread.
     pub fn stop(&mut self) {
         // The thread may have ended.
         let _ = self.stop.take().map(|stop| stop.send(()));
@@ -179,7 +189,7 @@ fn start_thread(
     clock: Clock,
     stopped: oneshot::Receiver<()>,
 ) -> Result<JoinHandle<()>, String> {
-    let database = database::Database::new(&membership)?;
+    let database = database::Database::new(&membership, hub.key())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cluster: {e}"))?;
     let run = move || runtime.block_on(driver::drive(hub, database, clock, stopped));

@@ -299,7 +299,12 @@ impl FromStr for StoreKind {
             },
             _ => {
                 let expected = "expected \"memory\", \"redb:PATH\" or \"redis://HOST\"";
-                Err(format!("{expected}, got {text:?}"))
+                match text.split_once("://") {
+                    // It may have a password.
+                    Some((scheme, _)) => Err(format!("{expected}, got the scheme {scheme:?}")),
+                    None if text.contains('@') => Err(format!("{expected}, got neither")),
+                    None => Err(format!("{expected}, got {text:?}")),
+                }
             }
         }
     }
@@ -498,6 +503,10 @@ mod tests {
         #[cfg(not(feature = "cluster"))]
         assert_eq!("redis://a".parse::<StoreKind>(), Err(NO_DATABASE.to_owned()));
         assert!("redb:".parse::<StoreKind>().is_err());
+        for wrong in ["redi://user:secret@db", "REDIS://:secret@db", "redb//user:secret@db"] {
+            let error = wrong.parse::<StoreKind>().unwrap_err();
+            assert!(!error.contains("secret"), "{error}");
+        }
         assert_eq!("off".parse::<HttpAddr>().unwrap().0, None);
         assert!("0.0.0.0:8060".parse::<HttpAddr>().unwrap_err().contains("loopback"));
     }

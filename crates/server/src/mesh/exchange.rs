@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tracing::{error, warn};
 
 use crate::config::Settings;
-use crate::post::{Post, post_with_retry_async};
+use crate::post::{Post, post_committed};
 
 /// Keeps the permission of a user's home beyond the end of the process: the user with its domain, and the octets; none
 /// removes it.
@@ -114,17 +114,6 @@ impl Channels {
     fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
         self.mailboxes.get()?.get(usize::from(worker))
     }
-
-    fn commit(&self, worker: u8, id: u64, stored: bool) {
-        let Some(mailbox) = self.mailbox(worker) else { return };
-        let make = move || Post::Committed([id].into(), stored);
-        if !mailbox.try_post(make())
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            // A REGISTER waits for it, but packets of others must not wait for a slow worker.
-            runtime.spawn(post_with_retry_async(mailbox.clone(), make));
-        }
-    }
 }
 
 impl World for Channels {
@@ -152,7 +141,11 @@ impl World for Channels {
                     mailbox.try_post(Post::Deliver(Box::new(delivery)));
                 }
             }
-            Event::Committed { tag, stored } => self.commit(tag.worker, tag.id, stored),
+            Event::Committed { tag, stored } => {
+                if let Some(mailbox) = self.mailbox(tag.worker) {
+                    post_committed(mailbox, tag.id, stored);
+                }
+            }
             Event::Withdrawn { name } => {
                 warn!("{name} has withdrawn a registration before it was stored");
             }

@@ -471,6 +471,7 @@ impl Scrape {
             ("cluster_outages", "Times at which the database became absent", c.outages),
             ("cluster_gaps", "Times at which changes were no longer reported", c.gaps),
             ("cluster_invalidated", "Changes reported of users who are remembered", c.invalidated),
+            ("cluster_unusable", "Times that a user's key had what is not ours", c.unusable),
         ] {
             counter(out, name, help, value)?;
         }

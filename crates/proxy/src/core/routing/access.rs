@@ -62,7 +62,7 @@ impl Access {
         if let Some(proof) = incoming.progress.and_then(|progress| progress.proof.clone()) {
             return Ok(proof);
         }
-        if let Some(router) = t.node.trust.router(incoming.flow) {
+        if let Some(router) = t.node.trust.sender(incoming) {
             return authorise_router(t, incoming, routed, local, router);
         }
         let method = incoming.msg.method();
@@ -154,7 +154,7 @@ impl Access {
         user: &[u8],
         is_repeat: impl FnOnce(&Turn<'_>) -> bool,
     ) -> Result<(), Stop> {
-        if t.node.trust.router(incoming.flow).is_some() {
+        if t.node.trust.sender(incoming).is_some() {
             // Its users register there.
             t.stats.forbidden += 1;
             return Err(Refusal::new(403, "Forbidden: a router registers nobody").into());

@@ -100,7 +100,7 @@ fn of_other_server(
     domain: usize,
     maker: Ipv6Addr,
 ) -> Result<Located, Stop> {
-    let path = match t.node.trust.router(incoming.flow) {
+    let path = match t.node.trust.sender(incoming) {
         None if !t.node.gateways.is_gateway(t.now, maker.into()) => t.store.path_to(maker),
         _ => None,
     };
@@ -196,7 +196,7 @@ impl<'s, 't> Search<'s, 't> {
 
     /// Adds the users that a name stands for which has no contacts itself, such as a number.
     fn add_aliases(&mut self, aor: &Aor) -> Result<(), Stop> {
-        if self.t.node.trust.router(self.incoming.flow).is_some() {
+        if self.t.node.trust.sender(self.incoming).is_some() {
             return Ok(());
         }
         let mut users: SmallVec<[(Aor, u16); 1]> = SmallVec::new();
@@ -219,7 +219,7 @@ impl<'s, 't> Search<'s, 't> {
     /// Adds the servers elsewhere at which an address-of-record is registered, or returns the question for them. A request
     /// of another router is for the contacts here: that router knows the others, and no request may circle among routers.
     fn add_servers(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
-        if self.t.node.trust.router(self.incoming.flow).is_some() {
+        if self.t.node.trust.sender(self.incoming).is_some() {
             return Ok(());
         }
         let (t, before) = (self.t, self.found.targets.len());

@@ -105,7 +105,7 @@ fn unregistered(
 ) -> Result<Vec<RequestTarget>, Stop> {
     let (node, user) = (t.node, user_of(uri).unwrap_or_default());
     let name = &node.domain(domain).name;
-    let router = node.trust.router(incoming.flow).is_some();
+    let router = node.trust.sender(incoming).is_some();
     let own = node.config.routes.find(true, name.as_bytes(), user);
     if let Some(rule) = own.filter(|rule| !router || rule.shared.is_some()) {
         prove_for_rule(access, t, incoming, domain, proof, rule)?;
@@ -156,7 +156,7 @@ fn shared_rules(
     t: &Turn<'_>,
     incoming: &IncomingRequest<'_>,
 ) -> Result<Option<Arc<RouteTable>>, Stop> {
-    if t.node.trust.router(incoming.flow).is_some() {
+    if t.node.trust.sender(incoming).is_some() {
         return Ok(Some(Arc::default()));
     }
     match t.store.shared_rules(t.now) {

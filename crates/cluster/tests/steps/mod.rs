@@ -1,0 +1,173 @@
+//! A node whose database answers what octets say: reports that no database would send, in any order, at any time.
+
+use std::collections::BTreeSet;
+
+use ringway_cluster::record::Message;
+use ringway_cluster::{
+    Command, Config, Event, Found, Lease, Machine, NodeName, Reading, Report, Written, config,
+};
+use ringway_proxy::AskId;
+use ringway_proxy::config::NodeKey;
+use ringway_proxy::location::CommitTag;
+use ringway_sansio::{Duration, Time};
+
+/// A node, and what its world has seen.
+struct Node {
+    now: Time,
+    machine: Machine,
+    /// Registrations that were taken and not answered.
+    waiting: BTreeSet<u64>,
+    next: u64,
+    /// Commands under way by lane: lease, changes, reads.
+    under_way: [bool; 3],
+    asks: usize,
+}
+
+/// Takes the octets up to the next zero.
+fn text<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
+    let end = rest.iter().position(|&b| b == 0).unwrap_or(rest.len());
+    let (text, tail) = rest.split_at(end);
+    *rest = tail.get(1..).unwrap_or_default();
+    text
+}
+
+/// Returns the words of a text, as the database has them in an answer.
+fn words(text: &[u8]) -> Vec<&str> {
+    std::str::from_utf8(text).map_or(Vec::new(), |text| text.split(' ').collect())
+}
+
+impl Node {
+    fn new() -> Node {
+        let name = NodeName { address: ([192, 0, 2, 1], 5060).into(), tcp: false };
+        let config = Config { name, boot: 1000, replicas: 1, key: NodeKey([7; 16]) };
+        Node {
+            now: Time::from_secs(1000),
+            machine: Machine::new(config),
+            waiting: BTreeSet::new(),
+            next: 0,
+            under_way: [false; 3],
+            asks: 0,
+        }
+    }
+
+    /// Carries what the machine has to say, and checks it.
+    fn turn(&mut self) {
+        self.machine.handle_timeout(self.now);
+        while let Some(command) = self.machine.poll_command() {
+            let (lane, count) = match command {
+                Command::Renew { .. } | Command::Leave { .. } => (0, 1),
+                Command::Publish { changes, .. } => (1, changes.len()),
+                Command::Read(users) => (2, users.len()),
+            };
+            assert!(!self.under_way[lane], "two commands on lane {lane}");
+            assert!((1..=config::MAX_BATCH).contains(&count), "{count} users in a command");
+            self.under_way[lane] = true;
+        }
+        while let Some(event) = self.machine.poll_event() {
+            match event {
+                Event::Committed { tag, .. } => {
+                    assert!(self.waiting.remove(&tag.id), "{tag:?} is answered twice");
+                }
+                Event::Answered { .. } => {
+                    assert!(self.asks > 0, "an answer to no question");
+                    self.asks -= 1;
+                }
+                Event::Nodes(names) => assert!(names.len() <= config::MAX_NODES),
+                Event::State(_) | Event::Unusable(_) => {}
+            }
+        }
+        let next = self.machine.poll_timeout();
+        assert!(next.is_none_or(|next| self.now < next), "{next:?} has come: it turns for ever");
+    }
+
+    /// The database answers the command of a lane, if one is under way.
+    fn answer(&mut self, lane: usize, report: Report) {
+        if std::mem::take(&mut self.under_way[lane]) {
+            self.machine.handle(self.now, report);
+        }
+    }
+
+    fn register(&mut self, user: &[u8], lifetime: u8) {
+        if !self.machine.takes_registrations() {
+            return;
+        }
+        let tag = CommitTag { worker: 0, id: self.next };
+        let ends = self.now + Duration::from_secs(lifetime.into());
+        self.machine.changed(user, Some((500, ends)), Some(tag));
+        self.waiting.insert(self.next);
+        if self.machine.on_disk(tag, !lifetime.is_multiple_of(7)) {
+            self.waiting.remove(&self.next);
+        }
+        self.next += 1;
+    }
+
+    fn step(&mut self, step: u8, rest: &mut &[u8]) {
+        let extent = rest.split_off_first().copied().unwrap_or_default();
+        match step % 16 {
+            0 => self.now += Duration::from_millis(u64::from(extent) * 20),
+            1 => self.now += Duration::from_secs(extent.into()),
+            2 | 3 => self.register(text(rest), extent),
+            4 => drop(self.machine.changed(text(rest), None, None)),
+            5 => {
+                let leases = Lease::parse(&words(text(rest)));
+                self.answer(0, Report::Renewed(Some((leases, u32::from(extent % 4)))));
+            }
+            6 => self.answer(0, Report::Renewed(None)),
+            7 | 8 => {
+                let written = |b: &u8| match b % 4 {
+                    0 => Written::Stored(u32::from(b >> 2)),
+                    1 => Written::Outrun { boot: u64::from(*b) << (extent % 57) },
+                    2 => Written::Unusable,
+                    _ => Written::Failed,
+                };
+                let results = text(rest).iter().map(written).collect();
+                self.answer(1, Report::Published(results));
+            }
+            9 => {
+                let found = Found::parse(&words(text(rest)));
+                let results = (0..extent).map(|i| match i % 8 {
+                    6 => Reading::Unusable,
+                    7 => Reading::Failed,
+                    _ => Reading::Found(found.clone()),
+                });
+                self.answer(2, Report::Read(results.collect()));
+            }
+            10 => {
+                if let Ok(message) = Message::parse(text(rest)) {
+                    assert_eq!(Message::parse(&message.to_bytes()), Ok(message.clone()));
+                    self.machine.handle(self.now, Report::Heard(message));
+                }
+            }
+            11 => self.machine.handle(self.now, Report::Subscribed),
+            12 => self.machine.handle(self.now, Report::Unsubscribed),
+            13 => self.machine.handle(self.now, Report::Reconnected),
+            14 => {
+                let user = text(rest);
+                let mut visit = |_, _, q| assert!(q <= 1000, "{q}");
+                if self.machine.visit(user, self.now, &mut visit).is_none() {
+                    self.asks += usize::from(self.machine.ask(user, 0, AskId::default()).is_none());
+                }
+            }
+            _ if extent == 255 => self.machine.leave(),
+            _ => self.answer(0, Report::Left(extent.is_multiple_of(2))),
+        }
+        self.turn();
+    }
+}
+
+/// Lets a database do what these octets say. Nothing is answered twice, no lane has two commands, there is always an end to
+/// what is due, and once the database is silent every registration and question is answered.
+pub(crate) fn run(octets: &[u8]) {
+    let mut node = Node::new();
+    let mut rest = octets;
+    node.turn();
+    while let Some(step) = rest.split_off_first() {
+        node.step(*step, &mut rest);
+    }
+    node.now += Duration::from_secs(2);
+    node.turn();
+    assert!(node.waiting.is_empty(), "{} registrations wait for ever", node.waiting.len());
+    assert_eq!(node.asks, 0, "questions wait for ever");
+    let counts = node.machine.counts();
+    assert!(counts.waiting == 0 && counts.asks == 0, "{counts:?}");
+}
