@@ -117,7 +117,7 @@ fn a_source_whose_registrations_wait_leaves_room_for_others() {
     let tags = Arc::new(Mutex::new(Vec::new()));
     let store = MemoryStore::with_journal([3; 16], Box::new(Stalled(tags.clone())));
     let mut w = World::over(store, 1, &[], |_| {});
-    let mut registers = |w: &mut World, source: u8| {
+    let registers = |w: &mut World, source: u8| {
         let addr: &'static str = Box::leak(format!("203.0.113.{source}:5060").into());
         let phone = ALICE.at(addr);
         let taken = (0..MAX_WAITING).take_while(|n| {
