@@ -310,8 +310,8 @@ impl Machine {
         self.own.change(user, before, None);
     }
 
-    /// Visits the other nodes at which a user is registered, with their keys and q. Returns whether there are any; `None` if the database
-    /// must be asked.
+    /// Visits the other nodes at which a user is registered, with their keys and q. Returns whether there are any; `None` if
+    /// the database must be asked.
     pub fn visit(
         &mut self,
         user: &[u8],

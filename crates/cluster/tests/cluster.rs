@@ -410,6 +410,50 @@ fn nothing_acknowledged_is_lost_by_pauses_slowness_gaps_and_failovers() {
     }
 }
 
+/// Every tenth of a hundred nodes dies, and with them the primary: the others lose nothing, and take the phones of the dead.
+#[test]
+fn of_a_hundred_nodes_ten_die_with_the_primary() {
+    const NODES: usize = 100;
+    const USERS: usize = 500;
+    let mut w = running(NODES);
+    assert!(w.nodes.iter().all(|n| n.machine.counts().nodes == NODES - 1));
+    let user = |i: usize| format!("user{i}");
+    for i in 0..USERS {
+        assert!(w.register(i % NODES, &user(i), 3600, i as u64));
+    }
+    w.run(SECOND);
+    let stored = |n: &world::Node| n.commits.iter().filter(|(_, stored)| *stored).count();
+    assert_eq!(w.nodes.iter().map(stored).sum::<usize>(), USERS);
+    let dies = |node: usize| node % 10 == 3;
+    // Nodes to which a call for each user goes, by one node that lives; another for each user.
+    let calls = |w: &mut World, home: &dyn Fn(usize) -> Vec<usize>| {
+        for i in 0..USERS {
+            let by = (i * 7 + 5) % NODES;
+            let by = if dies(by) { by + 1 } else { by };
+            let others: Vec<_> = home(i).into_iter().filter(|node| *node != by).collect();
+            assert_eq!(w.call(by, &user(i)), (others, true), "user {i} by node {by}");
+        }
+    };
+    calls(&mut w, &|i| vec![i % NODES]);
+    for node in (0..NODES).filter(|node| dies(*node)) {
+        w.kill(node);
+    }
+    w.fail_over();
+    w.run(10 * SECOND);
+    for node in w.nodes.iter().filter(|n| n.alive) {
+        let counts = node.machine.counts();
+        assert_eq!((counts.ready, counts.nodes), (true, 89), "{counts:?}");
+        // Each user once, and once more for each of the three connections that were lost.
+        assert!(counts.published <= 4 * (USERS / NODES) as u64, "{counts:?}");
+    }
+    calls(&mut w, &|i| if dies(i % NODES) { vec![] } else { vec![i % NODES] });
+    for i in (0..USERS).filter(|i| dies(i % NODES)) {
+        assert!(w.register(i % NODES + 1, &user(i), 3600, i as u64));
+    }
+    w.run(SECOND);
+    calls(&mut w, &|i| vec![i % NODES + usize::from(dies(i % NODES))]);
+}
+
 #[test]
 fn the_same_faults_have_the_same_outcome() {
     let run = || {
