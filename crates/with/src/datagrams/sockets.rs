@@ -192,12 +192,13 @@ impl Borrowed {
         let stand_in =
             socket2::Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
         stand_in.set_nonblocking(true)?;
-        stand_in.set_reuse_address(true)?;
-        // Both have the address, which takes the option of both.
-        let shares = self.socket.reuse_address()?;
-        self.socket.set_reuse_address(true)?;
+        stand_in.set_reuse_port(true)?;
+        // Both have the address, which takes the option of both. Unlike SO_REUSEADDR it lets in sockets of the same user only
+        // (socket(7)).
+        let shares = self.socket.reuse_port()?;
+        self.socket.set_reuse_port(true)?;
         let bound = stand_in.bind(&local.into());
-        self.socket.set_reuse_address(shares)?;
+        self.socket.set_reuse_port(shares)?;
         bound?;
         stand_in.connect(&self.peer.into())?;
         UdpSocket::from_std(stand_in.into())
