@@ -176,7 +176,7 @@ impl ClusterNodes {
     }
 }
 
-/// A secret that a node of a cluster gives to the others: it is in the Path that leads to the node.
+/// A secret that a node of a cluster shares with the others: it is in the Path that leads to the node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct NodeKey(pub [u8; 16]);
 

@@ -277,7 +277,7 @@ impl State {
     pub(super) fn disconnect(&mut self, inode: u64, local: SocketAddr) {
         let Some(mut socket) = self.sockets.get(inode).cloned() else { return };
         self.sockets.remove(inode);
-        self.forget(inode);
+        self.drop_socket(inode);
         self.close_empty();
         // One that the program has bound has its port still.
         if let Some(bound) = socket.bound
@@ -290,7 +290,7 @@ impl State {
     }
 
     /// Drops a socket that the program has closed.
-    fn forget(&mut self, inode: u64) {
+    fn drop_socket(&mut self, inode: u64) {
         self.translations.remove_socket(inode);
         for entry in self.flows.values_mut() {
             if !entry.sockets.remove(&inode) {
@@ -319,7 +319,7 @@ impl State {
     /// Drops sockets that the program has closed, and flows without any. Returns listeners that nobody has any more.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<AbortHandle> {
         for inode in self.sockets.gone() {
-            self.forget(inode);
+            self.drop_socket(inode);
         }
         self.close_empty();
         while let Some((since, at, _)) = self.retired.front()
