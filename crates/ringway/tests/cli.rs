@@ -139,7 +139,9 @@ fn the_first_start_creates_two_users() {
     assert!(password.len() == 19 && !out.contains(&password) && !log.contains(&password));
 
     let server = workdir.serve(&args);
-    let (out, log) = server.end();
+    // It can be managed a moment before it prints, and stops after that.
+    server.signal("-TERM");
+    let (_, out, log) = server.wait();
     assert!(out.contains("Users are kept from before: 101, 102"), "{out}");
     assert!(!out.contains(&password) && !log.contains(&password));
 }
@@ -154,7 +156,8 @@ fn a_configuration_prevents_default_users() {
     let name = file.to_str().unwrap();
     let server = workdir.serve(&["--config", name]);
     assert_eq!(workdir.fine(&["user", "list", "--config", name]), "");
-    let (out, _) = server.end();
+    server.signal("-TERM");
+    let (_, out, _) = server.wait();
     assert_eq!(
         out,
         format!("There are no users. To make one: ringway user add NAME --config {name}\n")
