@@ -334,8 +334,6 @@ def clocks(c):
     c.expect(record(primary, first, "bob")[1] == str(later + 1), f"{record(primary, first, 'bob')} is another run")
     c.until(lambda: record(primary, first, "carol")[1] == str(later + 1), 5, "other users are of the run before")
     together(c, first, second)
-    # A node reads once a second which run of another lives.
-    c.sleep(1.5)
     for one in (bob, carol):
         one.is_called(second)
 

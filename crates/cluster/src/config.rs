@@ -9,6 +9,8 @@ use crate::record::NodeName;
 pub const LEASE: Duration = Duration::from_secs(5);
 /// Interval at which it is renewed.
 pub const RENEW_INTERVAL: Duration = Duration::from_secs(1);
+/// Minimum interval of renewals when a run of another node is heard of that is not known: it has begun.
+pub const MEET_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause before the lease is renewed after a failure.
 pub const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Time within which the database must have renewed a lease, or counts as absent.

@@ -15,7 +15,8 @@ use ringway_sansio::time::sooner;
 use crate::asks::Asks;
 use crate::cache::{Cache, Server};
 use crate::config::{
-    Config, MAX_WAITING, RENEW_INTERVAL, RENEW_LIMIT, REPORT_INTERVAL, RETRY_INTERVAL,
+    Config, LEASE, MAX_WAITING, MEET_INTERVAL, RENEW_INTERVAL, RENEW_LIMIT, REPORT_INTERVAL,
+    RETRY_INTERVAL,
 };
 use crate::nodes::Nodes;
 use crate::own::Own;
@@ -218,6 +219,13 @@ pub struct Machine {
     /// Whether the state was reported: what is absent at the start is, when that is certain.
     reported: bool,
     renew: Lane,
+    /// The time at which the last renewal began.
+    renewal_began: Time,
+    /// A run that was not known and was heard of before it, and one since then.
+    meeting: Option<(NodeName, u64)>,
+    meets: Option<(NodeName, u64)>,
+    /// Until this time, runs that are not known wait for the next renewal.
+    meets_from: Time,
     publish: Lane,
     read: Lane,
     /// Number of the period without a gap in the reports of changes, and whether they are reported.
@@ -246,6 +254,10 @@ impl Machine {
             silent: Time::ZERO,
             reported: false,
             renew: Lane::READY,
+            renewal_began: Time::ZERO,
+            meeting: None,
+            meets: None,
+            meets_from: Time::ZERO,
             publish: Lane::READY,
             read: Lane::READY,
             epoch: 1,
@@ -371,9 +383,37 @@ impl Machine {
                 self.counts.invalidated += u64::from(self.cache.changed(&user));
             }
             Report::Heard(Message::Left(node)) => self.nodes.left(now, node),
-            Report::Heard(Message::Renewed(_)) => {}
+            Report::Heard(Message::Renewed { node, boot }) => self.meet(now, node, boot),
         }
         self.handle_timeout(now);
+    }
+
+    /// Another node has renewed its lease. Where this run of it is not known, the leases are read soon: the users who register
+    /// there are to be called from here.
+    fn meet(&mut self, now: Time, node: NodeName, boot: u64) {
+        let is_known = node == self.config.name || self.nodes.has_heard_of(node, boot);
+        if now < self.meets_from || is_known {
+            return;
+        }
+        self.meets = Some((node, boot));
+        if let Lane::Idle { next } = &mut self.renew {
+            *next = (*next).min(self.renewal_began + MEET_INTERVAL);
+        }
+    }
+
+    /// The leases were read.
+    fn was_met(&mut self, now: Time) {
+        let is_unknown = |(node, boot): &(NodeName, u64)| !self.nodes.has_heard_of(*node, *boot);
+        if self.meeting.is_some_and(|run| is_unknown(&run)) {
+            // It is not among the leases: there are too many, or somebody else reports it.
+            self.meets_from = now + LEASE;
+        }
+        self.meets = self.meets.filter(is_unknown);
+        if let Lane::Idle { next } = &mut self.renew
+            && self.meets.is_some()
+        {
+            *next = self.renewal_began + MEET_INTERVAL;
+        }
     }
 
     /// Does what is due, and begins commands.
@@ -389,6 +429,7 @@ impl Machine {
         }
         if self.renew.may_begin(now) && self.stay != Stay::Left {
             self.renew = Lane::Busy { since: now, late: false };
+            (self.renewal_began, self.meeting) = (now, self.meets.take());
             let boot = self.config.boot;
             self.commands.push_back(match self.stay {
                 Stay::Leaves => Command::Leave { boot },
@@ -500,6 +541,7 @@ impl Machine {
             self.run_after(boot);
         }
         self.nodes.read(now, &leases);
+        self.was_met(now);
         if late {
             // It answers, but too slowly to wait for.
             self.renew = Lane::READY;

@@ -76,6 +76,12 @@ impl Nodes {
         self.alive.get(&node).filter(|node| node.boot == boot).map(|node| node.key)
     }
 
+    /// Returns whether this run of a node, or a later one, lives or has left a short time ago.
+    pub fn has_heard_of(&self, name: NodeName, boot: u64) -> bool {
+        let known = [self.alive.get(&name), self.left.get(&name)];
+        known.into_iter().flatten().any(|node| node.boot >= boot)
+    }
+
     /// Returns the number of other nodes that live.
     pub fn len(&self) -> usize {
         self.alive.len()

@@ -296,7 +296,12 @@ pub enum Message {
     /// What is known of a user has changed.
     User(Box<[u8]>),
     /// A node has renewed its lease.
-    Renewed(NodeName),
+    Renewed {
+        /// The node.
+        node: NodeName,
+        /// The run.
+        boot: u64,
+    },
     /// A node has ended its lease.
     Left(NodeName),
 }
@@ -306,7 +311,7 @@ impl Message {
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Message::User(user) => [b"u", &user[..]].concat(),
-            Message::Renewed(node) => format!("n{node}").into_bytes(),
+            Message::Renewed { node, boot } => format!("n{node} {boot}").into_bytes(),
             Message::Left(node) => format!("l{node}").into_bytes(),
         }
     }
@@ -321,9 +326,13 @@ impl Message {
             return Err(expected);
         }
         let node = |name: &[u8]| std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        let renewed = |text: &[u8]| {
+            let (name, boot) = std::str::from_utf8(text).ok()?.rsplit_once(' ')?;
+            Some(Message::Renewed { node: name.parse().ok()?, boot: boot.parse().ok()? })
+        };
         match bytes {
             [b'u', user @ ..] => Some(Message::User(user.into())),
-            [b'n', name @ ..] => node(name).map(Message::Renewed),
+            [b'n', text @ ..] => renewed(text),
             [b'l', name @ ..] => node(name).map(Message::Left),
             _ => None,
         }
@@ -382,7 +391,8 @@ mod tests {
         #[test]
         fn messages_are_read_as_they_were_written(user in prop::collection::vec(any::<u8>(), 0..40), port: u16) {
             let node = NodeName { address: ([192, 0, 2, 1], port).into(), tcp: port % 2 == 0 };
-            for message in [Message::User(user.into()), Message::Renewed(node), Message::Left(node)] {
+            let renewed = Message::Renewed { node, boot: user.len() as u64 };
+            for message in [Message::User(user.into()), renewed, Message::Left(node)] {
                 prop_assert_eq!(Message::parse(&message.to_bytes()), Ok(message));
             }
         }

@@ -5,6 +5,7 @@ mod world;
 use std::collections::BTreeMap;
 
 use ringway_cluster::machine::State;
+use ringway_cluster::record::Message;
 use ringway_sansio::{Duration, Random, SplitMix};
 use world::World;
 
@@ -224,6 +225,31 @@ fn a_key_with_what_is_not_ours_concerns_its_user_only() {
     w.database.foreign.clear();
     w.run(40 * SECOND);
     assert_eq!(w.call(1, "bob"), (vec![0], true));
+}
+
+/// Its phones register at once, and are to be called by others without a wait for their next renewal.
+#[test]
+fn a_node_that_starts_is_known_to_the_others_at_once() {
+    let mut w = running(3);
+    w.kill(0);
+    w.run(Duration::from_millis(300));
+    w.restart_as(0, 9);
+    w.run(Duration::from_millis(250));
+    assert!(w.register(0, "bob", 3600, 1));
+    w.run(Duration::from_millis(50));
+    for node in [1, 2] {
+        assert_eq!(w.call(node, "bob"), (vec![0], true));
+    }
+    let renewals = w.nodes[1].renewals;
+    // A name that no lease has is no reason to read again and again.
+    let stranger = w.nodes[1].name;
+    for port in 0..100 {
+        let mut node = stranger;
+        node.address.set_port(7000 + port);
+        w.hear(2, &Message::Renewed { node, boot: 1 });
+        w.run(Duration::from_millis(20));
+    }
+    assert!(w.nodes[1].renewals <= renewals + 3 && w.nodes[2].renewals <= renewals + 6);
 }
 
 /// The clock of a machine was set back, or is not set yet when it starts: what its last run has published does not keep it

@@ -117,6 +117,8 @@ pub(crate) struct Node {
     pub(crate) unusable: Vec<Box<[u8]>>,
     pub(crate) peers: Vec<NodeName>,
     pub(crate) states: Vec<State>,
+    /// Number of renewals of the lease that were begun.
+    pub(crate) renewals: u64,
 }
 
 pub(crate) struct World {
@@ -171,6 +173,11 @@ impl World {
     /// Starts a node that was killed as the run with this number, without its bindings.
     pub(crate) fn restart_as(&mut self, node: usize, boot: u64) {
         self.nodes[node] = start(self.nodes[node].name, boot);
+    }
+
+    /// A node hears a message on the channel.
+    pub(crate) fn hear(&mut self, node: usize, message: &Message) {
+        self.report(node, Duration::ZERO, Report::Heard(message.clone()));
     }
 
     /// A node is about to stop.
@@ -316,6 +323,7 @@ impl World {
         for command in commands {
             self.numbers += 1;
             let (number, lane) = (self.numbers, lane(&command));
+            self.nodes[i].renewals += u64::from(matches!(command, Command::Renew { .. }));
             let before = self.nodes[i].under_way.insert(lane, number);
             assert_eq!(before, None, "two commands on a lane");
             let latency = self.database.latency / 2;
@@ -396,6 +404,7 @@ impl World {
                 let is_outrun = leases.get(&name).is_some_and(|(held, _)| held > boot);
                 if !is_outrun {
                     leases.insert(name, (*boot, ends));
+                    messages.push(Message::Renewed { node: name, boot: *boot });
                 }
                 let lease = |(node, (boot, ends)): (&NodeName, &(u64, Time))| Lease {
                     node: *node,
@@ -485,5 +494,6 @@ fn start(name: NodeName, boot: u64) -> Node {
         unusable: Vec::new(),
         peers: Vec::new(),
         states: Vec::new(),
+        renewals: 0,
     }
 }

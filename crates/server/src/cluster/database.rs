@@ -161,7 +161,7 @@ impl Database {
         let mut pipeline = redis::pipe();
         match command {
             Command::Renew { boot } => {
-                let heard = Message::Renewed(self.name).to_bytes();
+                let heard = Message::Renewed { node: self.name, boot: *boot }.to_bytes();
                 eval(&mut pipeline, record::RENEW, record::LEASES.as_bytes())
                     .arg(&name)
                     .arg(record::VERSION)
