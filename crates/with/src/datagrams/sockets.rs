@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use ringway_with_wire::address::{mapped, unmapped};
-use rustix::fs::fstat;
+use rustix::fs::{Uid, fchown, fstat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use socket2::{Domain, Protocol, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,7 +194,9 @@ impl Borrowed {
         stand_in.set_nonblocking(true)?;
         stand_in.set_reuse_port(true)?;
         // Both have the address, which takes the option of both. Unlike SO_REUSEADDR it lets in sockets of the same user only
-        // (socket(7)).
+        // (socket(7)), which the program's process may not be. Where that is refused, the two are the same.
+        let user = Uid::from_raw(fstat(&self.socket)?.st_uid);
+        let _ = fchown(&stand_in, Some(user), None);
         let shares = self.socket.reuse_port()?;
         self.socket.set_reuse_port(true)?;
         let bound = stand_in.bind(&local.into());
@@ -312,5 +314,20 @@ mod tests {
         let mut late = [0; 10];
         assert_eq!(stand_in.recv(&mut late).await.unwrap(), 4);
         assert!(UdpSocket::bind(local).is_err(), "the port is the program's");
+    }
+
+    /// SO_REUSEPORT joins sockets of one user, and a program that root has started may have dropped its rights.
+    #[tokio::test]
+    async fn a_socket_of_another_user_has_a_stand_in() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = socket2::Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        if fchown(&socket, Some(Uid::from_raw(65_534)), None).is_err() {
+            return; // Only root can have such a socket.
+        }
+        let socket = UdpSocket::from(socket);
+        socket.connect(peer).unwrap();
+        let owner = (std::process::id() as i32, socket.as_raw_fd() as u32);
+        let borrowed = Borrowed::connected_to(inode(&socket), owner, peer).unwrap();
+        assert!(borrowed.stand_in().is_ok());
     }
 }
