@@ -25,6 +25,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(30);
 /// Time for which a proxy's address is translated after its end: datagrams from it may wait in the program's socket.
 const RETIRED: Duration = Duration::from_secs(10);
+/// Proxies that are kept so, each with a descriptor. The oldest makes room.
+pub(super) const MAX_RETIRED: usize = 256;
 
 /// A peer, and the address that the program has bound its socket to.
 pub(super) type Route = (SocketAddr, Option<IpAddr>);
@@ -259,9 +261,25 @@ impl State {
         }
         self.release_room(&flow.carrier);
         self.retired.push_back((Instant::now(), flow.at, flow.proxy.clone()));
+        if self.retired.len() > MAX_RETIRED {
+            self.release_oldest();
+        }
         if self.flows.range((number, 0)..=(number, u16::MAX)).next().is_none() {
             flow.carrier.is_idle_now();
         }
+    }
+
+    /// Lets the proxy go that has been kept for the longest time after its end.
+    fn release_oldest(&mut self) {
+        if let Some((_, at, _)) = self.retired.pop_front() {
+            self.translations.remove(&Key { socket: EVERY_SOCKET, address: at });
+        }
+    }
+
+    /// Returns how many proxies are kept after their end.
+    #[cfg(test)]
+    pub(super) fn retired(&self) -> usize {
+        self.retired.len()
     }
 
     /// Returns whether it is time to look for sockets that the program has closed.
@@ -316,17 +334,26 @@ impl State {
         }
     }
 
+    /// Has flows leave addresses that this host does not have any more.
+    fn follow_addresses(&mut self) {
+        let flows = self.flows.values().filter(|entry| !entry.flow.follow_address());
+        let lost: Vec<(u64, u16)> = flows.map(|entry| entry.flow.key()).collect();
+        for (number, port) in lost {
+            self.close(number, port, true);
+        }
+    }
+
     /// Drops sockets that the program has closed, and flows without any. Returns listeners that nobody has any more.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<AbortHandle> {
         for inode in self.sockets.gone() {
             self.drop_socket(inode);
         }
         self.close_empty();
-        while let Some((since, at, _)) = self.retired.front()
+        self.follow_addresses();
+        while let Some((since, ..)) = self.retired.front()
             && now.saturating_duration_since(*since) >= RETIRED
         {
-            self.translations.remove(&Key { socket: EVERY_SOCKET, address: *at });
-            self.retired.pop_front();
+            self.release_oldest();
         }
         let sockets = &self.sockets;
         let over = self.listeners.keys().filter(|at| !sockets.is_bound_at(**at));

@@ -144,6 +144,40 @@ async fn an_address_that_is_gone_loses_no_flow() {
     }
 }
 
+/// To an address of IPv6 that this host does not have any more the kernel sends without an error, wherever a route leads.
+#[tokio::test]
+async fn an_address_that_is_gone_is_noticed_without_an_error() {
+    let (near, client, far, server) = connected().await;
+    let peer = server.local_addr().unwrap();
+    far.sweep_now(Instant::now());
+    assert_eq!(lock(&far.state).flows.len(), 1, "its address is there");
+    let gone = "192.0.2.1".parse().unwrap();
+    lock(&far.state).flows.values().for_each(|entry| entry.flow.deliver_to(gone));
+    far.sweep_now(Instant::now());
+    assert!(lock(&far.state).flows.is_empty());
+    until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    drop(near);
+}
+
+/// A peer may open and close flows as fast as it likes.
+#[tokio::test]
+async fn proxies_that_are_kept_after_their_end_are_bounded() {
+    let (far, server) = (end(), socket());
+    report(&far, &server, Usage::Bound);
+    let network = network();
+    let ways = network.ways(server.local_addr().unwrap()).unwrap();
+    let link = network.open_link(ways, None).await.unwrap();
+    let mut messages = Vec::new();
+    for port in 2_000..2_000 + 2 * state::MAX_RETIRED as u16 {
+        link.report(Kind::Open, port);
+        assert!(link.receive(&mut messages).await);
+        link.report(Kind::Close, port);
+    }
+    assert!(messages.iter().all(|(kind, ..)| *kind == Kind::Open));
+    until(|| lock(&far.state).flows.is_empty().then_some(())).await;
+    assert_eq!(lock(&far.state).retired(), state::MAX_RETIRED);
+}
+
 #[tokio::test]
 async fn a_socket_that_is_connected_once_more_receives() {
     let (near, client, far, server) = connected().await;
@@ -281,7 +315,7 @@ async fn an_association_that_nothing_uses_ends_at_the_end_that_has_opened_it() {
     let (near, client, far, _server) = connected().await;
     let later = Instant::now() + Duration::from_secs(31);
     near.sweep_now(later);
-    assert_eq!(lock(&near.state).carriers.len(), 1, "it is used");
+    assert_eq!(lock(&near.state).routes.len(), 1, "it is used");
     drop(client);
     sweeps(&near);
     until(|| lock(&far.state).flows.is_empty().then_some(())).await;
