@@ -5,10 +5,11 @@
     datagrams.py connected HOST PORT COUNT    the same from a connected one
     datagrams.py together HOST PORT COUNT     several to two hosts with each sendmmsg, from a socket that is connected
                                               and disconnected in between
-    datagrams.py stream HOST PORT SECONDS     numbered datagrams from a connected socket, 100 a second, unanswered
-    datagrams.py count PORT             prints each number that arrives, and the time between them
+    datagrams.py talk HOST PORT SECONDS       numbered datagrams, 100 a second; prints each number that is answered
+    datagrams.py reply HOST PORT        answers at all addresses of the family of HOST
 """
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -136,36 +137,44 @@ def together(host, port, count):
     print(f"{count} answers", flush=True)
 
 
-def stream(host, port, seconds):
-    """Sends."""
+def talk(host, port, seconds):
+    """Asks, and waits for no answer."""
     to = socket.socket(family(host), socket.SOCK_DGRAM)
-    to.connect((host, port))
-    for number in range(100 * seconds):
-        to.send(b"%d" % number)
+    to.setblocking(False)
+    for number in range(100 * seconds + 50):
+        # The last answers take a while.
+        if number < 100 * seconds:
+            # As by UDP, there may be no way for a moment.
+            with contextlib.suppress(OSError):
+                to.sendto(b"%d" % number, (host, port))
         time.sleep(0.01)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                octets, peer = to.recvfrom(100)
+                assert peer[:2] == (host, port), peer
+                print(f"answered {int(octets)}.", flush=True)
     print(f"{100 * seconds} sent", flush=True)
 
 
-def count(port):
-    """Receives."""
-    at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    at.bind(("0.0.0.0", port))
+def reply(host, port):
+    """Answers."""
+    at = socket.socket(family(host), socket.SOCK_DGRAM)
+    at.bind(("", port))
     print("ready", flush=True)
-    last = time.monotonic()
     while True:
-        octets, _ = at.recvfrom(100)
-        now = time.monotonic()
-        print(f"got {int(octets)} after {now - last:.3f}", flush=True)
-        last = now
+        octets, peer = at.recvfrom(100)
+        at.sendto(octets, peer)
 
 
 def main():
     """Runs a role."""
     role, *rest = sys.argv[1:]
-    if role in ("echo", "count"):
-        (echo if role == "echo" else count)(int(rest[0]))
-    elif role == "stream":
-        stream(rest[0], int(rest[1]), int(rest[2]))
+    if role == "echo":
+        echo(int(rest[0]))
+    elif role == "reply":
+        reply(rest[0], int(rest[1]))
+    elif role == "talk":
+        talk(rest[0], int(rest[1]), int(rest[2]))
     elif role == "together":
         together(rest[0], int(rest[1]), int(rest[2]))
     else:
