@@ -192,6 +192,8 @@ impl Borrowed {
         let stand_in =
             socket2::Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
         stand_in.set_nonblocking(true)?;
+        // Where the program lets others in beside its socket, it may bind its next one soon.
+        stand_in.set_reuse_address(self.socket.reuse_address()?)?;
         stand_in.set_reuse_port(true)?;
         // Both have the address, which takes the option of both. Unlike SO_REUSEADDR it lets in sockets of the same user only
         // (socket(7)), which the program's process may not be. Where that is refused, the two are the same.
@@ -314,6 +316,26 @@ mod tests {
         let mut late = [0; 10];
         assert_eq!(stand_in.recv(&mut late).await.unwrap(), 4);
         assert!(UdpSocket::bind(local).is_err(), "the port is the program's");
+    }
+
+    /// As iperf3, which has one for each stream.
+    #[tokio::test]
+    async fn a_program_that_shares_its_address_may_bind_it_beside_a_stand_in() {
+        let new = || {
+            let socket = socket2::Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
+            socket
+        };
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (first, second) = (new(), new());
+        first.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into()).unwrap();
+        let first = UdpSocket::from(first);
+        first.connect(peer).unwrap();
+        let owner = (std::process::id() as i32, first.as_raw_fd() as u32);
+        let borrowed = Borrowed::connected_to(inode(&first), owner, peer).unwrap();
+        let _stand_in = borrowed.stand_in().unwrap();
+        let port = first.local_addr().unwrap().port();
+        second.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into()).unwrap();
     }
 
     /// SO_REUSEPORT joins sockets of one user, and a program that root has started may have dropped its rights.
