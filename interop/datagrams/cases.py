@@ -101,6 +101,20 @@ def together(c):
     expect_on_the_wire(c, hosts, PORT, 60, 100)
 
 
+@case("datagrams/needs")
+def needs(c):
+    """A program that is carried binds the port by which it is: it gets it, and goes on by UDP."""
+    hosts = Hosts(c)
+    server = hosts.serve("needs", [*PROGRAM, "needs", PORT, carrying(PORT)], SERVICES)
+    c.expect(server.wait_output("ready", 15), server.output())
+    client = hosts.start("talk", [*PROGRAM, "talk", FAR, PORT, 4], SERVICES)
+    c.expect(server.wait_output(f"has {carrying(PORT)}, too", 15), server.output())
+    c.expect(client.wait_output("400 sent", 20), client.output())
+    expect_carried(c, client.output(), "SCTP in UDP")
+    answered = {int(number) for number in re.findall(r"answered (\d+)\.", client.output())}
+    c.expect(len(answered) >= 300 and max(answered) >= 390, f"{len(answered)} of 400, the last one {max(answered)}")
+
+
 @case("datagrams/dns")
 def dns(c):
     """dig and dnsmasq, which drops its rights, and whose sockets reply and open nothing: many queries share an

@@ -7,6 +7,7 @@
                                               and disconnected in between
     datagrams.py talk HOST PORT SECONDS       numbered datagrams, 100 a second; prints each number that is answered
     datagrams.py reply HOST PORT        answers at all addresses of the family of HOST
+    datagrams.py needs PORT OTHER       answers, and binds another port as soon as there was a datagram
 """
 
 import contextlib
@@ -166,11 +167,27 @@ def reply(host, port):
         at.sendto(octets, peer)
 
 
+def needs(port, other):
+    """Answers, and has two ports."""
+    at, beside = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    at.bind(("0.0.0.0", port))
+    print("ready", flush=True)
+    for number in range(10_000):
+        octets, peer = at.recvfrom(100)
+        at.sendto(octets, peer)
+        # Messages carry them by then.
+        if number == 100:
+            beside.bind(("0.0.0.0", other))
+            print(f"has {beside.getsockname()[1]}, too", flush=True)
+
+
 def main():
     """Runs a role."""
     role, *rest = sys.argv[1:]
     if role == "echo":
         echo(int(rest[0]))
+    elif role == "needs":
+        needs(int(rest[0]), int(rest[1]))
     elif role == "reply":
         reply(rest[0], int(rest[1]))
     elif role == "talk":

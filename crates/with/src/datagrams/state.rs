@@ -5,7 +5,7 @@ use super::sockets::{Borrowed, ProgramSocket, ProgramSockets};
 use super::translations::Translations;
 use ringway_transport::Holdings;
 use ringway_with_wire::address::unmapped;
-use ringway_with_wire::datagrams::Kind;
+use ringway_with_wire::datagrams::{Kind, carrying};
 use ringway_with_wire::translation::{EVERY_SOCKET, Key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -359,6 +359,16 @@ impl State {
         let over = self.listeners.keys().filter(|at| !sockets.is_bound_at(**at));
         let over: Vec<SocketAddr> = over.copied().collect();
         over.iter().filter_map(|at| self.listeners.remove(at)).flatten().collect()
+    }
+
+    /// Takes the listeners whose port of SCTP in UDP is that of an address. The next sweep looks whether they can listen again.
+    pub(super) fn give_up(&mut self, wanted: SocketAddr) -> Vec<AbortHandle> {
+        let meets =
+            |ip: IpAddr| ip == wanted.ip() || ip.is_unspecified() || wanted.ip().is_unspecified();
+        let listeners = self.listeners.iter_mut();
+        let held =
+            listeners.filter(|(at, _)| at.port() == carrying(wanted.port()) && meets(at.ip()));
+        held.flat_map(|(_, tasks)| std::mem::take(tasks)).collect()
     }
 
     /// Returns associations that have had no flows for a while. Nothing that begins uses them any more.

@@ -91,6 +91,26 @@ async fn datagrams_travel_whole_in_both_directions_and_show_their_peers() {
     }
 }
 
+/// No datagram of UDP is larger than of IPv6 (RFC 768).
+#[tokio::test]
+async fn the_largest_datagram_is_not_cut() {
+    let Ok(server) = UdpSocket::bind("[::1]:0") else { return }; // A host without IPv6.
+    let client = UdpSocket::bind("[::1]:0").unwrap();
+    for socket in [&server, &client] {
+        socket.set_nonblocking(true).unwrap();
+    }
+    let (near, far, peer) = (end(), end(), server.local_addr().unwrap());
+    report(&far, &server, Usage::Bound);
+    client.connect(peer).unwrap();
+    report(&near, &client, Usage::Connected { peer, answers: false });
+    until(|| client.peer_addr().ok().filter(|at| *at != peer)).await;
+    let largest: Vec<u8> = (0..65_527_u32).map(|octet| octet as u8).collect();
+    assert_eq!(client.send(&largest).unwrap(), largest.len());
+    let (octets, proxy) = received(&server).await;
+    assert!(octets == largest, "got {} octets", octets.len());
+    assert_eq!(target(&far, EVERY_SOCKET, proxy), Some(Some(client.local_addr().unwrap())));
+}
+
 #[tokio::test]
 async fn what_is_not_of_the_programs_socket_is_not_sent() {
     let (_near, client, _far, server) = connected().await;
@@ -243,6 +263,31 @@ async fn a_peer_that_takes_no_datagrams_of_a_port_is_not_tried_again() {
     assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
     report(&near, &second, Usage::Sends(peer));
     assert!(target(&near, inode, peer).flatten().is_some(), "another port is another matter");
+}
+
+#[tokio::test]
+async fn a_port_that_the_program_needs_itself_is_given_up() {
+    let (_near, client, far, server) = connected().await;
+    let peer = server.local_addr().unwrap();
+    let wants = |port| {
+        let local = SocketAddr::new(peer.ip(), port);
+        let report = Report { inode: 1, descriptor: 3, local, usage: Usage::Wants };
+        far.report(&report, 1)
+    };
+    let at = SocketAddr::new(peer.ip(), carrying(peer.port()));
+    assert!(UdpSocket::bind(at).is_err());
+    assert_eq!(wants(peer.port()), Err(libc::EADDRINUSE), "the program's own port");
+    assert_eq!(wants(at.port()), Ok(()));
+    let bound = until(|| UdpSocket::bind(at).ok()).await;
+    until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    client.send(b"by UDP").unwrap();
+    assert_eq!(received(&server).await, (b"by UDP".to_vec(), client.local_addr().unwrap()));
+    // Once the program does not need it any more, the broker has it again.
+    far.sweep_now(Instant::now());
+    assert_eq!(wants(at.port()), Err(libc::EADDRINUSE));
+    drop(bound);
+    far.sweep_now(Instant::now());
+    assert!(UdpSocket::bind(at).is_err());
 }
 
 #[tokio::test]
