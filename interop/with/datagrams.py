@@ -12,6 +12,8 @@
 
 import contextlib
 import ctypes
+import errno
+import mmap
 import os
 import socket
 import struct
@@ -112,6 +114,21 @@ def send_together(at, datagrams):
     assert lengths == [len(octets) for octets, _, _ in datagrams], lengths
 
 
+def send_cut_off(at, host, port):
+    """Sends with control data that states more octets than there are, at the end of what can be read."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert LIBC.mprotect(ctypes.c_void_p(start + page), page, 0) == 0, os.strerror(ctypes.get_errno())
+    # Of struct cmsghdr and struct in_pktinfo there is the first.
+    control = struct.pack("=Qii", 28, socket.IPPROTO_IP, PKTINFO)
+    memory[page - len(control):page] = control
+    parts, name = ctypes.pointer(Part(b"cut off", 7)), named(host, port)
+    header = Header(name, len(name), parts, 1, start + page - len(control), len(control))
+    assert LIBC.sendmsg(at.fileno(), ctypes.byref(header), 0) == -1
+    assert ctypes.get_errno() == errno.EINVAL, os.strerror(ctypes.get_errno())
+
+
 def together(host, port, count):
     """Asks; of each call one datagram is for this host itself, which is not carried."""
     own, to = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
@@ -119,6 +136,7 @@ def together(host, port, count):
     for at in (own, to):
         at.settimeout(5)
     there, here = (host, port), own.getsockname()
+    send_cut_off(to, host, port)
     for number in range(count):
         names = [b"%d %d " % (number, part) for part in range(4)]
         send_together(to, [(name, *at) for name, at in zip(names, (here, there, there, here), strict=True)])

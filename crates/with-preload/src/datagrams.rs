@@ -177,11 +177,14 @@ pub(crate) unsafe fn names_interface(message: &libc::msghdr) -> bool {
     if table().is_none() {
         return false;
     }
+    let end = (message.msg_control as usize).saturating_add(message.msg_controllen as usize);
     // SAFETY: the caller's: the control data is what the program has written, and what is too short is not read.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
             let (data, length) = (libc::CMSG_DATA(header), (*header).cmsg_len as usize);
+            // The kernel refuses a header that states more than there is.
+            let length = length.min(end - header as usize);
             let has = |octets: usize| length >= libc::CMSG_LEN(octets as u32) as usize;
             let interface = match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
