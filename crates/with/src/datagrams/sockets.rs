@@ -69,6 +69,11 @@ impl ProgramSockets {
         Some(socket)
     }
 
+    /// Replaces what is known of a socket.
+    pub(super) fn set(&mut self, inode: u64, socket: ProgramSocket) {
+        self.0.insert(inode, socket);
+    }
+
     pub(super) fn get(&self, inode: u64) -> Option<&ProgramSocket> {
         self.0.get(&inode)
     }

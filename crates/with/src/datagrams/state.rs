@@ -291,20 +291,28 @@ impl State {
         due
     }
 
-    /// Takes note that a socket is not connected any more. Its flows are of the address that it had.
+    /// Takes note that a socket is not connected any more. Its flows are of the port that it had, which one that the program
+    /// has bound may have still.
     pub(super) fn disconnect(&mut self, inode: u64, local: SocketAddr) {
         let Some(mut socket) = self.sockets.get(inode).cloned() else { return };
-        self.sockets.remove(inode);
-        self.drop_socket(inode);
-        self.close_empty();
-        // One that the program has bound has its port still.
-        if let Some(bound) = socket.bound
-            && let Some(known) = self.sockets.note(inode, local, socket.owner)
-        {
-            (socket.local, socket.connected) = (local, None);
-            known.bound = Some(bound);
-            self.adopt(inode, &socket);
+        let stays = socket.bound.is_some() && socket.local.port() == local.port();
+        if !stays {
+            self.sockets.remove(inode);
+            self.drop_socket(inode);
+            self.close_empty();
         }
+        if socket.bound.is_none() {
+            return;
+        }
+        (socket.local, socket.connected) = (local, None);
+        self.sockets.set(inode, socket.clone());
+        for entry in self.flows.values_mut().filter(|entry| entry.sockets.contains(&inode)) {
+            entry.flow.take_from(unmapped(local).ip());
+            if let Some(stand_in) = entry.stand_ins.remove(&inode) {
+                stand_in.abort();
+            }
+        }
+        self.adopt(inode, &socket);
     }
 
     /// Drops a socket that the program has closed.

@@ -241,6 +241,44 @@ async fn a_socket_that_is_disconnected_is_carried_from_its_next_port() {
     report(&near, &socket(), Usage::Disconnected);
 }
 
+/// As a server that talks to one client at a time (connect(2): a port that the program has chosen stays).
+#[tokio::test]
+async fn a_server_that_is_connected_for_a_while_is_carried_on() {
+    let (near, far, client) = (end(), end(), socket());
+    // A port of its choice, which it shares until it is free.
+    let bound = |at: SocketAddr| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+        let socket = socket.unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(&at.into()).unwrap();
+        UdpSocket::from(socket)
+    };
+    let free = bound(([127, 0, 0, 1], 0).into());
+    let chosen = free.local_addr().unwrap();
+    let server = bound(chosen);
+    drop(free);
+    server.set_nonblocking(true).unwrap();
+    report(&far, &server, Usage::Bound);
+    client.connect(chosen).unwrap();
+    report(&near, &client, Usage::Connected { peer: chosen, answers: false });
+    until(|| client.peer_addr().ok().filter(|at| at.ip() == flow::PROXIES)).await;
+    let (peer, inode) = (client.local_addr().unwrap(), fstat(&server).unwrap().st_ino);
+    client.send(b"question").unwrap();
+    assert_eq!(received(&server).await.0, b"question");
+    server.connect(peer).unwrap();
+    report(&far, &server, Usage::Connected { peer, answers: true });
+    let proxy = server.peer_addr().unwrap();
+    assert_eq!(proxy.ip(), flow::PROXIES);
+    disconnect(&server);
+    assert_eq!(server.local_addr().unwrap(), chosen);
+    report(&far, &server, Usage::Disconnected);
+    assert_eq!(target(&far, inode, peer), Some(Some(proxy)));
+    client.send(b"and another").unwrap();
+    assert_eq!(received(&server).await, (b"and another".to_vec(), proxy));
+    server.send_to(b"answer", proxy).unwrap();
+    assert_eq!(received(&client).await.0, b"answer");
+}
+
 #[tokio::test]
 async fn what_is_carried_stays_so_when_another_thread_asks() {
     let (near, client, _far, server) = connected().await;
