@@ -5,11 +5,15 @@
     datagrams.py connected HOST PORT COUNT    the same from a connected one
     datagrams.py together HOST PORT COUNT     several to two hosts with each sendmmsg, from a socket that is connected
                                               and disconnected in between
-    datagrams.py stream HOST PORT SECONDS     numbered datagrams from a connected socket, 100 a second, unanswered
-    datagrams.py count PORT             prints each number that arrives, and the time between them
+    datagrams.py talk HOST PORT SECONDS       numbered datagrams, 100 a second; prints each number that is answered
+    datagrams.py reply HOST PORT        answers at all addresses of the family of HOST
+    datagrams.py needs PORT OTHER       answers, and binds another port as soon as there was a datagram
 """
 
+import contextlib
 import ctypes
+import errno
+import mmap
 import os
 import socket
 import struct
@@ -110,6 +114,21 @@ def send_together(at, datagrams):
     assert lengths == [len(octets) for octets, _, _ in datagrams], lengths
 
 
+def send_cut_off(at, host, port):
+    """Sends with control data that states more octets than there are, at the end of what can be read."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    assert LIBC.mprotect(ctypes.c_void_p(start + page), page, 0) == 0, os.strerror(ctypes.get_errno())
+    # Of struct cmsghdr and struct in_pktinfo there is the first.
+    control = struct.pack("=Qii", 28, socket.IPPROTO_IP, PKTINFO)
+    memory[page - len(control):page] = control
+    parts, name = ctypes.pointer(Part(b"cut off", 7)), named(host, port)
+    header = Header(name, len(name), parts, 1, start + page - len(control), len(control))
+    assert LIBC.sendmsg(at.fileno(), ctypes.byref(header), 0) == -1
+    assert ctypes.get_errno() == errno.EINVAL, os.strerror(ctypes.get_errno())
+
+
 def together(host, port, count):
     """Asks; of each call one datagram is for this host itself, which is not carried."""
     own, to = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
@@ -117,6 +136,7 @@ def together(host, port, count):
     for at in (own, to):
         at.settimeout(5)
     there, here = (host, port), own.getsockname()
+    send_cut_off(to, host, port)
     for number in range(count):
         names = [b"%d %d " % (number, part) for part in range(4)]
         send_together(to, [(name, *at) for name, at in zip(names, (here, there, there, here), strict=True)])
@@ -136,36 +156,60 @@ def together(host, port, count):
     print(f"{count} answers", flush=True)
 
 
-def stream(host, port, seconds):
-    """Sends."""
+def talk(host, port, seconds):
+    """Asks, and waits for no answer."""
     to = socket.socket(family(host), socket.SOCK_DGRAM)
-    to.connect((host, port))
-    for number in range(100 * seconds):
-        to.send(b"%d" % number)
+    to.setblocking(False)
+    for number in range(100 * seconds + 50):
+        # The last answers take a while.
+        if number < 100 * seconds:
+            # As by UDP, there may be no way for a moment.
+            with contextlib.suppress(OSError):
+                to.sendto(b"%d" % number, (host, port))
         time.sleep(0.01)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                octets, peer = to.recvfrom(100)
+                assert peer[:2] == (host, port), peer
+                print(f"answered {int(octets)}.", flush=True)
     print(f"{100 * seconds} sent", flush=True)
 
 
-def count(port):
-    """Receives."""
-    at = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def reply(host, port):
+    """Answers."""
+    at = socket.socket(family(host), socket.SOCK_DGRAM)
+    at.bind(("", port))
+    print("ready", flush=True)
+    while True:
+        octets, peer = at.recvfrom(100)
+        at.sendto(octets, peer)
+
+
+def needs(port, other):
+    """Answers, and has two ports."""
+    at, beside = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
     at.bind(("0.0.0.0", port))
     print("ready", flush=True)
-    last = time.monotonic()
-    while True:
-        octets, _ = at.recvfrom(100)
-        now = time.monotonic()
-        print(f"got {int(octets)} after {now - last:.3f}", flush=True)
-        last = now
+    for number in range(10_000):
+        octets, peer = at.recvfrom(100)
+        at.sendto(octets, peer)
+        # Messages carry them by then.
+        if number == 100:
+            beside.bind(("0.0.0.0", other))
+            print(f"has {beside.getsockname()[1]}, too", flush=True)
 
 
 def main():
     """Runs a role."""
     role, *rest = sys.argv[1:]
-    if role in ("echo", "count"):
-        (echo if role == "echo" else count)(int(rest[0]))
-    elif role == "stream":
-        stream(rest[0], int(rest[1]), int(rest[2]))
+    if role == "echo":
+        echo(int(rest[0]))
+    elif role == "needs":
+        needs(int(rest[0]), int(rest[1]))
+    elif role == "reply":
+        reply(rest[0], int(rest[1]))
+    elif role == "talk":
+        talk(rest[0], int(rest[1]), int(rest[2]))
     elif role == "together":
         together(rest[0], int(rest[1]), int(rest[2]))
     else:

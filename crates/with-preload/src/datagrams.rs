@@ -23,6 +23,9 @@ const LOOPBACK: u32 = 1;
 /// The time for a reply of the broker. Without it the datagram travels by UDP.
 const PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
 
+/// Tries, a millisecond each, to bind a socket to a port that the broker gives up.
+const TRIES: usize = 1_000;
+
 /// The interface that a socket is bound to: SO_BINDTOIFINDEX of asm-generic/socket.h.
 const BOUND_TO: c_int = 62;
 
@@ -106,11 +109,14 @@ fn heard(key: &Key) -> &'static AtomicU64 {
     &HEARD[key.fingerprint() as usize % HEARD.len()]
 }
 
+fn is_udp(fd: c_int) -> bool {
+    let is = |option, value| system::integer_option(fd, option) == Ok(value);
+    is(libc::SO_TYPE, libc::SOCK_DGRAM) && is(libc::SO_PROTOCOL, libc::IPPROTO_UDP)
+}
+
 /// Reports what a socket does. Returns `None` if it is none of UDP.
 fn report(fd: c_int, inode: u64, usage: Usage) -> Option<()> {
-    let broker = environment::get()?;
-    let is = |option, value| system::integer_option(fd, option) == Ok(value);
-    if !is(libc::SO_TYPE, libc::SOCK_DGRAM) || !is(libc::SO_PROTOCOL, libc::IPPROTO_UDP) {
+    if !is_udp(fd) {
         return None;
     }
     // A socket of one interface does not reach a proxy. Kernels before 5.1 do not say.
@@ -123,9 +129,15 @@ fn report(fd: c_int, inode: u64, usage: Usage) -> Option<()> {
         system::bind_to(fd, &address::named(local, local.is_ipv6())).ok()?;
         local = self::local(fd)?;
     }
+    ask(fd, inode, local, usage).map(|_| ())
+}
+
+/// Sends a report. Returns `None` if there is no reply.
+fn ask(fd: c_int, inode: u64, local: SocketAddr, usage: Usage) -> Option<broker::Answer> {
+    let broker = environment::get()?;
     let descriptor = u32::try_from(fd).ok()?;
     let action = Action::Datagrams(Datagrams { inode, descriptor, local, usage });
-    broker::ask(&of(broker), action, Some(&PATIENCE)).ok().map(|_| ())
+    broker::ask(&of(broker), action, Some(&PATIENCE)).ok()
 }
 
 fn local(fd: c_int) -> Option<SocketAddr> {
@@ -165,11 +177,14 @@ pub(crate) unsafe fn names_interface(message: &libc::msghdr) -> bool {
     if table().is_none() {
         return false;
     }
+    let end = (message.msg_control as usize).saturating_add(message.msg_controllen as usize);
     // SAFETY: the caller's: the control data is what the program has written, and what is too short is not read.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
             let (data, length) = (libc::CMSG_DATA(header), (*header).cmsg_len as usize);
+            // The kernel refuses a header that states more than there is.
+            let length = length.min(end - header as usize);
             let has = |octets: usize| length >= libc::CMSG_LEN(octets as u32) as usize;
             let interface = match ((*header).cmsg_level, (*header).cmsg_type) {
                 (libc::IPPROTO_IP, libc::IP_PKTINFO) if has(size_of::<libc::in_pktinfo>()) => {
@@ -234,6 +249,25 @@ pub(crate) fn bound(fd: c_int) {
     {
         report(fd, inode, Usage::Bound);
     }
+}
+
+/// Binds a socket to an address that is in use, if it is the broker that has its port: for SCTP in UDP, which it gives up.
+/// Returns whether the socket is bound.
+pub(crate) fn bind_instead(fd: c_int, to: SocketAddr, mut bind: impl FnMut() -> bool) -> bool {
+    let Ok(inode) = system::inode(fd) else { return false };
+    let is_given_up =
+        || ask(fd, inode, to, Usage::Wants).is_some_and(|answer| answer.value().is_ok());
+    if table().is_none() || !is_udp(fd) || !is_given_up() {
+        return false;
+    }
+    // The broker closes its socket a moment later, and may have taken the port again by then.
+    (0..TRIES).any(|_| {
+        bind() || {
+            system::pause();
+            is_given_up();
+            false
+        }
+    })
 }
 
 /// Reports a socket that the program has disconnected (connect(2) with AF_UNSPEC).

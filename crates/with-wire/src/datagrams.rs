@@ -20,8 +20,8 @@ pub const UNPRIVILEGED: u16 = 1_024;
 /// The payload of all but [`Kind::Datagram`]: SCTP has no empty messages (RFC 9260 section 3.3.1).
 pub const NOTHING: &[u8] = &[0];
 
-/// Returns whether SCTP in UDP uses the port that stands for another. Who has a port below 1,024 is trusted for it, and a
-/// peer may have something else there: 53 stands for 16,437.
+/// Returns whether SCTP uses the port that stands for another. Who has a port below 1,024 is trusted for it, which takes a
+/// right that a program with the other one need not have, and a peer may have something else there: 53 stands for 16,437.
 pub const fn is_usable(port: u16) -> bool {
     port >= UNPRIVILEGED
 }

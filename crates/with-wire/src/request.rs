@@ -96,6 +96,8 @@ pub enum Usage {
     },
     /// It is not connected any more, and may have another port or none.
     Disconnected,
+    /// It is to have the local address, which something else has.
+    Wants,
 }
 
 impl Action<'_> {
@@ -250,6 +252,7 @@ impl Datagrams {
                 address::write(writer, peer)
             }
             Usage::Disconnected => writer.u8(4),
+            Usage::Wants => writer.u8(5),
         }
     }
 
@@ -261,6 +264,7 @@ impl Datagrams {
             1 => Usage::Sends(address::read(reader)?),
             kind @ (2 | 3) => Usage::Connected { peer: address::read(reader)?, answers: kind == 3 },
             4 => Usage::Disconnected,
+            5 => Usage::Wants,
             got => return Err(FormatError::Value { what: "a usage", got: got.into() }),
         };
         Ok(Datagrams { inode, descriptor, local, usage })
@@ -374,6 +378,7 @@ mod tests {
             Action::Translations,
             datagrams(Usage::Bound),
             datagrams(Usage::Disconnected),
+            datagrams(Usage::Wants),
             datagrams(Usage::Sends(address)),
             datagrams(Usage::Connected { peer: address, answers: true }),
         ]

@@ -144,8 +144,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_words_are_read_or_refused(row: [u64; WORDS]) {
-            prop_assert_eq!(key(row[1], "192.0.2.1:53").read(&row), None);
+        fn any_words_with_a_checksum_are_read_or_refused(socket: u64, target: [u64; 3]) {
+            let key = key(socket, "192.0.2.1:53");
+            let [_, socket, a, b, c, ..] = key.row(None);
+            let [d, e, f] = target;
+            let sum = check([socket, a, b, c, d, e, f]);
+            let row = [sum, socket, a, b, c, d, e, f];
+            prop_assert_eq!(key.read(&row), Some(address(target)));
+            for word in 0..WORDS {
+                let mut other = row;
+                other[word] = !other[word];
+                prop_assert_eq!(key.read(&other), None, "word {}", word);
+            }
+        }
+
+        #[test]
+        fn an_address_in_words_is_read_again(ip: IpAddr, port: u16, scope: u32) {
+            let one = match ip {
+                IpAddr::V4(ip) => SocketAddr::from((ip, port)),
+                IpAddr::V6(ip) => SocketAddrV6::new(ip, port, 0, scope).into(),
+            };
+            prop_assert_eq!(address(address_words(Some(one))), Some(one));
         }
     }
 }

@@ -272,9 +272,10 @@ unsafe fn named(fd: c_int, message: &mut msghdr, room: socklen_t) {
     }
     // SAFETY: the caller's, and the kernel has written so many octets.
     unsafe {
-        // The kernel states the whole length of a name that it has cut off.
+        // The kernel states the whole length of a name that it has cut off, by which it is not recognised.
         let length = message.msg_namelen.min(room);
-        if names::is_own(name.cast(), length) {
+        let is_cut = message.msg_namelen > room;
+        if names::is_own(name.cast(), length) || is_cut && descriptor::recognise(fd).is_some() {
             message.msg_namelen = 0;
         } else {
             datagrams::received_from(fd, name.cast(), length);

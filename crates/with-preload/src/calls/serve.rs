@@ -21,11 +21,12 @@ pub unsafe extern "C" fn bind(fd: c_int, to: *const sockaddr, length: socklen_t)
             _ => return real::bind(fd, to, length),
         }
         let Some(socket) = descriptor::recognise(fd) else {
-            let bound = real::bind(fd, to, length);
-            if bound == 0 {
+            let bind = || real::bind(fd, to, length) == 0;
+            let is_bound = bind() || is_bound_instead(fd, to, length, bind);
+            if is_bound {
                 datagrams::bound(fd);
             }
-            return bound;
+            return if is_bound { 0 } else { -1 };
         };
         let bound = address::read(to, length).and_then(|to| {
             if to.is_ipv6() != socket.ipv6 {
@@ -35,6 +36,29 @@ pub unsafe extern "C" fn bind(fd: c_int, to: *const sockaddr, length: socklen_t)
         });
         report(bound)
     }
+}
+
+/// Binds a socket of UDP all the same, if it was refused a port that the broker can do without. The error stays otherwise.
+///
+/// # Safety
+/// As bind(2).
+unsafe fn is_bound_instead(
+    fd: c_int,
+    to: *const sockaddr,
+    length: socklen_t,
+    bind: impl FnMut() -> bool,
+) -> bool {
+    let error = Errno::last();
+    if error != Errno(libc::EADDRINUSE) {
+        return false;
+    }
+    // SAFETY: the caller's.
+    let is_bound =
+        unsafe { address::read(to, length) }.is_ok_and(|to| datagrams::bind_instead(fd, to, bind));
+    if !is_bound {
+        error.set();
+    }
+    is_bound
 }
 
 /// `listen(2)`.

@@ -195,15 +195,30 @@ impl Flow {
         if !matches!(error.raw_os_error(), Some(EINVAL | EADDRNOTAVAIL | ENETUNREACH)) {
             return true;
         }
+        self.leave(to.ip()) && self.deliver(datagram)
+    }
+
+    /// Has datagrams delivered at the loopback address instead of one that is gone. Returns `false` if the program's sockets
+    /// do not have it.
+    fn leave(&self, gone: IpAddr) -> bool {
         let has_all = lock(&self.sources).iter().any(IpAddr::is_unspecified);
-        if to.ip().is_loopback() || !has_all {
+        if gone.is_loopback() || !has_all {
             return false;
         }
-        self.deliver_to(match to {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        self.deliver_to(match gone {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
         });
-        self.deliver(datagram)
+        true
+    }
+
+    /// Leaves the address to deliver at if this host does not have it any more: to one of IPv6 the kernel sends without an
+    /// error, wherever a route leads. Returns `false` if no datagram reaches the program any more.
+    pub(super) fn follow_address(&self) -> bool {
+        let ip = lock(&self.deliver).ip();
+        let gone = std::net::UdpSocket::bind((ip, 0))
+            .is_err_and(|error| error.raw_os_error() == Some(EADDRNOTAVAIL));
+        !gone || self.leave(ip)
     }
 
     /// Sends a datagram that has come to the proxy. What is not of the program's sockets is dropped.

@@ -22,7 +22,7 @@ use crate::network::{LinkListener, Network};
 use bytes::Bytes;
 use flow::Carrier;
 use ringway_with_wire::address::unmapped;
-use ringway_with_wire::datagrams::Kind;
+use ringway_with_wire::datagrams::{Kind, carrying};
 use ringway_with_wire::request::{Datagrams as Report, Usage};
 use ringway_with_wire::translation::Key;
 use state::{Route, Stage, State};
@@ -32,7 +32,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Associations that are being opened at once. What is sent to other peers meanwhile travels by UDP.
 const MAX_OPENING: usize = 64;
@@ -74,18 +74,20 @@ impl Datagrams {
     pub(crate) fn report(self: &Arc<Datagrams>, report: &Report, process: i32) -> Result<(), i32> {
         let &Report { inode, descriptor, local, usage } = report;
         let mut state = lock(&self.state);
-        if usage == Usage::Disconnected {
-            state.disconnect(inode, local);
-            return Ok(());
-        }
-        if local.port() == 0 {
-            return Err(libc::EINVAL);
+        match usage {
+            Usage::Disconnected => {
+                state.disconnect(inode, local);
+                return Ok(());
+            }
+            Usage::Wants => return self.give_up(&mut state, unmapped(local)),
+            _ if local.port() == 0 => return Err(libc::EINVAL),
+            _ => {}
         }
         let owner = (process, descriptor);
         let socket = state.sockets.note(inode, local, owner).ok_or(libc::ENOBUFS)?;
         match usage {
             Usage::Bound => socket.bound = Some(unmapped(local).ip()),
-            Usage::Sends(_) | Usage::Disconnected => {}
+            Usage::Sends(_) | Usage::Disconnected | Usage::Wants => {}
             Usage::Connected { peer, .. } => socket.connected = Some(unmapped(peer)),
         }
         let socket = socket.clone();
@@ -102,7 +104,28 @@ impl Datagrams {
                     self.send(&mut state, inode, unmapped(peer), true);
                 }
             }
-            Usage::Disconnected => {}
+            Usage::Disconnected | Usage::Wants => {}
+        }
+        Ok(())
+    }
+
+    /// Gives up a port of SCTP in UDP that the program needs itself. What it was used for goes on by UDP. The port is free soon
+    /// after. Returns an error if it is none of these.
+    fn give_up(&self, state: &mut State, wanted: SocketAddr) -> Result<(), i32> {
+        let tasks = state.give_up(wanted);
+        if tasks.is_empty() {
+            return Err(libc::EADDRINUSE);
+        }
+        tasks.iter().for_each(AbortHandle::abort);
+        let port = carrying(wanted.port());
+        self.explain(|| format!("datagrams at port {port} by UDP: the program has {wanted}, too"));
+        let at_port = |carrier: &&Arc<Carrier>| {
+            carrier.route.is_none() && carrier.port == port && !carrier.link.is_over_ip()
+        };
+        let carriers: Vec<_> = state.carriers.values().filter(at_port).cloned().collect();
+        for carrier in carriers {
+            carrier.link.abort("the program needs the port");
+            state.remove(&carrier);
         }
         Ok(())
     }

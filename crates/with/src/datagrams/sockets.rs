@@ -2,7 +2,7 @@
 
 use super::flow::Flow;
 use ringway_with_wire::address::{mapped, unmapped};
-use rustix::fs::fstat;
+use rustix::fs::{Uid, fchown, fstat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use socket2::{Domain, Protocol, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,11 @@ impl ProgramSockets {
         let socket = self.0.entry(inode).or_insert(new);
         (socket.local, socket.owner) = (local, owner);
         Some(socket)
+    }
+
+    /// Replaces what is known of a socket.
+    pub(super) fn set(&mut self, inode: u64, socket: ProgramSocket) {
+        self.0.insert(inode, socket);
     }
 
     pub(super) fn get(&self, inode: u64) -> Option<&ProgramSocket> {
@@ -192,9 +197,13 @@ impl Borrowed {
         let stand_in =
             socket2::Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
         stand_in.set_nonblocking(true)?;
+        // Where the program lets others in beside its socket, it may bind its next one soon.
+        stand_in.set_reuse_address(self.socket.reuse_address()?)?;
         stand_in.set_reuse_port(true)?;
         // Both have the address, which takes the option of both. Unlike SO_REUSEADDR it lets in sockets of the same user only
-        // (socket(7)).
+        // (socket(7)), which the program's process may not be. Where that is refused, the two are the same.
+        let user = Uid::from_raw(fstat(&self.socket)?.st_uid);
+        let _ = fchown(&stand_in, Some(user), None);
         let shares = self.socket.reuse_port()?;
         self.socket.set_reuse_port(true)?;
         let bound = stand_in.bind(&local.into());
@@ -312,5 +321,40 @@ mod tests {
         let mut late = [0; 10];
         assert_eq!(stand_in.recv(&mut late).await.unwrap(), 4);
         assert!(UdpSocket::bind(local).is_err(), "the port is the program's");
+    }
+
+    /// As iperf3, which has one for each stream.
+    #[tokio::test]
+    async fn a_program_that_shares_its_address_may_bind_it_beside_a_stand_in() {
+        let new = || {
+            let socket = socket2::Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+            socket.set_reuse_address(true).unwrap();
+            socket
+        };
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (first, second) = (new(), new());
+        first.bind(&SocketAddr::from(([0, 0, 0, 0], 0)).into()).unwrap();
+        let first = UdpSocket::from(first);
+        first.connect(peer).unwrap();
+        let owner = (std::process::id() as i32, first.as_raw_fd() as u32);
+        let borrowed = Borrowed::connected_to(inode(&first), owner, peer).unwrap();
+        let _stand_in = borrowed.stand_in().unwrap();
+        let port = first.local_addr().unwrap().port();
+        second.bind(&SocketAddr::from(([0, 0, 0, 0], port)).into()).unwrap();
+    }
+
+    /// SO_REUSEPORT joins sockets of one user, and a program that root has started may have dropped its rights.
+    #[tokio::test]
+    async fn a_socket_of_another_user_has_a_stand_in() {
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let socket = socket2::Socket::new(Domain::IPV4, Type::DGRAM, None).unwrap();
+        if fchown(&socket, Some(Uid::from_raw(65_534)), None).is_err() {
+            return; // Only root can have such a socket.
+        }
+        let socket = UdpSocket::from(socket);
+        socket.connect(peer).unwrap();
+        let owner = (std::process::id() as i32, socket.as_raw_fd() as u32);
+        let borrowed = Borrowed::connected_to(inode(&socket), owner, peer).unwrap();
+        assert!(borrowed.stand_in().is_ok());
     }
 }

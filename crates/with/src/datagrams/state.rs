@@ -5,7 +5,7 @@ use super::sockets::{Borrowed, ProgramSocket, ProgramSockets};
 use super::translations::Translations;
 use ringway_transport::Holdings;
 use ringway_with_wire::address::unmapped;
-use ringway_with_wire::datagrams::Kind;
+use ringway_with_wire::datagrams::{Kind, carrying};
 use ringway_with_wire::translation::{EVERY_SOCKET, Key};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -25,6 +25,8 @@ const SWEEP: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(30);
 /// Time for which a proxy's address is translated after its end: datagrams from it may wait in the program's socket.
 const RETIRED: Duration = Duration::from_secs(10);
+/// Proxies that are kept so, each with a descriptor. The oldest makes room.
+pub(super) const MAX_RETIRED: usize = 256;
 
 /// A peer, and the address that the program has bound its socket to.
 pub(super) type Route = (SocketAddr, Option<IpAddr>);
@@ -259,9 +261,25 @@ impl State {
         }
         self.release_room(&flow.carrier);
         self.retired.push_back((Instant::now(), flow.at, flow.proxy.clone()));
+        if self.retired.len() > MAX_RETIRED {
+            self.release_oldest();
+        }
         if self.flows.range((number, 0)..=(number, u16::MAX)).next().is_none() {
             flow.carrier.is_idle_now();
         }
+    }
+
+    /// Lets the proxy go that has been kept for the longest time after its end.
+    fn release_oldest(&mut self) {
+        if let Some((_, at, _)) = self.retired.pop_front() {
+            self.translations.remove(&Key { socket: EVERY_SOCKET, address: at });
+        }
+    }
+
+    /// Returns how many proxies are kept after their end.
+    #[cfg(test)]
+    pub(super) fn retired(&self) -> usize {
+        self.retired.len()
     }
 
     /// Returns whether it is time to look for sockets that the program has closed.
@@ -273,20 +291,28 @@ impl State {
         due
     }
 
-    /// Takes note that a socket is not connected any more. Its flows are of the address that it had.
+    /// Takes note that a socket is not connected any more. Its flows are of the port that it had, which one that the program
+    /// has bound may have still.
     pub(super) fn disconnect(&mut self, inode: u64, local: SocketAddr) {
         let Some(mut socket) = self.sockets.get(inode).cloned() else { return };
-        self.sockets.remove(inode);
-        self.drop_socket(inode);
-        self.close_empty();
-        // One that the program has bound has its port still.
-        if let Some(bound) = socket.bound
-            && let Some(known) = self.sockets.note(inode, local, socket.owner)
-        {
-            (socket.local, socket.connected) = (local, None);
-            known.bound = Some(bound);
-            self.adopt(inode, &socket);
+        let stays = socket.bound.is_some() && socket.local.port() == local.port();
+        if !stays {
+            self.sockets.remove(inode);
+            self.drop_socket(inode);
+            self.close_empty();
         }
+        if socket.bound.is_none() {
+            return;
+        }
+        (socket.local, socket.connected) = (local, None);
+        self.sockets.set(inode, socket.clone());
+        for entry in self.flows.values_mut().filter(|entry| entry.sockets.contains(&inode)) {
+            entry.flow.take_from(unmapped(local).ip());
+            if let Some(stand_in) = entry.stand_ins.remove(&inode) {
+                stand_in.abort();
+            }
+        }
+        self.adopt(inode, &socket);
     }
 
     /// Drops a socket that the program has closed.
@@ -316,22 +342,41 @@ impl State {
         }
     }
 
+    /// Has flows leave addresses that this host does not have any more.
+    fn follow_addresses(&mut self) {
+        let flows = self.flows.values().filter(|entry| !entry.flow.follow_address());
+        let lost: Vec<(u64, u16)> = flows.map(|entry| entry.flow.key()).collect();
+        for (number, port) in lost {
+            self.close(number, port, true);
+        }
+    }
+
     /// Drops sockets that the program has closed, and flows without any. Returns listeners that nobody has any more.
     pub(super) fn sweep(&mut self, now: Instant) -> Vec<AbortHandle> {
         for inode in self.sockets.gone() {
             self.drop_socket(inode);
         }
         self.close_empty();
-        while let Some((since, at, _)) = self.retired.front()
+        self.follow_addresses();
+        while let Some((since, ..)) = self.retired.front()
             && now.saturating_duration_since(*since) >= RETIRED
         {
-            self.translations.remove(&Key { socket: EVERY_SOCKET, address: *at });
-            self.retired.pop_front();
+            self.release_oldest();
         }
         let sockets = &self.sockets;
         let over = self.listeners.keys().filter(|at| !sockets.is_bound_at(**at));
         let over: Vec<SocketAddr> = over.copied().collect();
         over.iter().filter_map(|at| self.listeners.remove(at)).flatten().collect()
+    }
+
+    /// Takes the listeners whose port of SCTP in UDP is that of an address. The next sweep looks whether they can listen again.
+    pub(super) fn give_up(&mut self, wanted: SocketAddr) -> Vec<AbortHandle> {
+        let meets =
+            |ip: IpAddr| ip == wanted.ip() || ip.is_unspecified() || wanted.ip().is_unspecified();
+        let listeners = self.listeners.iter_mut();
+        let held =
+            listeners.filter(|(at, _)| at.port() == carrying(wanted.port()) && meets(at.ip()));
+        held.flat_map(|(_, tasks)| std::mem::take(tasks)).collect()
     }
 
     /// Returns associations that have had no flows for a while. Nothing that begins uses them any more.

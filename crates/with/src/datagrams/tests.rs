@@ -91,6 +91,26 @@ async fn datagrams_travel_whole_in_both_directions_and_show_their_peers() {
     }
 }
 
+/// No datagram of UDP is larger than of IPv6 (RFC 768).
+#[tokio::test]
+async fn the_largest_datagram_is_not_cut() {
+    let Ok(server) = UdpSocket::bind("[::1]:0") else { return }; // A host without IPv6.
+    let client = UdpSocket::bind("[::1]:0").unwrap();
+    for socket in [&server, &client] {
+        socket.set_nonblocking(true).unwrap();
+    }
+    let (near, far, peer) = (end(), end(), server.local_addr().unwrap());
+    report(&far, &server, Usage::Bound);
+    client.connect(peer).unwrap();
+    report(&near, &client, Usage::Connected { peer, answers: false });
+    until(|| client.peer_addr().ok().filter(|at| *at != peer)).await;
+    let largest: Vec<u8> = (0..65_527_u32).map(|octet| octet as u8).collect();
+    assert_eq!(client.send(&largest).unwrap(), largest.len());
+    let (octets, proxy) = received(&server).await;
+    assert!(octets == largest, "got {} octets", octets.len());
+    assert_eq!(target(&far, EVERY_SOCKET, proxy), Some(Some(client.local_addr().unwrap())));
+}
+
 #[tokio::test]
 async fn what_is_not_of_the_programs_socket_is_not_sent() {
     let (_near, client, _far, server) = connected().await;
@@ -144,6 +164,40 @@ async fn an_address_that_is_gone_loses_no_flow() {
     }
 }
 
+/// To an address of IPv6 that this host does not have any more the kernel sends without an error, wherever a route leads.
+#[tokio::test]
+async fn an_address_that_is_gone_is_noticed_without_an_error() {
+    let (near, client, far, server) = connected().await;
+    let peer = server.local_addr().unwrap();
+    far.sweep_now(Instant::now());
+    assert_eq!(lock(&far.state).flows.len(), 1, "its address is there");
+    let gone = "192.0.2.1".parse().unwrap();
+    lock(&far.state).flows.values().for_each(|entry| entry.flow.deliver_to(gone));
+    far.sweep_now(Instant::now());
+    assert!(lock(&far.state).flows.is_empty());
+    until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    drop(near);
+}
+
+/// A peer may open and close flows as fast as it likes.
+#[tokio::test]
+async fn proxies_that_are_kept_after_their_end_are_bounded() {
+    let (far, server) = (end(), socket());
+    report(&far, &server, Usage::Bound);
+    let network = network();
+    let ways = network.ways(server.local_addr().unwrap()).unwrap();
+    let link = network.open_link(ways, None).await.unwrap();
+    let mut messages = Vec::new();
+    for port in 2_000..2_000 + 2 * state::MAX_RETIRED as u16 {
+        link.report(Kind::Open, port);
+        assert!(link.receive(&mut messages).await);
+        link.report(Kind::Close, port);
+    }
+    assert!(messages.iter().all(|(kind, ..)| *kind == Kind::Open));
+    until(|| lock(&far.state).flows.is_empty().then_some(())).await;
+    assert_eq!(lock(&far.state).retired(), state::MAX_RETIRED);
+}
+
 #[tokio::test]
 async fn a_socket_that_is_connected_once_more_receives() {
     let (near, client, far, server) = connected().await;
@@ -187,6 +241,44 @@ async fn a_socket_that_is_disconnected_is_carried_from_its_next_port() {
     report(&near, &socket(), Usage::Disconnected);
 }
 
+/// As a server that talks to one client at a time (connect(2): a port that the program has chosen stays).
+#[tokio::test]
+async fn a_server_that_is_connected_for_a_while_is_carried_on() {
+    let (near, far, client) = (end(), end(), socket());
+    // A port of its choice, which it shares until it is free.
+    let bound = |at: SocketAddr| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+        let socket = socket.unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(&at.into()).unwrap();
+        UdpSocket::from(socket)
+    };
+    let free = bound(([127, 0, 0, 1], 0).into());
+    let chosen = free.local_addr().unwrap();
+    let server = bound(chosen);
+    drop(free);
+    server.set_nonblocking(true).unwrap();
+    report(&far, &server, Usage::Bound);
+    client.connect(chosen).unwrap();
+    report(&near, &client, Usage::Connected { peer: chosen, answers: false });
+    until(|| client.peer_addr().ok().filter(|at| at.ip() == flow::PROXIES)).await;
+    let (peer, inode) = (client.local_addr().unwrap(), fstat(&server).unwrap().st_ino);
+    client.send(b"question").unwrap();
+    assert_eq!(received(&server).await.0, b"question");
+    server.connect(peer).unwrap();
+    report(&far, &server, Usage::Connected { peer, answers: true });
+    let proxy = server.peer_addr().unwrap();
+    assert_eq!(proxy.ip(), flow::PROXIES);
+    disconnect(&server);
+    assert_eq!(server.local_addr().unwrap(), chosen);
+    report(&far, &server, Usage::Disconnected);
+    assert_eq!(target(&far, inode, peer), Some(Some(proxy)));
+    client.send(b"and another").unwrap();
+    assert_eq!(received(&server).await, (b"and another".to_vec(), proxy));
+    server.send_to(b"answer", proxy).unwrap();
+    assert_eq!(received(&client).await.0, b"answer");
+}
+
 #[tokio::test]
 async fn what_is_carried_stays_so_when_another_thread_asks() {
     let (near, client, _far, server) = connected().await;
@@ -209,6 +301,31 @@ async fn a_peer_that_takes_no_datagrams_of_a_port_is_not_tried_again() {
     assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
     report(&near, &second, Usage::Sends(peer));
     assert!(target(&near, inode, peer).flatten().is_some(), "another port is another matter");
+}
+
+#[tokio::test]
+async fn a_port_that_the_program_needs_itself_is_given_up() {
+    let (_near, client, far, server) = connected().await;
+    let peer = server.local_addr().unwrap();
+    let wants = |port| {
+        let local = SocketAddr::new(peer.ip(), port);
+        let report = Report { inode: 1, descriptor: 3, local, usage: Usage::Wants };
+        far.report(&report, 1)
+    };
+    let at = SocketAddr::new(peer.ip(), carrying(peer.port()));
+    assert!(UdpSocket::bind(at).is_err());
+    assert_eq!(wants(peer.port()), Err(libc::EADDRINUSE), "the program's own port");
+    assert_eq!(wants(at.port()), Ok(()));
+    let bound = until(|| UdpSocket::bind(at).ok()).await;
+    until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    client.send(b"by UDP").unwrap();
+    assert_eq!(received(&server).await, (b"by UDP".to_vec(), client.local_addr().unwrap()));
+    // Once the program does not need it any more, the broker has it again.
+    far.sweep_now(Instant::now());
+    assert_eq!(wants(at.port()), Err(libc::EADDRINUSE));
+    drop(bound);
+    far.sweep_now(Instant::now());
+    assert!(UdpSocket::bind(at).is_err());
 }
 
 #[tokio::test]
@@ -281,7 +398,7 @@ async fn an_association_that_nothing_uses_ends_at_the_end_that_has_opened_it() {
     let (near, client, far, _server) = connected().await;
     let later = Instant::now() + Duration::from_secs(31);
     near.sweep_now(later);
-    assert_eq!(lock(&near.state).carriers.len(), 1, "it is used");
+    assert_eq!(lock(&near.state).routes.len(), 1, "it is used");
     drop(client);
     sweeps(&near);
     until(|| lock(&far.state).flows.is_empty().then_some(())).await;

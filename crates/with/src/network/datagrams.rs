@@ -48,6 +48,9 @@ impl Network {
     /// Returns what is to be tried before UDP for datagrams to a peer. `None` if UDP is the best.
     pub(crate) fn ways(&self, peer: SocketAddr) -> Option<Ways> {
         let at = SocketAddr::new(peer.ip(), carrying(peer.port()));
+        if !is_usable(at.port()) {
+            return None;
+        }
         let preconnection = self.services.datagrams_to(RemoteEndpoint::address(at));
         let host = self.towards(peer.ip(), self.datagram_host.clone());
         let now = self.clock.now();
@@ -60,9 +63,7 @@ impl Network {
             .candidates
             .iter()
             .take_while(|candidate| candidate.protocol != Protocol::Udp && !candidate.last_resort);
-        let reachable =
-            better.filter(|candidate| candidate.protocol == Protocol::Sctp || is_usable(at.port()));
-        let ways: Vec<_> = reachable.map(|candidate| (candidate.clone(), reason.clone())).collect();
+        let ways: Vec<_> = better.map(|candidate| (candidate.clone(), reason.clone())).collect();
         (!ways.is_empty()).then_some(Ways(ways))
     }
 
@@ -117,6 +118,10 @@ impl Network {
         &self,
         local: SocketAddr,
     ) -> (Vec<LinkListener>, Vec<String>) {
+        let at = SocketAddr::new(local.ip(), carrying(local.port()));
+        if !is_usable(at.port()) {
+            return (Vec::new(), vec![format!("SCTP: its port {} is below 1,024", at.port())]);
+        }
         let now = self.clock.now();
         let any = RemoteEndpoint::address(SocketAddr::new(local.ip(), local.port()));
         let preconnection = self.services.datagrams_to(any);
@@ -128,11 +133,6 @@ impl Network {
                 Protocol::Sctp if !local.ip().is_loopback() => Below::Ip,
                 _ => continue,
             };
-            let at = SocketAddr::new(local.ip(), carrying(local.port()));
-            if below == Below::Udp && !is_usable(at.port()) {
-                failures.push(format!("{}: its port {} is below 1,024", below.title(), at.port()));
-                continue;
-            }
             let settings = datagram_settings();
             let listen = |dual| self.stacks.listen_for(below, at, dual, at.port(), settings);
             // A wildcard of IPv6 includes IPv4, unless the program has a socket for that, too.
@@ -290,18 +290,25 @@ mod tests {
     use super::*;
     use crate::services::Services;
 
-    /// The port that stands for 16,437 is that of DNS.
+    /// The port that stands for 16,437 is that of DNS, and a program that has the one need not have the right to the other.
     #[tokio::test]
-    async fn sctp_in_udp_keeps_away_from_ports_below_1024() {
+    async fn sctp_keeps_away_from_ports_below_1024() {
         let services = Services::read(&["multihoming".to_owned()]).unwrap();
         let network = Network::new(services, true, None);
-        let local: SocketAddr = "127.0.0.1:16437".parse().unwrap();
-        let (listeners, failures) = network.listen_for_datagrams(local);
-        assert!(listeners.is_empty());
-        assert_eq!(failures, ["SCTP in UDP: its port 53 is below 1,024"]);
-        assert!(network.ways(local).is_none_or(|ways| {
-            ways.0.iter().all(|(candidate, _)| candidate.protocol == Protocol::Sctp)
-        }));
+        // Over IP, too, where there is a right to it; the loopback addresses have SCTP in UDP only.
+        for local in ["0.0.0.0:16437", "127.0.0.1:16437", "0.0.0.0:17407"] {
+            let local: SocketAddr = local.parse().unwrap();
+            let (listeners, failures) = network.listen_for_datagrams(local);
+            assert!(listeners.is_empty());
+            assert_eq!(
+                failures,
+                [format!("SCTP: its port {} is below 1,024", local.port() - 16_384)]
+            );
+        }
+        for peer in ["127.0.0.1:16437", "192.0.2.1:16384", "192.0.2.1:17407"] {
+            assert!(network.ways(peer.parse().unwrap()).is_none(), "{peer}");
+        }
+        assert!(network.ways("192.0.2.1:17408".parse().unwrap()).is_some());
     }
 
     #[tokio::test]

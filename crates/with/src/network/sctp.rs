@@ -364,6 +364,17 @@ mod tests {
         (Stack::new(Config { settings, ..Config::new(over) }).unwrap(), port)
     }
 
+    /// Who has a port below 1,024 is trusted for it: 8,245 would be the 53 of DNS.
+    #[test]
+    fn connections_in_udp_keep_away_from_the_programs_port_and_from_those_below_1024() {
+        let stacks = Stacks::new(true);
+        assert_eq!(
+            [53, 8_191, 8_192, 8_245, 9_215, 9_216].map(|port| stacks.encapsulation(port)),
+            [8_245, 16_383, 8_192, 8_245, 9_215, 1_024]
+        );
+        assert_eq!(Stacks::new(false).encapsulation(53), 53);
+    }
+
     fn options(ppid: u32) -> SendOptions {
         SendOptions { ppid, ..SendOptions::default() }
     }

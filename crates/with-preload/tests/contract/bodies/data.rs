@@ -128,6 +128,15 @@ pub(super) fn messages(note: Note<'_>) {
         let got = libc::recvmsg(theirs.as_raw_fd(), &raw mut message, libc::MSG_WAITALL);
         let (namelen, control) = (message.msg_namelen, message.msg_controllen);
         note(format!("recvmsg: {got}, address of {namelen}, control of {control}"));
+        // sockaddr_in has 16 octets, and so has the room of many programs.
+        for (sender, receiver) in [(&ours, &theirs), (&theirs, &ours)] {
+            for room in [0, 1, 2, 8, 16, 28] {
+                send(sender, b"again", 0);
+                message.msg_namelen = room;
+                let got = libc::recvmsg(receiver.as_raw_fd(), &raw mut message, libc::MSG_WAITALL);
+                note(format!("recvmsg: {got}, address of {} in {room}", message.msg_namelen));
+            }
+        }
         let mut many: [libc::mmsghdr; 2] = zeroed();
         for one in &mut many {
             (one.msg_hdr.msg_iov, one.msg_hdr.msg_iovlen) = (parts.as_mut_ptr(), 1);
