@@ -182,7 +182,7 @@ pub(crate) unsafe fn names_interface(message: &libc::msghdr) -> bool {
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
         while !header.is_null() {
-            let (data, length) = (libc::CMSG_DATA(header), (*header).cmsg_len as usize);
+            let (data, length) = (libc::CMSG_DATA(header), (*header).cmsg_len);
             // The kernel refuses a header that states more than there is.
             let length = length.min(end - header as usize);
             let has = |octets: usize| length >= libc::CMSG_LEN(octets as u32) as usize;
