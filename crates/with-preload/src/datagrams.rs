@@ -177,7 +177,7 @@ pub(crate) unsafe fn names_interface(message: &libc::msghdr) -> bool {
     if table().is_none() {
         return false;
     }
-    let end = (message.msg_control as usize).saturating_add(message.msg_controllen as usize);
+    let end = (message.msg_control as usize).saturating_add(message.msg_controllen);
     // SAFETY: the caller's: the control data is what the program has written, and what is too short is not read.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(message);
