@@ -20,6 +20,8 @@ compile_error!(
 
 #[cfg(feature = "emulate")]
 mod emulate;
+#[cfg(feature = "server")]
+mod import;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(not(feature = "lab"))]

@@ -1,5 +1,6 @@
 //! `ringway serve`, and the commands that prepare, manage and observe a server.
 
+use crate::import;
 use crate::live;
 use crate::numbers::{self, Numbers};
 use crate::out::{self, CommandError};
@@ -25,6 +26,9 @@ pub(crate) enum Server {
     /// Adds, changes, removes and lists users
     #[command(subcommand)]
     User(User),
+    /// Adds the users of Kamailio, OpenSIPS or Asterisk, with their passwords
+    #[command(subcommand)]
+    Import(import::Import),
     /// Checks configuration files
     #[command(subcommand)]
     Config(Config),
@@ -221,6 +225,7 @@ pub(crate) fn server(command: Server) -> Result<(), CommandError> {
     match command {
         Server::Serve(args) => run_server(args),
         Server::User(command) => user(command),
+        Server::Import(command) => import::import(command),
         Server::Config(Config::Check { file }) => check(&file),
         Server::Status(Status { server }) => status(&server),
         Server::Registrations(args) => live::registrations(&args),
