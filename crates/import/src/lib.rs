@@ -15,7 +15,7 @@ mod error;
 mod found;
 mod kamailio;
 
-pub use asterisk::{MAX_FILES, MAX_INCLUDES, MAX_SECTIONS, asterisk};
+pub use asterisk::{Load, MAX_FILES, MAX_INCLUDES, MAX_SECTIONS, asterisk};
 pub use error::FileError;
 pub use found::{Found, Position, Reason, Refusal, User};
 pub use kamailio::{MAX_COLUMNS, kamailio};

@@ -1,7 +1,7 @@
 //! `ringway import`: the users of other servers.
 
+use crate::address::ServerArgs;
 use crate::out::{self, CommandError};
-use crate::server::ServerArgs;
 use clap::{Args, Subcommand};
 use ringway_server::config::Host;
 use ringway_server::manage::import::{self, ImportReport, Program};
@@ -59,7 +59,8 @@ fn print(report: &ImportReport) -> Result<(), CommandError> {
     report.refused.iter().for_each(|refused| out::note(&refused.text()));
     if report.dry_run {
         for user in &report.imported {
-            let what = if user.replaced { "would get the password of the file" } else { "would be added" };
+            let what =
+                if user.replaced { "would get the password of the file" } else { "would be added" };
             out::line(&format!("{}@{} {what}", user.user, user.realm))?;
         }
         for user in &report.kept {

@@ -18,6 +18,8 @@ compile_error!(
     "expected at least one of the features `server`, `mesh`, `emulate`, `with` and `lab`"
 );
 
+#[cfg(feature = "server")]
+mod address;
 #[cfg(feature = "emulate")]
 mod emulate;
 #[cfg(feature = "server")]

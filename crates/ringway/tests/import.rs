@@ -82,7 +82,10 @@ fn nothing_is_changed_by_a_file_that_cannot_be_read() {
         workdir.fails(&["import", "kamailio", &file, "--domain", "example.org"])
     };
     let error = import(&DUMP[..DUMP.find("'104'").unwrap() + 3]);
-    assert!(error.contains(":45: expected the end of a string, got the end of the file"), "{error}");
+    assert!(
+        error.contains(":45: expected the end of a string, got the end of the file"),
+        "{error}"
+    );
     assert!(import("username,domain\n").contains("with a column `password`"));
     assert!(!store(&workdir).exists());
     // Every user is refused.
@@ -104,7 +107,11 @@ fn users_are_imported_into_a_running_server() {
     );
     let config = write(&workdir, "r.toml", &config);
     let server = workdir.serve(&["--config", &config]);
-    write(&workdir, "more.conf", "[103](phone)\nauth=103\n[103](password)\nusername=103\npassword=x\n");
+    write(
+        &workdir,
+        "more.conf",
+        "[103](phone)\nauth=103\n[103](password)\nusername=103\npassword=x\n",
+    );
     let file = write(&workdir, "pjsip.conf", PJSIP_CONF);
     let import = ["import", "asterisk", &file];
     let dry = workdir.fine(&[&import[..], &["--dry-run"]].concat());
@@ -117,7 +124,10 @@ fn users_are_imported_into_a_running_server() {
     assert!(done.1.contains("imported without a hash of SHA-256: 1;"), "{}", done.1);
     assert_eq!(workdir.status()["users"], 3);
     assert_eq!(workdir.fine(&import), "0 imported, 3 kept, 1 refused\n");
-    assert_eq!(workdir.fine(&[&import[..], &["--replace"]].concat()), "3 imported, 0 kept, 1 refused\n");
+    assert_eq!(
+        workdir.fine(&[&import[..], &["--replace"]].concat()),
+        "3 imported, 0 kept, 1 refused\n"
+    );
     let wrong = workdir.fails(&[&import[..], &["--domain", "a.org"]].concat());
     assert!(wrong.contains("--domain: \"a.org\" is not a domain of this server"), "{wrong}");
     server.signal("-TERM");

@@ -78,9 +78,7 @@ pub enum MissingStore {
 }
 
 /// Returns the other names of domains, and the domains.
-fn aliases<'d>(
-    domains: impl Iterator<Item = (&'d str, &'d [String])>,
-) -> BTreeMap<String, String> {
+fn aliases<'d>(domains: impl Iterator<Item = (&'d str, &'d [String])>) -> BTreeMap<String, String> {
     let pairs = domains.flat_map(|(name, others)| others.iter().map(move |other| (other, name)));
     pairs.map(|(other, name)| (other.to_ascii_lowercase(), name.to_owned())).collect()
 }
@@ -99,7 +97,8 @@ impl UserManager {
         if let Some((control, status)) = running_server(&kind).map_err(|e| one(&e))? {
             let served = status.domains.iter().map(|d| (&*d.name, &*d.aliases));
             let aliases = aliases(served);
-            let named = status.algorithms.iter().filter_map(|a| Algorithm::from_token(a.as_bytes()));
+            let named =
+                status.algorithms.iter().filter_map(|a| Algorithm::from_token(a.as_bytes()));
             let algorithms = Some(named.collect()).filter(|a: &Vec<_>| !a.is_empty());
             return Ok(UserManager {
                 backend: Backend::Server(control),

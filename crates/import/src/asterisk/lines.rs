@@ -13,12 +13,15 @@ pub const MAX_FILES: usize = 256;
 const MAX_NESTED_COMMENTS: u32 = 128;
 
 /// Returns the contents of a file by its name; the error is `None` if there is no such file.
-pub(super) type Load<'l> = &'l mut dyn FnMut(&str) -> Result<Vec<u8>, Option<String>>;
+pub type Load<'l> = &'l mut dyn FnMut(&str) -> Result<Vec<u8>, Option<String>>;
+
+/// Called with the position of a line and the line.
+pub(super) type Visit<'v> = &'v mut dyn FnMut(&Position, &[u8]) -> Result<(), FileError>;
 
 /// Visits the lines of a file, and of those that it includes where it does.
 pub(super) struct Reader<'l, 'v> {
     pub(super) load: Load<'l>,
-    pub(super) visit: &'v mut dyn FnMut(&Position, &[u8]) -> Result<(), FileError>,
+    pub(super) visit: Visit<'v>,
     pub(super) files: usize,
     pub(super) bytes: usize,
 }

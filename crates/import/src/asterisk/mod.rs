@@ -7,7 +7,7 @@ mod sip;
 
 use crate::error::FileError;
 use crate::found::{Found, Position};
-pub use lines::{MAX_FILES, MAX_INCLUDES};
+pub use lines::{Load, MAX_FILES, MAX_INCLUDES};
 pub use sections::MAX_SECTIONS;
 use sections::{Key, Section};
 
@@ -35,11 +35,7 @@ const SIP: [&str; 3] = ["friend", "peer", "user"];
 ///
 /// # Errors
 /// Fails when the file is of another kind, cannot be parsed, or exceeds a limit.
-pub fn asterisk(
-    name: &str,
-    bytes: &[u8],
-    load: &mut dyn FnMut(&str) -> Result<Vec<u8>, Option<String>>,
-) -> Result<Found, FileError> {
+pub fn asterisk(name: &str, bytes: &[u8], load: Load<'_>) -> Result<Found, FileError> {
     let sections = sections::read(name, bytes, load)?;
     let is_of = |types: &[&str]| {
         sections.iter().filter_map(|s| s.get(Key::Type)).any(|t| contains(types, t))

@@ -13,7 +13,7 @@ use ringway_sip::digest::{Algorithm, Ha1};
 const NO_PHONES: [&str; 2] = ["general", "authentication"];
 
 pub(super) fn read(sections: &[Section], found: &mut Found) -> Result<(), FileError> {
-    let general = sections.iter().filter(|s| s.name.eq_ignore_ascii_case("general")).last();
+    let general = sections.iter().rfind(|s| s.name.eq_ignore_ascii_case("general"));
     let realm = general.and_then(|s| s.non_empty(Key::Realm)).unwrap_or(DEFAULT_REALM);
     for section in concrete(sections).filter(|s| !contains(&NO_PHONES, &s.name)) {
         let user = match user(section, realm) {

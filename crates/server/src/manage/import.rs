@@ -129,7 +129,7 @@ fn read(program: Program, file: &Path) -> Result<Found, String> {
     let name = file.display().to_string();
     let failed = |e: io::Error| format!("{name}: {e}");
     // A pipe is welcome: mysqldump .. | ringway import kamailio /dev/stdin.
-    let bytes = File::open(file).and_then(|open| contents(open)).map_err(failed)?;
+    let bytes = File::open(file).and_then(contents).map_err(failed)?;
     let found = match program {
         Program::Kamailio => ringway_import::kamailio(&name, &bytes),
         Program::Asterisk => {
@@ -210,8 +210,12 @@ impl UserManager {
             }
             match self.hashes(&user, &realm) {
                 Ok((hashes, without)) => {
-                    let imported =
-                        ImportedName { user: name.clone(), realm: realm.clone(), replaced, without };
+                    let imported = ImportedName {
+                        user: name.clone(),
+                        realm: realm.clone(),
+                        replaced,
+                        without,
+                    };
                     plan.report.imported.push(imported);
                     plan.users.push(HashedUser { user: name, realm, hashes });
                 }

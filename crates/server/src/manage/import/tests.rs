@@ -40,12 +40,14 @@ fn ha1(realm: &str) -> String {
 
 #[test]
 fn users_go_to_their_domain_or_the_default_one() {
-    let csv = "username,domain,password\n101,,x\n102,B.ORG,x\n103,sip.a.org,x\n104,c.org,x\na b,,x\n";
+    let csv =
+        "username,domain,password\n101,,x\n102,B.ORG,x\n103,sip.a.org,x\n104,c.org,x\na b,,x\n";
     let plan = plan_of(csv, &[Algorithm::Md5]);
     let names: Vec<_> = plan.users.iter().map(|u| (u.user.as_str(), u.realm.as_str())).collect();
     assert_eq!(names, [("101", "a.org"), ("102", "b.org"), ("103", "a.org")]);
     let refused = refused_of(&plan);
-    let expected = "f:5: user \"104\": \"c.org\" is not a domain of this server, which has a.org, b.org";
+    let expected =
+        "f:5: user \"104\": \"c.org\" is not a domain of this server, which has a.org, b.org";
     assert_eq!(refused[0], expected);
     assert!(refused[1].starts_with("f:6: user \"a b\": user name: expected"), "{refused:?}");
 
@@ -75,7 +77,9 @@ fn a_hash_alone_needs_its_realm_and_a_challenge() {
     assert_eq!((hashes.get(Algorithm::Md5), hashes.get(Algorithm::Sha256)), (Some(expected), None));
     let refused = refused_of(&plan);
     assert_eq!(refused[0], "f:4: user \"101\": is listed already at f:2");
-    assert!(refused[1].contains("for realm \"sip.a.org\", and phones are asked for realm \"a.org\""));
+    assert!(
+        refused[1].contains("for realm \"sip.a.org\", and phones are asked for realm \"a.org\"")
+    );
 
     let none = plan_of(&csv, &[Algorithm::Sha256]);
     assert!(none.users.is_empty());
