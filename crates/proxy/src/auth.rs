@@ -24,7 +24,8 @@ const MAX_METHOD: usize = 32;
 
 /// The users of all realms. Read for every call, so it must answer from memory, without waiting.
 pub trait Users: Send + Sync {
-    /// Returns the stored hash of the user's password; `None` for an unknown user. Names are compared octet by octet.
+    /// Returns the stored hash of the user's password; `None` for an unknown user, and for one whose hash of this
+    /// algorithm is not known. Names are compared octet by octet.
     fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1>;
 
     /// Returns whether the user exists.
@@ -194,7 +195,8 @@ impl Authenticator {
             };
         }
         let ha1 = self.users.ha1(&user, realm, algorithm);
-        if ha1.is_none() && self.users.may_be_elsewhere(&user, realm) {
+        let known = ha1.is_some() || self.users.exists(&user, realm);
+        if !known && self.users.may_be_elsewhere(&user, realm) {
             return self.check_elsewhere(
                 now,
                 msg,
@@ -206,13 +208,14 @@ impl Authenticator {
             );
         }
         // An unknown user costs as much time as a known user with a wrong password.
-        let known = ha1.is_some();
+        let hashed = ha1.is_some();
         let ha1 = ha1.unwrap_or_else(|| Ha1::new(algorithm, &user, realm, &self.key));
         let method = digest_method(msg);
-        if !digest::verify(credentials, method.as_bytes(), msg.body(), &ha1) || !known {
-            return Verdict::Wrong(match known {
-                true => AuthFailureReason::WrongPassword,
-                false => AuthFailureReason::UnknownUser,
+        if !digest::verify(credentials, method.as_bytes(), msg.body(), &ha1) || !hashed {
+            return Verdict::Wrong(match (hashed, known) {
+                (true, _) => AuthFailureReason::WrongPassword,
+                (false, true) => AuthFailureReason::OtherAlgorithm,
+                (false, false) => AuthFailureReason::UnknownUser,
             });
         }
         // RFC 7616 section 3.3: stale is reported only to a client that knows the password.
@@ -329,6 +332,21 @@ mod tests {
         Authenticator::new(&config, worker, Arc::new(OneUser), shared, now)
     }
 
+    /// Another server may have users too, and this one has the MD5 hash of one of its own.
+    struct HashedUser;
+
+    impl Users for HashedUser {
+        fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
+            OneUser.ha1(user, realm, algorithm).filter(|_| algorithm == Algorithm::Md5)
+        }
+        fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
+            OneUser.exists(user, realm)
+        }
+        fn may_be_elsewhere(&self, _: &[u8], _: &[u8]) -> bool {
+            true
+        }
+    }
+
     /// Returns a REGISTER with the response to a challenge of `auth`.
     fn answered(auth: &mut Authenticator, now: Time, user: &str, password: &str) -> String {
         let mut lines = Vec::new();
@@ -382,6 +400,19 @@ mod tests {
         let reason = AuthFailureReason::UnknownUser;
         assert_eq!(check(&mut auth, SOON, &nobody), Verdict::Wrong(reason));
         assert_eq!(check(&mut auth, SOON, &testing::request("REGISTER")), Verdict::Missing);
+    }
+
+    /// No other server is asked about a user that is here.
+    #[test]
+    fn a_user_without_the_hash_of_an_algorithm_is_refused_by_it() {
+        let mut auth = authenticator(0, NOW);
+        auth.users = Arc::new(HashedUser);
+        let text = answered(&mut auth, SOON, "alice", "secret");
+        assert!(text.contains("algorithm=SHA-256"), "{text}");
+        let reason = AuthFailureReason::OtherAlgorithm;
+        assert_eq!(check(&mut auth, SOON, &text), Verdict::Wrong(reason));
+        let nobody = answered(&mut auth, SOON, "mallory", "secret");
+        assert!(matches!(check(&mut auth, SOON, &nobody), Verdict::Ask(_)));
     }
 
     #[test]

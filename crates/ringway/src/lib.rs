@@ -18,8 +18,12 @@ compile_error!(
     "expected at least one of the features `server`, `mesh`, `emulate`, `with` and `lab`"
 );
 
+#[cfg(feature = "server")]
+mod address;
 #[cfg(feature = "emulate")]
 mod emulate;
+#[cfg(feature = "server")]
+mod import;
 #[cfg(feature = "lab")]
 mod lab;
 #[cfg(not(feature = "lab"))]

@@ -1,7 +1,7 @@
 //! `ringway registrations` and `ringway calls`: the present activity of a running server.
 
+use crate::address::ServerArgs;
 use crate::out::{self, CommandError};
-use crate::server::ServerArgs;
 use clap::Args;
 use ringway_server::manage;
 use ringway_server::observe::http::Registration;

@@ -1,7 +1,7 @@
 //! `ringway numbers`: the short numbers of a running router.
 
+use crate::address::ServerArgs;
 use crate::out::{self, CommandError};
-use crate::server::ServerArgs;
 use clap::{Args, Subcommand};
 use ringway_server::manage;
 use ringway_server::numbers::orders::{NumbersView, Order};

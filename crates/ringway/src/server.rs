@@ -1,10 +1,10 @@
 //! `ringway serve`, and the commands that prepare, manage and observe a server.
 
+use crate::address::{ServerArgs, StoreParser};
+use crate::import;
 use crate::live;
 use crate::numbers::{self, Numbers};
 use crate::out::{self, CommandError};
-use clap::builder::TypedValueParser;
-use clap::error::ErrorKind;
 use clap::{Args, Subcommand};
 use ringway_router::settings::{Ipv4Lan, parse_peer};
 use ringway_server::config::{AuthMode, Host, HttpAddr, Listen, StoreKind};
@@ -13,7 +13,6 @@ use ringway_server::mesh::MeshSettings;
 use ringway_server::prepare;
 use ringway_server::serve::serve;
 use ringway_server::setup::{Overrides, Sources};
-use std::ffi::OsStr;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,6 +24,9 @@ pub(crate) enum Server {
     /// Adds, changes, removes and lists users
     #[command(subcommand)]
     User(User),
+    /// Adds the users of Kamailio, OpenSIPS or Asterisk, with their passwords
+    #[command(subcommand)]
+    Import(import::Import),
     /// Checks configuration files
     #[command(subcommand)]
     Config(Config),
@@ -122,39 +124,6 @@ impl MeshArgs {
     }
 }
 
-/// Parses a store. An error does not repeat it, since the URI of a database may have a password.
-#[derive(Clone)]
-struct StoreParser;
-
-impl TypedValueParser for StoreParser {
-    type Value = StoreKind;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        _: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<StoreKind, clap::Error> {
-        let parsed = value.to_str().map_or_else(|| Err("expected UTF-8".to_owned()), str::parse);
-        let error = |e| clap::Error::raw(ErrorKind::ValueValidation, format!("--store: {e}\n"));
-        parsed.map_err(|e: String| error(e).with_cmd(command))
-    }
-}
-
-/// The server that a command addresses.
-#[derive(Args)]
-pub(crate) struct ServerArgs {
-    /// Configuration file of the server
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Store of the server, if not the default or the configured one
-    #[arg(long, value_parser = StoreParser)]
-    store: Option<StoreKind>,
-    /// Prints JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
 #[derive(Subcommand)]
 pub(crate) enum User {
     /// Adds a user; prints the password unless it was given
@@ -209,18 +178,12 @@ pub(crate) struct Status {
     server: ServerArgs,
 }
 
-impl ServerArgs {
-    pub(crate) fn sources(&self) -> Sources {
-        let overrides = Overrides { store: self.store.clone(), ..Overrides::default() };
-        Sources { config: self.config.clone(), overrides }
-    }
-}
-
 /// Runs a command.
 pub(crate) fn server(command: Server) -> Result<(), CommandError> {
     match command {
         Server::Serve(args) => run_server(args),
         Server::User(command) => user(command),
+        Server::Import(command) => import::import(command),
         Server::Config(Config::Check { file }) => check(&file),
         Server::Status(Status { server }) => status(&server),
         Server::Registrations(args) => live::registrations(&args),

@@ -1,7 +1,10 @@
-//! The management commands: users, short numbers, status, registrations, calls, backups.
+//! The management commands: users, short numbers, status, registrations, calls, backups. [`import`] adds the users of
+//! other servers.
 //!
 //! A store belongs to one process. If a server runs on it, a command sends its requests to that
 //! server; otherwise it opens the file. Which of the two applies is found by trying to connect.
+
+pub mod import;
 
 use crate::calls::Call;
 use crate::config::{Host, StoreKind};
@@ -16,7 +19,9 @@ use crate::store::{
     BackupSummary, Hashes, OfflineStore, StoreError, UserStore, check_name, check_password,
     copy_backup,
 };
+use ringway_sip::digest::Algorithm;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -45,13 +50,21 @@ pub struct UserManager {
     backend: Backend,
     /// Domains of this server, the main one first.
     realms: Vec<String>,
+    /// Other names of domains, and the domains.
+    aliases: BTreeMap<String, String>,
+    /// Algorithms of the challenges, in their order.
+    algorithms: Vec<Algorithm>,
     created: Option<PathBuf>,
 }
 
 enum Backend {
     Server(Control),
     File(OfflineStore),
+    /// The store does not exist.
+    Missing,
 }
+
+const MISSING: &str = "the store does not exist";
 
 /// Action if the store does not exist.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +73,14 @@ pub enum MissingStore {
     Create,
     /// Fail: a command that changes, removes or lists users was given a mistyped name.
     Refuse,
+    /// Show what there would be. An existing store is not changed either.
+    Ignore,
+}
+
+/// Returns the other names of domains, and the domains.
+fn aliases<'d>(domains: impl Iterator<Item = (&'d str, &'d [String])>) -> BTreeMap<String, String> {
+    let pairs = domains.flat_map(|(name, others)| others.iter().map(move |other| (other, name)));
+    pairs.map(|(other, name)| (other.to_ascii_lowercase(), name.to_owned())).collect()
 }
 
 impl UserManager {
@@ -71,9 +92,21 @@ impl UserManager {
         let one = |e: &dyn std::fmt::Display| vec![e.to_string()];
         let settings = sources.read()?;
         let kind = setup::store(&settings).map_err(|e| one(&e))?;
+        let configured: Vec<Algorithm> =
+            settings.auth.algorithms.iter().map(|name| setup::algorithm(*name)).collect();
         if let Some((control, status)) = running_server(&kind).map_err(|e| one(&e))? {
-            let realms = status.domains.into_iter().map(|d| d.name).collect();
-            return Ok(UserManager { backend: Backend::Server(control), realms, created: None });
+            let served = status.domains.iter().map(|d| (&*d.name, &*d.aliases));
+            let aliases = aliases(served);
+            let named =
+                status.algorithms.iter().filter_map(|a| Algorithm::from_token(a.as_bytes()));
+            let algorithms = Some(named.collect()).filter(|a: &Vec<_>| !a.is_empty());
+            return Ok(UserManager {
+                backend: Backend::Server(control),
+                realms: status.domains.into_iter().map(|d| d.name).collect(),
+                aliases,
+                algorithms: algorithms.unwrap_or(configured),
+                created: None,
+            });
         }
         let StoreKind::Redb(path) = &kind else {
             return Err(vec![
@@ -83,24 +116,38 @@ impl UserManager {
         if missing == MissingStore::Refuse && !path.exists() {
             return Err(vec![format!("store {}: does not exist", path.display())]);
         }
-        let created = !path.exists();
+        let created = missing == MissingStore::Create && !path.exists();
         let opened = match missing {
-            MissingStore::Create => OfflineStore::open_or_create(path),
-            MissingStore::Refuse => OfflineStore::open(path),
+            MissingStore::Create => OfflineStore::open_or_create(path).map(Some),
+            MissingStore::Ignore if !path.exists() => Ok(None),
+            MissingStore::Refuse | MissingStore::Ignore => OfflineStore::open(path).map(Some),
         };
         let store = opened.map_err(|e| match e {
             StoreError::Locked(_) => one(&format!("{e}, which has no control socket here")),
             e => one(&e),
         })?;
-        let mut stored = store.domain().map_err(|e| one(&e))?;
-        if let (None, Some(Host(name))) = (&stored, setup::default_domain(&settings)) {
-            store.set_domain(&name).map_err(|e| one(&e))?;
-            stored = Some(name);
+        let mut stored = None;
+        if let Some(store) = &store {
+            stored = store.domain().map_err(|e| one(&e))?;
+            let default = setup::default_domain(&settings);
+            if let (None, Some(Host(name))) = (&stored, default)
+                && missing != MissingStore::Ignore
+            {
+                store.set_domain(&name).map_err(|e| one(&e))?;
+                stored = Some(name);
+            }
         }
-        let domains = setup::domains(&settings, stored.as_deref());
-        let realms = domains.iter().map(|d| d.name.to_string()).collect();
-        let created = created.then(|| path.clone());
-        Ok(UserManager { backend: Backend::File(store), realms, created })
+        let domains: Vec<(String, Vec<String>)> = setup::domains(&settings, stored.as_deref())
+            .iter()
+            .map(|d| (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect()))
+            .collect();
+        Ok(UserManager {
+            backend: store.map_or(Backend::Missing, Backend::File),
+            aliases: aliases(domains.iter().map(|(name, others)| (&**name, &**others))),
+            realms: domains.into_iter().map(|(name, _)| name).collect(),
+            algorithms: configured,
+            created: created.then(|| path.clone()),
+        })
     }
 
     /// Returns the path of the store if this command created it.
@@ -155,6 +202,7 @@ impl UserManager {
                 }
                 store.set_user(&user, &realm, Hashes::new(&user, &realm, &password))?;
             }
+            Backend::Missing => return Err(MISSING.to_owned()),
         }
         let Made { number, awaits_number, .. } = made;
         Ok(UserChange { user, realm, password: drawn, number, awaits_number })
@@ -180,6 +228,7 @@ impl UserManager {
                     return Err(format!("user {}@{} does not exist", name.user, name.realm));
                 }
             }
+            Backend::Missing => return Err(MISSING.to_owned()),
         }
         Ok(name)
     }
@@ -194,6 +243,7 @@ impl UserManager {
                 parse(&response_text(control, control.request("GET", "/users", ""))?)
             }
             Backend::File(store) => listed(store),
+            Backend::Missing => Ok(Vec::new()),
         }
     }
 }

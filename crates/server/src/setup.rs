@@ -266,7 +266,8 @@ pub fn proxy(
     }
 }
 
-fn algorithm(name: HashName) -> Algorithm {
+/// Returns the algorithm of a name.
+pub fn algorithm(name: HashName) -> Algorithm {
     match name {
         HashName::Md5 => Algorithm::Md5,
         HashName::Sha256 => Algorithm::Sha256,
@@ -509,6 +510,7 @@ pub fn facts(config: &Config, listen: Vec<String>, store: &StoreKind) -> Facts {
         listen,
         store: store.to_string(),
         auth: if config.auth.enabled { "digest" } else { "off" },
+        algorithms: config.auth.algorithms.iter().map(|a| a.name()).collect(),
     }
 }
 

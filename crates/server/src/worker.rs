@@ -222,6 +222,7 @@ fn log_auth_failure(failure: &AuthFailure) {
     let reason = match failure.reason {
         AuthFailureReason::WrongPassword => "wrong_password",
         AuthFailureReason::UnknownUser => "unknown_user",
+        AuthFailureReason::OtherAlgorithm => "other_algorithm",
         AuthFailureReason::BackOff => "back_off",
         AuthFailureReason::OtherUser => "other_user",
         AuthFailureReason::OtherUri => "other_uri",

@@ -273,6 +273,8 @@ pub enum AuthFailureReason {
     WrongPassword,
     /// The realm has no such user.
     UnknownUser,
+    /// The user's password was imported as a hash, which is of another algorithm than the digest.
+    OtherAlgorithm,
     /// This user or source has failed too often: the credentials were not checked.
     BackOff,
     /// The credentials prove one user, and the request acts as another.

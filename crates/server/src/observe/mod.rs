@@ -59,6 +59,8 @@ pub struct Facts {
     pub store: String,
     /// `digest` or `off`.
     pub auth: &'static str,
+    /// Algorithms of the challenges, in their order.
+    pub algorithms: Vec<&'static str>,
 }
 
 /// The state of the process that management can read.

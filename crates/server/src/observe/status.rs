@@ -28,6 +28,9 @@ pub struct Status {
     pub domains: Vec<DomainStatus>,
     /// `digest` or `off`.
     pub auth: String,
+    /// Algorithms of the challenges, in their order.
+    #[serde(default)]
+    pub algorithms: Vec<String>,
     /// The store.
     pub store: StoreStatus,
     /// Number of users that may register.
@@ -113,6 +116,7 @@ impl Status {
                 })
                 .collect(),
             auth: facts.auth.to_owned(),
+            algorithms: facts.algorithms.iter().map(|a| (*a).to_owned()).collect(),
             store: StoreStatus {
                 name: facts.store.clone(),
                 healthy: !writer.as_ref().is_some_and(|w| w.failed.load(Relaxed)),

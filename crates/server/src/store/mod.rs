@@ -377,6 +377,52 @@ impl Store {
     }
 }
 
+/// A user, and the hashes of its password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashedUser {
+    /// Name.
+    pub user: String,
+    /// Domain.
+    pub realm: String,
+    /// Hashes of the password.
+    pub hashes: Hashes,
+}
+
+/// Checks that users may be added: `exists` returns whether there is one with that name, `count` is the number of users.
+/// Returns those that are new, by their index.
+fn new_users(
+    users: &[HashedUser],
+    replace: bool,
+    count: usize,
+    exists: &dyn Fn(&HashedUser) -> Result<bool, String>,
+) -> Result<Vec<usize>, String> {
+    let mut new = Vec::new();
+    for (index, user) in users.iter().enumerate() {
+        match exists(user)? {
+            true if !replace => {
+                return Err(format!("user {}@{} exists already", user.user, user.realm));
+            }
+            true => {}
+            false => new.push(index),
+        }
+    }
+    if count + new.len() > MAX_USERS {
+        return Err(format!("expected at most {MAX_USERS} users"));
+    }
+    Ok(new)
+}
+
+/// Returns the rows of users, in the order of their keys.
+fn rows(users: &[HashedUser]) -> writer::Values {
+    let row = |user: &HashedUser| {
+        let key = users::key(user.user.as_bytes(), user.realm.as_bytes());
+        (key, user.hashes.bytes().to_vec())
+    };
+    let mut rows: writer::Values = users.iter().map(row).collect();
+    rows.sort_unstable();
+    rows
+}
+
 /// Adds, changes and removes users, in a running server or in a store file without a server.
 pub trait UserStore {
     /// Adds a user, or changes the password of an existing one. Returns whether the user is new.
@@ -384,6 +430,14 @@ pub trait UserStore {
     /// # Errors
     /// Fails without a change when there are too many users, or the change cannot be written.
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String>;
+
+    /// Adds users in one transaction. Returns how many of them a mesh learns of at the next start only, for want of room.
+    /// With `replace`, those that exist get the new hashes.
+    ///
+    /// # Errors
+    /// Fails without a change when one exists and `replace` is not set, when there are too many users, or when the change
+    /// cannot be written.
+    fn set_users(&self, users: Vec<HashedUser>, replace: bool) -> Result<usize, String>;
 
     /// Removes a user. Returns whether it existed.
     ///
@@ -420,6 +474,21 @@ impl UserStore for Store {
             return Err("the user is added, and the mesh learns of it at the next start".into());
         }
         Ok(new)
+    }
+
+    fn set_users(&self, users: Vec<HashedUser>, replace: bool) -> Result<usize, String> {
+        let exists = |u: &HashedUser| Ok(self.users.exists(u.user.as_bytes(), u.realm.as_bytes()));
+        let new = new_users(&users, replace, self.users.len(), &exists)?;
+        if let Some(writer) = &self.writer {
+            writer.change_all(Table::Users, rows(&users))?;
+        }
+        for HashedUser { user, realm, hashes } in &users {
+            self.users.put(user.as_bytes(), realm.as_bytes(), hashes.clone());
+        }
+        if let Some(numbers) = self.numbers.get() {
+            new.iter().for_each(|i| numbers.add(&users[*i].user, &users[*i].realm));
+        }
+        Ok(users.iter().filter(|u| !self.state_account(&u.user, &u.realm)).count())
     }
 
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {
@@ -513,6 +582,16 @@ impl UserStore for OfflineStore {
         }
         self.0.put(Table::Users, &key, hashes.bytes()).map_err(text)?;
         Ok(new)
+    }
+
+    fn set_users(&self, users: Vec<HashedUser>, replace: bool) -> Result<usize, String> {
+        let text = |e: StoreError| e.to_string();
+        let count = usize::try_from(self.0.len(Table::Users).map_err(text)?).unwrap_or(usize::MAX);
+        new_users(&users, replace, count, &|u| self.has_user(&u.user, &u.realm))?;
+        let rows = rows(&users);
+        let changes = rows.iter().map(|(key, value)| (Table::Users, &key[..], Some(&value[..])));
+        self.0.apply(Journal::Unchanged, changes).map_err(text)?;
+        Ok(0)
     }
 
     fn remove_user(&self, user: &str, realm: &str) -> Result<bool, String> {

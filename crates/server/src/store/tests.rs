@@ -154,6 +154,36 @@ fn keys_and_users_are_kept_after_reopening() {
     assert_eq!(store.list_users().unwrap(), [("101".to_owned(), "a.org".to_owned())]);
 }
 
+fn hashed(user: &str) -> HashedUser {
+    let hashes = Hashes::new(user, "a.org", "p");
+    HashedUser { user: user.to_owned(), realm: "a.org".to_owned(), hashes }
+}
+
+#[test]
+fn many_users_are_added_in_one_transaction_or_none_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let check = |store: &dyn UserStore, first: usize| {
+        let names = |from: usize| (from..from + 3).map(|i| hashed(&i.to_string())).collect();
+        assert_eq!(store.set_users(names(first), false), Ok(0));
+        let error = store.set_users(names(first + 2), false).unwrap_err();
+        assert_eq!(error, format!("user {}@a.org exists already", first + 2));
+        assert_eq!(store.list_users().unwrap().len(), first % 10 + 3);
+        assert_eq!(store.set_users(names(first + 2), true), Ok(0));
+        assert_eq!(store.list_users().unwrap().len(), first % 10 + 5);
+        assert_eq!(store.set_users(Vec::new(), false), Ok(0));
+    };
+    let store = open(&path);
+    check(&store, 100);
+    let commits = store.writer_stats().unwrap().commits.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(commits, 3, "one of them without a change");
+    drop(store);
+    check(&OfflineStore::open(&path).unwrap(), 205);
+    let store = open(&path);
+    assert_eq!(store.load_summary().users, 10);
+    check(&Store::open(&StoreKind::Memory, now(), HOUR, &mut |_| None, Others::None).unwrap(), 100);
+}
+
 #[test]
 fn a_store_in_use_is_locked() {
     let dir = tempfile::tempdir().unwrap();
@@ -399,6 +429,7 @@ fn a_full_disk_refuses_changes_and_recovers() {
     assert_eq!(register(&store, "sip:3@a.org", 3), Commit::Refused);
     assert_eq!(found(&store, "sip:1@a.org"), 1, "calls go on");
     assert!(store.set_user("1", "a.org", Hashes::new("1", "a.org", "p")).is_err());
+    assert!(store.set_users(vec![hashed("1"), hashed("2")], false).is_err());
     assert!(!store.users().exists(b"1", b"a.org"));
 
     full.store(false, SeqCst);
@@ -412,6 +443,29 @@ fn a_full_disk_refuses_changes_and_recovers() {
     let store = open(&path);
     assert_eq!(store.load_summary().contacts, 3, "1, 4, and 2, which memory had all the time");
     assert_eq!(store.load_summary().users, 0);
+}
+
+/// An import that fails changes nothing, and registrations go on.
+#[test]
+fn a_full_disk_refuses_many_users_and_nothing_else() {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.redb");
+    let full = Arc::new(AtomicBool::new(false));
+    let store = on_disk(&path, &full, None);
+    let reports = CommitReports::attach(&store);
+    let users = || (0..1_000).map(|i| hashed(&i.to_string())).collect();
+    full.store(true, SeqCst);
+    assert!(store.set_users(users(), false).is_err());
+    full.store(false, SeqCst);
+    assert!(!store.writer_stats().unwrap().failed.load(SeqCst));
+    assert!(store.users().is_empty());
+    assert_eq!(register(&store, "sip:1@a.org", 1), Commit::Pending);
+    assert_eq!(reports.wait(1), [(1, 1, true)]);
+    assert_eq!(store.set_users(users(), false), Ok(0));
+    drop(store);
+    let store = open(&path);
+    assert_eq!((store.load_summary().users, store.load_summary().contacts), (1_000, 1));
 }
 
 /// Two threads register continuously while the store is backed up. The backup contains every

@@ -2,12 +2,10 @@
 //!
 //! The clear text of a password is hashed at once and not stored. The store holds
 //! H(user:realm:password) for each algorithm of RFC 8760, so that the list of algorithms may change
-//! without new passwords. Workers read the table in memory; the file has the same contents.
+//! without new passwords. A user that was imported with hashes alone has only those. Workers read the table in memory; the file has the same contents.
 
-use md5::{Digest, Md5};
 use ringway_proxy::auth::Users;
 use ringway_sip::digest::{Algorithm, Ha1};
-use sha2::{Sha256, Sha512_256};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -24,12 +22,22 @@ pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
 pub const MAX_USERS: usize = 1_000_000;
 
 const SHARDS: usize = 64;
-/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then 4 octets that nothing reads, and the second since
-/// 1970 in which the password was set (big-endian).
+/// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then 4 octets, and the second since 1970 in which the
+/// password was set (big-endian). Nothing reads the 4 octets of version 2. The first one of version 3 has a bit for each hash that
+/// is known, in their order; the others are zero and prove nothing. Earlier programs do not read version 3, and take the zeros for
+/// no hash.
 const VALUE: usize = UNDATED + 8;
 /// Length of a value of version 1, which has no second.
 const UNDATED: usize = 1 + 16 + 32 + 32;
+/// All hashes are known.
 const VERSION: u8 = 2;
+/// Some are.
+const PARTIAL: u8 = 3;
+/// The bits of all hashes.
+const ALL: u8 = 0b111;
+/// The algorithms and their octets in a value.
+const HASHES: [(Algorithm, std::ops::Range<usize>); 3] =
+    [(Algorithm::Md5, 1..17), (Algorithm::Sha256, 17..49), (Algorithm::Sha512_256, 49..UNDATED)];
 
 /// Reason why a name or password is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,16 +98,39 @@ impl fmt::Debug for Hashes {
 impl Hashes {
     /// Hashes a password.
     pub fn new(user: &str, realm: &str, password: &str) -> Self {
-        let text = [user, ":", realm, ":", password].concat();
+        let hash = |(algorithm, _)| {
+            Ha1::new(algorithm, user.as_bytes(), realm.as_bytes(), password.as_bytes())
+        };
+        Hashes::from_known(&HASHES.map(hash))
+    }
+
+    /// Returns those of a user whose password is not known, but some of its hashes.
+    pub fn from_known(known: &[Ha1]) -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = u32::try_from(now.as_secs()).unwrap_or(u32::MAX).to_be_bytes();
         let mut out = [0; VALUE];
-        out[0] = VERSION;
-        out[1..17].copy_from_slice(&Md5::digest(&text));
-        out[17..49].copy_from_slice(&Sha256::digest(&text));
-        out[49..UNDATED].copy_from_slice(&Sha512_256::digest(&text));
+        for ((algorithm, octets), bit) in HASHES.into_iter().zip(0..) {
+            if let Some(hash) = known.iter().find(|hash| hash.algorithm() == algorithm) {
+                out[octets].copy_from_slice(hash.octets());
+                out[UNDATED] |= 1 << bit;
+            }
+        }
+        let all = out[UNDATED] == ALL;
+        out[0] = if all { VERSION } else { PARTIAL };
+        if all {
+            out[UNDATED] = 0;
+        }
         out[UNDATED + 4..].copy_from_slice(&second);
         Hashes(out)
+    }
+
+    /// Returns the hash of an algorithm, if it is known.
+    pub fn get(&self, algorithm: Algorithm) -> Option<Ha1> {
+        let index = HASHES.iter().position(|(other, _)| *other == algorithm)?;
+        if self.0[0] == PARTIAL && self.0[UNDATED] & (1 << index) == 0 {
+            return None;
+        }
+        Ha1::from_octets(algorithm, &self.0[HASHES[index].1.clone()])
     }
 
     /// Returns the second in which the password was set; 0 if that is not known.
@@ -119,6 +150,10 @@ impl Hashes {
         match (bytes.first()?, bytes.len()) {
             (1, UNDATED) => value[..UNDATED].copy_from_slice(bytes),
             (&VERSION, VALUE) => value.copy_from_slice(bytes),
+            (&PARTIAL, VALUE) if (1..ALL).contains(&bytes[UNDATED]) => {
+                value.copy_from_slice(bytes);
+                return Some(Hashes(value));
+            }
             _ => return None,
         }
         value[0] = VERSION;
@@ -236,14 +271,7 @@ impl UserTable {
 
 impl Users for UserTable {
     fn ha1(&self, user: &[u8], realm: &[u8], algorithm: Algorithm) -> Option<Ha1> {
-        self.find(user, realm, |hashes| {
-            let octets = match algorithm {
-                Algorithm::Md5 => &hashes.0[1..17],
-                Algorithm::Sha256 => &hashes.0[17..49],
-                Algorithm::Sha512_256 => &hashes.0[49..UNDATED],
-            };
-            Ha1::from_octets(algorithm, octets)
-        })?
+        self.find(user, realm, |hashes| hashes.get(algorithm))?
     }
 
     fn exists(&self, user: &[u8], realm: &[u8]) -> bool {
@@ -281,6 +309,33 @@ mod tests {
         assert!(hashes.password_set() > 1_700_000_000);
         assert_eq!(format!("{hashes:?}"), "Hashes(..)");
         assert_eq!(from_key(&key(b"u", b"r")), Some(("u", "r")));
+    }
+
+    /// RFC 7616 section 3.4.2. A hash that is not known proves nothing, and not zeros either.
+    #[test]
+    fn a_user_may_have_some_hashes_alone() {
+        let md5 = Ha1::new(Algorithm::Md5, b"u", b"r", b"p");
+        let hashes = Hashes::from_known(&[md5]);
+        assert_eq!(hashes.get(Algorithm::Md5), Some(md5));
+        assert_eq!(hashes.get(Algorithm::Sha256), None);
+        assert_eq!(hashes.get(Algorithm::Sha512_256), None);
+        let read = Hashes::from_bytes(hashes.bytes()).unwrap();
+        assert_eq!((read.get(Algorithm::Md5), read.get(Algorithm::Sha256)), (Some(md5), None));
+        assert!(read.password_set() > 1_700_000_000);
+        let table = UserTable::default();
+        table.put(b"u", b"r", read);
+        assert_eq!(table.ha1(b"u", b"r", Algorithm::Md5), Some(md5));
+        assert!(table.ha1(b"u", b"r", Algorithm::Sha256).is_none() && table.exists(b"u", b"r"));
+        // None, or all, are not some.
+        for bits in [0, ALL, 0xff] {
+            let mut bytes = hashes.bytes().to_vec();
+            bytes[UNDATED] = bits;
+            assert_eq!(Hashes::from_bytes(&bytes), None, "{bits}");
+        }
+        let all = [Algorithm::Md5, Algorithm::Sha256, Algorithm::Sha512_256]
+            .map(|algorithm| Ha1::new(algorithm, b"u", b"r", b"p"));
+        let (made, known) = (Hashes::new("u", "r", "p"), Hashes::from_known(&all));
+        assert_eq!(made.bytes()[..UNDATED + 4], known.bytes()[..UNDATED + 4]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::batch::{Batch, Waiter};
 use super::file::{self, Snapshot, StoreError, StoreFile};
 use super::table::Table;
 use ringway_proxy::location::{Commit, CommitTag, Journal};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
@@ -33,8 +33,33 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// Time limit of a single change that its caller waits for (changes of users and keys).
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time limit of a group of changes whose transaction has begun.
+const GROUP_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Maximum number of callers that wait for a snapshot.
 const MAX_SNAPSHOTS: usize = 4;
+
+/// Maximum number of groups that wait for their transactions.
+const MAX_GROUPS: usize = 2;
+
+/// Values of a table by their keys, for one transaction.
+pub(super) type Values = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Changes that are made in one transaction, all or none.
+struct Group {
+    table: Table,
+    values: Values,
+    /// Taken by the thread when it begins, or by the caller when it no longer waits.
+    claimed: Arc<AtomicBool>,
+    reply: SyncSender<Result<(), String>>,
+}
+
+impl Group {
+    fn answer(&self, result: Result<(), String>) {
+        // The caller may have stopped waiting.
+        let _ = self.reply.try_send(result);
+    }
+}
 
 /// Opens the file again after a failure.
 pub(super) type Reopen = Box<dyn Fn() -> Result<StoreFile, StoreError> + Send>;
@@ -71,6 +96,14 @@ struct Queue {
     batch: Batch,
     /// Callers that wait for a snapshot of the committed state.
     snapshots: Vec<SyncSender<Result<Snapshot, String>>>,
+    groups: Vec<Group>,
+    stop: bool,
+}
+
+/// What the thread takes from the queue, besides single changes.
+struct Taken {
+    snapshots: Vec<SyncSender<Result<Snapshot, String>>>,
+    groups: Vec<Group>,
     stop: bool,
 }
 
@@ -219,6 +252,32 @@ impl Writer {
             .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
     }
 
+    /// Sets many values in one transaction and waits until they are durable. No other change waits in the queue for them,
+    /// but a commit waits until their transaction has ended. A worker must not call it.
+    pub(super) fn change_all(&self, table: Table, values: Values) -> Result<(), String> {
+        let (reply, answer) = sync_channel(1);
+        if self.shared.stats.failed.load(Relaxed) {
+            return Err("the store cannot be written at present".to_owned());
+        }
+        let claimed = Arc::new(AtomicBool::new(false));
+        {
+            let mut queue = self.shared.lock();
+            if queue.stop || queue.groups.len() >= MAX_GROUPS {
+                return Err("the store is busy or stopping".to_owned());
+            }
+            queue.groups.push(Group { table, values, claimed: claimed.clone(), reply });
+        }
+        self.shared.wake.notify_one();
+        match answer.recv_timeout(REPLY_TIMEOUT) {
+            Ok(result) => result,
+            // Unless the thread has begun, it never does.
+            Err(_) if !claimed.swap(true, AcqRel) => Err("the disk does not answer".to_owned()),
+            Err(_) => answer.recv_timeout(GROUP_TIMEOUT).unwrap_or_else(|_| {
+                Err("the disk does not answer: the change may follow".to_owned())
+            }),
+        }
+    }
+
     /// Returns the store as of the commit of all changes queued now. A worker must not call it.
     pub(super) fn snapshot(&self) -> Result<Snapshot, String> {
         let (reply, answer) = sync_channel(1);
@@ -271,7 +330,7 @@ impl Thread {
     fn run(mut self) {
         let mut batch = Batch::default();
         loop {
-            let (stop, snapshots) = self.take(&mut batch);
+            let Taken { snapshots, groups, stop } = self.take(&mut batch);
             if !batch.is_empty() {
                 let began = Instant::now();
                 if let Err(e) = self.commit(&batch) {
@@ -291,6 +350,9 @@ impl Thread {
                 }
                 batch.clear(MAX_QUEUE_BYTES / 8);
             }
+            for group in groups {
+                self.commit_group(group);
+            }
             for reply in snapshots {
                 let snapshot = match &self.file {
                     Some(file) => file.snapshot().map_err(|e| e.to_string()),
@@ -305,16 +367,56 @@ impl Thread {
         }
     }
 
-    /// Waits for changes and swaps them into `batch`, which is empty. Returns whether to stop, and
-    /// the callers that wait for a snapshot.
-    fn take(&self, batch: &mut Batch) -> (bool, Vec<SyncSender<Result<Snapshot, String>>>) {
+    /// Waits for changes and swaps them into `batch`, which is empty. Returns what else is in the queue.
+    fn take(&self, batch: &mut Batch) -> Taken {
         let mut queue = self.shared.lock();
-        while queue.batch.is_empty() && queue.snapshots.is_empty() && !queue.stop {
+        while queue.batch.is_empty()
+            && queue.snapshots.is_empty()
+            && queue.groups.is_empty()
+            && !queue.stop
+        {
             queue = self.shared.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         std::mem::swap(&mut queue.batch, batch);
         self.shared.stats.queued.store(0, Relaxed);
-        (queue.stop, std::mem::take(&mut queue.snapshots))
+        Taken {
+            snapshots: std::mem::take(&mut queue.snapshots),
+            groups: std::mem::take(&mut queue.groups),
+            stop: queue.stop,
+        }
+    }
+
+    /// Writes a group of changes in a transaction of its own. Memory was not changed before, so a failure is reported
+    /// and forgotten.
+    fn commit_group(&mut self, group: Group) {
+        if group.claimed.swap(true, AcqRel) {
+            return;
+        }
+        let result = self.opened().and_then(|file| {
+            let changes =
+                group.values.iter().map(|(key, value)| (group.table, &key[..], Some(&value[..])));
+            file.apply(file::Journal::Unchanged, changes)
+        });
+        match &result {
+            Ok(()) => {
+                self.shared.stats.commits.fetch_add(1, Relaxed);
+                self.shared.stats.changes.fetch_add(group.values.len() as u64, Relaxed);
+            }
+            Err(_) => self.file = None,
+        }
+        group.answer(result.map_err(|e| e.to_string()));
+    }
+
+    /// Returns the file. It is opened again after a failed write, because redb accepts nothing until then.
+    fn opened(&mut self) -> Result<&StoreFile, StoreError> {
+        Ok(match &mut self.file {
+            Some(file) => file,
+            none => {
+                // Opening the file empties its journal.
+                self.journaled.clear(MAX_JOURNAL_BYTES);
+                none.insert((self.reopen)()?)
+            }
+        })
     }
 
     /// Writes a batch to disk. A group is appended to the journal as one entry: its records are
@@ -409,7 +511,11 @@ impl Thread {
         let mut pause = RETRY.0;
         loop {
             // Changes queued before all callers noticed the failure must not wait for the recovery.
-            self.refuse(&mut self.shared.lock().batch, first);
+            {
+                let mut queue = self.shared.lock();
+                self.refuse(&mut queue.batch, first);
+                queue.groups.drain(..).for_each(|group| group.answer(Err(first.to_string())));
+            }
             if !self.sleep(pause) {
                 warn!("{first}: stopping with {} changes not written", batch.len());
                 return false;

@@ -7,6 +7,7 @@
 //!                                                       on the control socket only:
 //! GET    /users            JSON list of {user, realm, number?}
 //! PUT    /users            {user, realm, password, new} -> {new, number?, awaits_number}
+//! POST   /users            {replace, users: [{user, realm, hashes: {algorithm: hex}}]} -> {unstated}
 //! DELETE /users            {user, realm} -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
@@ -27,7 +28,9 @@ mod users;
 
 pub use live::{MAX_PAGE, Page, PageRequest, Registration};
 pub(crate) use users::listed;
-pub use users::{ListedUser, Made, NewUser, UserName};
+pub use users::{
+    ImportRequest, Imported, ImportedUser, ListedUser, MAX_IMPORT, Made, NewUser, UserName,
+};
 
 use super::{Monitor, Phase, Status, metrics};
 use axum::Json;
@@ -116,6 +119,7 @@ fn on_loopback(context: Arc<Context>) -> Router {
 fn on_control_socket(context: Arc<Context>) -> Router {
     pages()
         .route("/users", get(users::list).put(users::put).delete(users::remove))
+        .route("/users", post(users::import).layer(DefaultBodyLimit::max(MAX_IMPORT)))
         .route("/registrations", get(live::registrations))
         .route("/calls", get(live::calls))
         .route("/numbers", post(numbers::order))

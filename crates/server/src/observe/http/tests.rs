@@ -80,6 +80,7 @@ fn start(kind: &StoreKind) -> Server {
         listen: vec!["udp://127.0.0.1:5060".into()],
         store: kind.to_string(),
         auth: "digest",
+        algorithms: vec!["MD5"],
     };
     let monitor = Arc::new(Monitor::new(
         board,
@@ -142,6 +143,58 @@ fn users_are_added_changed_listed_and_removed() {
     let name = r#"{"user":"101","realm":"a.org"}"#;
     assert_eq!(s.request("DELETE", "/users", name).0, 200);
     assert_eq!(s.request("DELETE", "/users", name).0, 404);
+}
+
+/// RFC 7616 section 3.4.2: a hash belongs to one name, realm and algorithm.
+#[test]
+fn hashed_users_are_added_all_or_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
+    let user = |user: &str, realm: &str, hash: (&str, usize)| {
+        let hashes = serde_json::json!({ hash.0: "ab".repeat(hash.1) });
+        serde_json::json!({"user": user, "realm": realm, "hashes": hashes})
+    };
+    let post = |replace: bool, users: &[serde_json::Value]| {
+        let body = serde_json::json!({"replace": replace, "users": users});
+        s.request("POST", "/users", &body.to_string())
+    };
+    let two = [user("101", "a.org", ("MD5", 16)), user("102", "a.org", ("SHA-256", 32))];
+    assert_eq!(post(false, &two), (200, r#"{"unstated":0}"#.into()));
+    let both = [user("102", "a.org", ("MD5", 16)), user("103", "a.org", ("MD5", 16))];
+    let (status, what) = post(false, &both);
+    assert_eq!((status, &what[..]), (409, r#"{"error":"user 102@a.org exists already"}"#));
+    for wrong in [
+        user("a b", "a.org", ("MD5", 16)),
+        user("104", "b.org", ("MD5", 16)),
+        user("104", "a.org", ("MD5", 15)),
+        user("104", "a.org", ("SHA1", 20)),
+        serde_json::json!({"user": "104", "realm": "a.org", "hashes": {}}),
+        serde_json::json!({"user": "104"}),
+    ] {
+        let (status, what) = post(true, &[user("105", "a.org", ("MD5", 16)), wrong]);
+        assert_eq!(status, 400, "{what}");
+        assert!(!what.contains("abab"), "{what}");
+    }
+    let list = s.request("GET", "/users", "").1;
+    assert!(list.contains("101") && list.contains("102"), "{list}");
+    assert!(!list.contains("103") && !list.contains("105"), "{list}");
+    assert_eq!(post(true, &both).0, 200);
+    assert_eq!(s.monitor.store.users().len(), 3);
+    assert_eq!(request_page(s.pages, "POST", "/users", "localhost").unwrap().0, 404);
+}
+
+/// Other requests keep their limit.
+#[test]
+fn a_large_import_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let s = start(&StoreKind::Redb(dir.path().join("x.redb")));
+    let name = |i: usize| format!("{i:0>120}");
+    let user = |i| serde_json::json!({"user": name(i), "realm": "a.org", "hashes": {"MD5": "ab".repeat(16)}});
+    let users: Vec<_> = (0..5_000).map(user).collect();
+    let body = serde_json::json!({"replace": false, "users": users}).to_string();
+    assert!(body.len() > 10 * MAX_ORDER);
+    assert_eq!(s.request("POST", "/users", &body).0, 200);
+    assert_eq!(s.monitor.store.users().len(), 5_000);
 }
 
 #[test]

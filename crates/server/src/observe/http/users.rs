@@ -1,14 +1,20 @@
-//! Users on the control socket: list, add, change the password, remove.
+//! Users on the control socket: list, add, add many by their hashes, change the password, remove.
 
 use super::context::{Context, Shared, blocking, error};
-use crate::store::{Hashes, UserStore, check_name, check_password};
+use crate::store::{HashedUser, Hashes, UserStore, check_name, check_password};
 use axum::Json;
+use axum::body::Bytes;
 use axum::extract::{State, rejection::JsonRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ringway_proxy::location::{CommitTag, LocationStore};
+use ringway_sip::digest::{Algorithm, Ha1};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Maximum size of a request with users and their hashes, which has room for [`ringway_import::MAX_USERS`].
+pub const MAX_IMPORT: usize = 96 << 20;
 
 /// A user by name and realm.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -64,6 +70,67 @@ pub struct NewUser {
     pub password: String,
     /// Whether the user must be new (`true`) or must already exist (`false`).
     pub new: bool,
+}
+
+/// Users to be added in one transaction.
+#[derive(Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportRequest {
+    /// Whether users that exist get the new hashes; otherwise none may exist.
+    pub replace: bool,
+    /// The users.
+    pub users: Vec<ImportedUser>,
+}
+
+/// A user, and the hashes of its password.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImportedUser {
+    /// Name.
+    pub user: String,
+    /// Domain of the user.
+    pub realm: String,
+    /// Hashes in hexadecimal, by the names of their algorithms.
+    pub hashes: BTreeMap<String, String>,
+}
+
+/// Result of adding users.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Imported {
+    /// Users that a mesh learns of at the next start only.
+    pub unstated: usize,
+}
+
+impl ImportedUser {
+    /// Describes a user for a request.
+    pub(crate) fn new(user: &HashedUser) -> Self {
+        let hash = |algorithm| {
+            let mut hex = Vec::new();
+            user.hashes.get(algorithm)?.write_hex(&mut hex);
+            Some((algorithm.name().to_owned(), String::from_utf8_lossy(&hex).into_owned()))
+        };
+        let hashes = Algorithm::ALL.into_iter().filter_map(hash).collect();
+        ImportedUser { user: user.user.clone(), realm: user.realm.clone(), hashes }
+    }
+
+    /// Returns the user, unless its name or a hash is invalid.
+    fn hashed(self) -> Result<HashedUser, String> {
+        check_name(&self.user).map_err(|e| e.to_string())?;
+        let hash = |(name, hex): (&String, &String)| {
+            Ha1::from_hex(Algorithm::from_token(name.as_bytes())?, hex.as_bytes())
+        };
+        let known: Option<Vec<Ha1>> = self.hashes.iter().map(hash).collect();
+        match known {
+            Some(known) if !known.is_empty() => {
+                let hashes = Hashes::from_known(&known);
+                Ok(HashedUser { user: self.user, realm: self.realm, hashes })
+            }
+            _ => Err(format!(
+                "user {}@{}: expected hashes in hexadecimal, by the names of their algorithms",
+                self.user, self.realm
+            )),
+        }
+    }
 }
 
 pub(super) async fn list(State(context): Shared) -> Response {
@@ -122,6 +189,40 @@ pub(super) async fn put(
         Ok(made) => Json(made).into_response(),
         Err(response) => response,
     }
+}
+
+pub(super) async fn import(State(context): Shared, body: Bytes) -> Response {
+    let work = move || {
+        let bad = |what: String| error(StatusCode::BAD_REQUEST, &what);
+        // An error of the parser may quote a hash.
+        let parsed: Result<ImportRequest, _> = serde_json::from_slice(&body);
+        let ImportRequest { replace, users } = match parsed {
+            Ok(request) => request,
+            Err(e) => return Ok(bad(format!("expected users and hashes: line {}", e.line()))),
+        };
+        let mut hashed = Vec::with_capacity(users.len());
+        for user in users {
+            if !has_realm(&context, &user.realm) {
+                return Ok(bad(format!("{:?} is not a local domain", user.realm)));
+            }
+            match user.hashed() {
+                Ok(user) => hashed.push(user),
+                Err(what) => return Ok(bad(what)),
+            }
+        }
+        let store = &context.monitor.store;
+        let existing = hashed.iter().find(|user| {
+            use ringway_proxy::auth::Users;
+            !replace && store.users().exists(user.user.as_bytes(), user.realm.as_bytes())
+        });
+        if let Some(HashedUser { user, realm, .. }) = existing {
+            let what = format!("user {user}@{realm} exists already");
+            return Ok(error(StatusCode::CONFLICT, &what));
+        }
+        let unstated = store.set_users(hashed, replace)?;
+        Ok(Json(Imported { unstated }).into_response())
+    };
+    blocking(work).await.unwrap_or_else(|response| response)
 }
 
 fn has_realm(context: &Context, realm: &str) -> bool {
