@@ -2,7 +2,8 @@
 //!
 //! The clear text of a password is hashed at once and not stored. The store holds
 //! H(user:realm:password) for each algorithm of RFC 8760, so that the list of algorithms may change
-//! without new passwords. A user that was imported with hashes alone has only those. Workers read the table in memory; the file has the same contents.
+//! without new passwords. A user that was imported with hashes alone has only those. Workers read the
+//! table in memory; the file has the same contents.
 
 use ringway_proxy::auth::Users;
 use ringway_sip::digest::{Algorithm, Ha1};
