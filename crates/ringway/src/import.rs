@@ -22,7 +22,7 @@ pub(crate) struct ImportArgs {
     /// Domain of users for whom the file has none [default: the main domain of the server]
     #[arg(long, value_name = "NAME")]
     domain: Option<Host>,
-    /// Gives users that exist the passwords of the file; otherwise they are kept as they are
+    /// Replaces the passwords of users that exist by those of the file; otherwise they are kept as they are
     #[arg(long)]
     replace: bool,
     /// Prints what would be done and changes nothing
@@ -76,7 +76,10 @@ fn print(report: &ImportReport) -> Result<(), CommandError> {
         ));
     }
     if report.unstated > 0 {
-        out::note(&format!("users of whom the mesh learns at the next start: {}", report.unstated));
+        out::note(&format!(
+            "users that are reported to the mesh at the next start: {}",
+            report.unstated
+        ));
     }
     let (imported, kept) = (report.imported.len(), report.kept.len());
     let dry = if report.dry_run { "dry run: " } else { "" };

@@ -23,7 +23,7 @@ const LOOPBACK: u32 = 1;
 /// The time for a reply of the broker. Without it the datagram travels by UDP.
 const PATIENCE: libc::timeval = libc::timeval { tv_sec: 1, tv_usec: 0 };
 
-/// Tries, a millisecond each, to bind a socket to a port that the broker gives up.
+/// Tries, a millisecond each, to bind a socket to a port that the broker releases.
 const TRIES: usize = 1_000;
 
 /// The interface that a socket is bound to: SO_BINDTOIFINDEX of asm-generic/socket.h.
@@ -251,20 +251,20 @@ pub(crate) fn bound(fd: c_int) {
     }
 }
 
-/// Binds a socket to an address that is in use, if it is the broker that has its port: for SCTP in UDP, which it gives up.
+/// Binds a socket to an address that is in use, if it is the broker that has its port: for SCTP in UDP, which it releases.
 /// Returns whether the socket is bound.
 pub(crate) fn bind_instead(fd: c_int, to: SocketAddr, mut bind: impl FnMut() -> bool) -> bool {
     let Ok(inode) = system::inode(fd) else { return false };
-    let is_given_up =
+    let is_released =
         || ask(fd, inode, to, Usage::Wants).is_some_and(|answer| answer.value().is_ok());
-    if table().is_none() || !is_udp(fd) || !is_given_up() {
+    if table().is_none() || !is_udp(fd) || !is_released() {
         return false;
     }
     // The broker closes its socket a moment later, and may have taken the port again by then.
     (0..TRIES).any(|_| {
         bind() || {
             system::pause();
-            is_given_up();
+            is_released();
             false
         }
     })

@@ -28,7 +28,7 @@ pub enum Program {
 /// What to import, and how.
 #[derive(Clone, Debug)]
 pub struct Import {
-    /// Whose users they are.
+    /// The program that has written the file.
     pub program: Program,
     /// The file.
     pub file: PathBuf,
@@ -54,7 +54,7 @@ pub struct ImportReport {
     /// The store, if it was created.
     #[serde(skip)]
     pub created: Option<PathBuf>,
-    /// Users that a mesh learns of at the next start only.
+    /// Users that are reported to a mesh at the next start only.
     #[serde(skip)]
     pub unstated: usize,
 }
@@ -282,7 +282,7 @@ impl UserManager {
         Ok((hashes, names(&without)))
     }
 
-    /// Adds users, all or none. Returns how many of them a mesh learns of at the next start only.
+    /// Adds users, all or none. Returns how many of them are reported to a mesh at the next start only.
     fn add(&self, users: Vec<HashedUser>, replace: bool) -> Result<usize, String> {
         match &self.backend {
             Backend::Server(control) => {

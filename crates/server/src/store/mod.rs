@@ -431,7 +431,7 @@ pub trait UserStore {
     /// Fails without a change when there are too many users, or the change cannot be written.
     fn set_user(&self, user: &str, realm: &str, hashes: Hashes) -> Result<bool, String>;
 
-    /// Adds users in one transaction. Returns how many of them a mesh learns of at the next start only, for want of room.
+    /// Adds users in one transaction. Returns how many of them are reported to a mesh at the next start only, for want of room.
     /// With `replace`, those that exist get the new hashes.
     ///
     /// # Errors

@@ -386,8 +386,8 @@ impl Thread {
         }
     }
 
-    /// Writes a group of changes in a transaction of its own. Memory was not changed before, so a failure is reported
-    /// and forgotten.
+    /// Writes a group of changes in a transaction of its own. Memory was not changed before, so a failure is only
+    /// reported.
     fn commit_group(&mut self, group: Group) {
         if group.claimed.swap(true, AcqRel) {
             return;

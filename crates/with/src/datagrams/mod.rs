@@ -79,7 +79,7 @@ impl Datagrams {
                 state.disconnect(inode, local);
                 return Ok(());
             }
-            Usage::Wants => return self.give_up(&mut state, unmapped(local)),
+            Usage::Wants => return self.release_port(&mut state, unmapped(local)),
             _ if local.port() == 0 => return Err(libc::EINVAL),
             _ => {}
         }
@@ -109,10 +109,10 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Gives up a port of SCTP in UDP that the program needs itself. What it was used for goes on by UDP. The port is free soon
+    /// Releases a port of SCTP in UDP that the program needs itself. What it was used for goes on by UDP. The port is free soon
     /// after. Returns an error if it is none of these.
-    fn give_up(&self, state: &mut State, wanted: SocketAddr) -> Result<(), i32> {
-        let tasks = state.give_up(wanted);
+    fn release_port(&self, state: &mut State, wanted: SocketAddr) -> Result<(), i32> {
+        let tasks = state.release_port(wanted);
         if tasks.is_empty() {
             return Err(libc::EADDRINUSE);
         }

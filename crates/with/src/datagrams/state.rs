@@ -24,7 +24,7 @@ const SWEEP: Duration = Duration::from_secs(1);
 /// Time for which an association without flows is kept: the program's next socket may use it.
 const IDLE: Duration = Duration::from_secs(30);
 /// Time for which a proxy's address is translated after its end: datagrams from it may wait in the program's socket.
-const RETIRED: Duration = Duration::from_secs(10);
+pub(super) const RETIRED: Duration = Duration::from_secs(10);
 /// Proxies that are kept so, each with a descriptor. The oldest makes room.
 pub(super) const MAX_RETIRED: usize = 256;
 
@@ -269,7 +269,7 @@ impl State {
         }
     }
 
-    /// Lets the proxy go that has been kept for the longest time after its end.
+    /// Drops the proxy that has been kept for the longest time after its end.
     fn release_oldest(&mut self) {
         if let Some((_, at, _)) = self.retired.pop_front() {
             self.translations.remove(&Key { socket: EVERY_SOCKET, address: at });
@@ -370,7 +370,7 @@ impl State {
     }
 
     /// Takes the listeners whose port of SCTP in UDP is that of an address. The next sweep looks whether they can listen again.
-    pub(super) fn give_up(&mut self, wanted: SocketAddr) -> Vec<AbortHandle> {
+    pub(super) fn release_port(&mut self, wanted: SocketAddr) -> Vec<AbortHandle> {
         let meets =
             |ip: IpAddr| ip == wanted.ip() || ip.is_unspecified() || wanted.ip().is_unspecified();
         let listeners = self.listeners.iter_mut();

@@ -1,5 +1,6 @@
 use super::*;
 use crate::services::Services;
+use ringway_with_wire::datagrams::UNPRIVILEGED;
 use ringway_with_wire::translation::EVERY_SOCKET;
 use rustix::fs::fstat;
 use std::net::UdpSocket;
@@ -19,6 +20,21 @@ fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
     socket
+}
+
+/// A socket that keeps its port when it is disconnected (connect(2)).
+fn socket_of_a_chosen_port() -> UdpSocket {
+    let bound = |at: SocketAddr| {
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
+        let socket = socket.unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        socket.bind(&at.into()).unwrap();
+        UdpSocket::from(socket)
+    };
+    // It shares the port with the one that has found it, until that is closed.
+    let free = bound(([127, 0, 0, 1], 0).into());
+    bound(free.local_addr().unwrap())
 }
 
 /// Reports a socket as the library does.
@@ -130,10 +146,16 @@ async fn what_the_peer_has_sent_by_udp_still_arrives() {
 #[tokio::test]
 async fn a_socket_goes_back_to_udp_when_that_of_the_peer_is_closed() {
     let (near, client, far, server) = connected().await;
-    let peer = server.local_addr().unwrap();
+    let (peer, proxy) = (server.local_addr().unwrap(), client.peer_addr().unwrap());
     drop(server);
     sweeps(&far);
     until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
+    // A socket that could not be connected anew would send to what binds the proxy's port.
+    near.sweep_now(Instant::now() + state::RETIRED - Duration::from_secs(1));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(UdpSocket::bind(proxy).is_err(), "its port is kept");
+    near.sweep_now(Instant::now() + state::RETIRED);
+    until(|| UdpSocket::bind(proxy).ok()).await;
     assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
     assert!(lock(&far.state).flows.is_empty() && lock(&far.state).listeners.is_empty());
 }
@@ -245,19 +267,8 @@ async fn a_socket_that_is_disconnected_is_carried_from_its_next_port() {
 #[tokio::test]
 async fn a_server_that_is_connected_for_a_while_is_carried_on() {
     let (near, far, client) = (end(), end(), socket());
-    // A port of its choice, which it shares until it is free.
-    let bound = |at: SocketAddr| {
-        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None);
-        let socket = socket.unwrap();
-        socket.set_reuse_port(true).unwrap();
-        socket.bind(&at.into()).unwrap();
-        UdpSocket::from(socket)
-    };
-    let free = bound(([127, 0, 0, 1], 0).into());
-    let chosen = free.local_addr().unwrap();
-    let server = bound(chosen);
-    drop(free);
-    server.set_nonblocking(true).unwrap();
+    let server = socket_of_a_chosen_port();
+    let chosen = server.local_addr().unwrap();
     report(&far, &server, Usage::Bound);
     client.connect(chosen).unwrap();
     report(&near, &client, Usage::Connected { peer: chosen, answers: false });
@@ -280,6 +291,28 @@ async fn a_server_that_is_connected_for_a_while_is_carried_on() {
 }
 
 #[tokio::test]
+async fn a_socket_that_is_disconnected_before_the_peer_has_confirmed_is_carried() {
+    let (near, network) = (end(), network());
+    let (client, server) = (socket_of_a_chosen_port(), socket());
+    let (peer, inode) = (server.local_addr().unwrap(), fstat(&client).unwrap().st_ino);
+    let port = client.local_addr().unwrap().port();
+    let (listeners, failures) = network.listen_for_datagrams(peer);
+    assert!(failures.is_empty(), "{failures:?}");
+    report(&near, &client, Usage::Bound);
+    client.connect(peer).unwrap();
+    report(&near, &client, Usage::Connected { peer, answers: false });
+    let link = listeners[0].accept().await.unwrap();
+    let mut messages = Vec::new();
+    assert!(link.receive(&mut messages).await);
+    assert_eq!(messages, [(Kind::Open, port, Bytes::new())]);
+    disconnect(&client);
+    report(&near, &client, Usage::Disconnected);
+    assert_eq!(target(&near, inode, peer).flatten(), None);
+    link.report(Kind::Open, port);
+    until(|| target(&near, inode, peer).flatten()).await;
+}
+
+#[tokio::test]
 async fn what_is_carried_stays_so_when_another_thread_asks() {
     let (near, client, _far, server) = connected().await;
     let (peer, inode) = (server.local_addr().unwrap(), fstat(&client).unwrap().st_ino);
@@ -299,12 +332,18 @@ async fn a_peer_that_takes_no_datagrams_of_a_port_is_not_tried_again() {
     until(|| client.peer_addr().ok().filter(|at| *at == peer)).await;
     report(&near, &client, Usage::Sends(peer));
     assert_eq!(target(&near, fstat(&client).unwrap().st_ino, peer), Some(None));
+    assert!(lock(&near.state).flows.is_empty(), "the peer is not asked again");
+    // What the peer believes of no user need not be asked.
+    let local = SocketAddr::new(peer.ip(), UNPRIVILEGED - 1);
+    let report_of = |inode, usage| Report { inode, descriptor: 3, local, usage };
+    assert_eq!(near.report(&report_of(1, Usage::Sends(peer)), 1), Ok(()));
+    assert!(lock(&near.state).flows.is_empty(), "a port that takes a right");
     report(&near, &second, Usage::Sends(peer));
     assert!(target(&near, inode, peer).flatten().is_some(), "another port is another matter");
 }
 
 #[tokio::test]
-async fn a_port_that_the_program_needs_itself_is_given_up() {
+async fn a_port_that_the_program_needs_itself_is_released() {
     let (_near, client, far, server) = connected().await;
     let peer = server.local_addr().unwrap();
     let wants = |port| {
@@ -376,21 +415,34 @@ async fn a_peer_that_answers_decides() {
 
 #[tokio::test]
 async fn a_privileged_port_is_not_believed_in_udp_and_a_stranger_is_closed() {
-    let (far, server) = (end(), socket());
+    let explained = Arc::new(Mutex::new(Vec::new()));
+    let lines = explained.clone();
+    let lines: Lines = Arc::new(move |line: &str| lock(&lines).push(line.to_owned()));
+    let far = Arc::new(Datagrams::new(network(), Some(lines)).unwrap());
+    let server = socket();
     report(&far, &server, Usage::Bound);
     let network = network();
     let ways = network.ways(server.local_addr().unwrap()).unwrap();
     let link = network.open_link(ways, None).await.unwrap();
     link.send(1_023, b"believe me");
+    link.send(1_022, b"believe me, too");
     link.send(1_024, b"question");
     let mut messages = Vec::new();
-    assert!(link.receive(&mut messages).await);
-    assert_eq!(messages, [(Kind::Close, 1_023, Bytes::new())]);
+    while messages.len() < 2 {
+        assert!(link.receive(&mut messages).await);
+    }
+    messages.sort_by_key(|(_, port, _)| *port);
+    let closed = |port| (Kind::Close, port, Bytes::new());
+    assert_eq!(messages, [closed(1_022), closed(1_023)]);
     assert_eq!(received(&server).await.0, b"question");
     // A port that nobody has at this end.
     let flows: Vec<(u64, u16)> = lock(&far.state).flows.keys().copied().collect();
     assert_eq!(flows.len(), 1);
     assert_eq!(flows[0].1, 1_024);
+    // A peer may try as many ports as it likes.
+    let explained = lock(&explained);
+    let refusals = explained.iter().filter(|line| line.contains("below 1,024"));
+    assert_eq!(refusals.count(), 1, "{explained:?}");
 }
 
 #[tokio::test]

@@ -97,7 +97,7 @@ pub struct ImportedUser {
 /// Result of adding users.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Imported {
-    /// Users that a mesh learns of at the next start only.
+    /// Users that are reported to a mesh at the next start only.
     pub unstated: usize,
 }
 
