@@ -34,6 +34,13 @@ pub const UNUSABLE_PAUSE: Duration = Duration::from_secs(30);
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum number of users in one command.
 pub const MAX_BATCH: usize = 512;
+/// Number of users at first that are published again in one command.
+pub const FIRST_REPAIR: usize = 16;
+/// By how many that number grows with each command that takes no longer than [`REPAIR_TIME`]; it is halved by one that does.
+pub const REPAIR_STEP: usize = 8;
+/// Time that a command may take while all users are published again. All nodes do so at once when the database has lost
+/// something, and registrations wait behind it.
+pub const REPAIR_TIME: Duration = Duration::from_millis(50);
 /// Maximum number of registrations that wait for the database.
 pub const MAX_WAITING: usize = 20_000;
 /// Maximum number of requests that wait for a read.

@@ -6,7 +6,9 @@ use std::ops::Bound;
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::Time;
 
-use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED, UNUSABLE_PAUSE};
+use crate::config::{
+    COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, REMOVED, REPAIR_STEP, REPAIR_TIME, UNUSABLE_PAUSE,
+};
 use crate::machine::Written;
 use crate::record::Publication;
 
@@ -23,8 +25,7 @@ pub struct Own {
     unusable: VecDeque<(Time, Box<[u8]>)>,
     /// The users of the batch under way, and the number of the change that it has of each.
     sent: Vec<(Box<[u8]>, u64)>,
-    /// The last user that was sent again, while all are.
-    again: Option<Bound<Box<[u8]>>>,
+    again: Again,
     /// Number of the last change.
     seq: u64,
     waiting: BTreeMap<CommitTag, Waiting>,
@@ -32,6 +33,33 @@ pub struct Own {
     deadlines: VecDeque<(Time, CommitTag, u64)>,
     /// Registrations that have no deadline yet.
     new: Vec<(CommitTag, u64)>,
+}
+
+/// The repair of the database: all users are sent once more.
+struct Again {
+    /// The last user that was sent, while it goes on.
+    after: Option<Bound<Box<[u8]>>>,
+    /// Number of users in the next batch.
+    count: usize,
+    /// When the batch under way began, if it has some.
+    began: Option<Time>,
+}
+
+impl Default for Again {
+    fn default() -> Self {
+        Again { after: None, count: FIRST_REPAIR, began: None }
+    }
+}
+
+impl Again {
+    /// The batch under way has ended: the next has more, or fewer if it has taken too long.
+    fn adapt(&mut self, now: Time) {
+        let Some(began) = self.began.take() else { return };
+        self.count = match now.since(began) > REPAIR_TIME {
+            true => (self.count / 2).max(1),
+            false => (self.count + REPAIR_STEP).min(MAX_BATCH),
+        };
+    }
 }
 
 struct User {
@@ -144,12 +172,12 @@ impl Own {
 
     /// Has all users sent once more: the database may have lost them.
     pub fn send_again(&mut self) {
-        self.again = Some(Bound::Unbounded);
+        self.again.after = Some(Bound::Unbounded);
     }
 
     /// Returns the time at which something is to be sent.
     pub fn next_change(&self) -> Option<Time> {
-        let is_now = !self.queue.is_empty() || self.again.is_some();
+        let is_now = !self.queue.is_empty() || self.again.after.is_some();
         if is_now { Some(Time::ZERO) } else { self.unusable.front().map(|(at, _)| *at) }
     }
 
@@ -181,21 +209,26 @@ impl Own {
                 batch.push(user.publication(now, &name));
             }
         }
-        if let Some(after) = self.again.take() {
-            self.again = Some(after.clone());
-            let mut rest = self.users.range((after, Bound::Unbounded));
-            for (name, user) in rest.by_ref().take(MAX_BATCH - batch.len()) {
-                self.again = Some(Bound::Excluded(name.clone()));
-                if !user.queued && batch.iter().all(|p: &Publication| p.user != *name) {
-                    batch.push(user.publication(now, name));
-                }
-            }
-            if rest.next().is_none() {
-                self.again = None;
-            }
-        }
+        self.repair(now, &mut batch);
         self.sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
         (!batch.is_empty()).then_some(batch)
+    }
+
+    /// Adds to a batch what is sent again.
+    fn repair(&mut self, now: Time, batch: &mut Vec<Publication>) {
+        let Some(after) = self.again.after.clone() else { return };
+        self.again.began = Some(now);
+        let room = self.again.count.min(MAX_BATCH - batch.len());
+        let mut rest = self.users.range((after, Bound::Unbounded));
+        for (name, user) in rest.by_ref().take(room) {
+            self.again.after = Some(Bound::Excluded(name.clone()));
+            if !user.queued && batch.iter().all(|p| p.user != *name) {
+                batch.push(user.publication(now, name));
+            }
+        }
+        if rest.next().is_none() {
+            self.again.after = None;
+        }
     }
 
     /// Ends the batch under way. `results` has what became of each change, in order. Registrations are acknowledged that
@@ -207,6 +240,7 @@ impl Own {
         replicas: u32,
         outcomes: &mut Vec<Outcome>,
     ) -> Vec<Box<[u8]>> {
+        self.again.adapt(now);
         let mut unusable = Vec::new();
         for (i, (name, seq)) in std::mem::take(&mut self.sent).into_iter().enumerate() {
             let result = results.get(i).copied().unwrap_or(Written::Failed);
@@ -277,5 +311,47 @@ impl User {
             None => (None, REMOVED),
         };
         Publication { user: name.into(), seq: self.seq, lifetime, q }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_sansio::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_repair_is_made_in_smaller_parts_while_the_database_is_slow() {
+        let mut own = Own::default();
+        let mut now = Time::from_secs(1000);
+        for i in 0..3000 {
+            own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
+        }
+        // Returns the number of users in the next batch, which takes this long.
+        let mut batch = |own: &mut Own, time: Duration| {
+            let count = own.begin(now).map_or(0, |batch| batch.len());
+            now += time;
+            own.end(now, &vec![Written::Stored(1); count], 1, &mut Vec::new());
+            count
+        };
+        let (fast, slow) = (REPAIR_TIME, REPAIR_TIME * 2);
+        while own.next_change().is_some() {
+            // What is new does not wait: nobody knows it.
+            assert!(batch(&mut own, slow) >= 3000 % MAX_BATCH);
+        }
+        own.send_again();
+        let counts = [fast, fast, slow, slow, slow, fast].map(|time| batch(&mut own, time));
+        assert_eq!(counts, [16, 24, 32, 16, 8, 4]);
+        let (mut sum, mut largest) = (counts.iter().sum::<usize>(), 0);
+        while own.next_change().is_some() {
+            let count = batch(&mut own, fast);
+            (sum, largest) = (sum + count, largest.max(count));
+        }
+        assert_eq!(sum, 3000, "each user once");
+        assert!(largest > 150, "{largest}");
+        own.send_again();
+        while own.next_change().is_some() {
+            assert!(batch(&mut own, slow) > 0, "however slow, it goes on");
+        }
     }
 }
