@@ -72,14 +72,15 @@ impl Desk {
         let count = target.ports;
         let identity = target.identity()?;
         let connect =
-            |index| Port::connect(index, target.server, target.transport, identity.as_ref());
-        let mut ports = (0..count).map(connect).collect::<Result<Vec<_>, _>>()?;
+            |index, server| Port::connect(index, server, target.transport, identity.as_ref());
+        let callers = (0..count).map(|index| connect(index, target.server));
+        let mut ports = callers.collect::<Result<Vec<_>, _>>()?;
         let mut homes = Vec::new();
         let mut listener = None;
         match target.transport {
             Transport::Udp => {
                 for index in count..2 * count {
-                    let port = connect(index)?;
+                    let port = connect(index, target.home.unwrap_or(target.server))?;
                     let (contact, number) = (port.local.sent_by.clone(), port.local.number);
                     homes.push(Home { contact, port: index, number });
                     ports.push(port);

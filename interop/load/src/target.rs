@@ -20,6 +20,9 @@ pub(crate) struct Target {
     /// Server under test.
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) server: SocketAddr,
+    /// Server at which the called ends are registered, if it is another: calls are made through the first.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) home: Option<SocketAddr>,
     /// Domain of the users [default: the server's address]
     #[arg(long, value_name = "NAME")]
     pub(crate) domain: Option<String>,
@@ -71,6 +74,10 @@ impl Target {
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.floor && self.transport != Transport::Udp {
             return Err(Error::Usage("--floor works over UDP only".into()));
+        }
+        if self.home.is_some() && self.transport != Transport::Udp {
+            // Over connections a user's home is the server that its port has connected to.
+            return Err(Error::Usage("--home works over UDP only".into()));
         }
         if !(1..=MAX_WORKERS).contains(&self.workers) || !(1..=MAX_PORTS).contains(&self.ports) {
             return Err(Error::Usage(format!(
