@@ -216,8 +216,10 @@ pub fn proxy(
     let seconds = |d: Duration| d.as_secs().min(u32::MAX.into()) as u32;
     let idle = settings.limits.idle;
     let limits = &settings.limits;
+    // Without a wildcard, another server may have the same port at another address of this host.
+    let is_wildcard = listeners.iter().any(|l| l.addr.ip().is_unspecified());
+    let mut addresses = if is_wildcard { host::addresses() } else { Vec::new() };
     // A listening address is local even while its interface is down.
-    let mut addresses = host::addresses();
     addresses.extend(settings.listen.iter().flat_map(|l| &l.more));
     // Those of a LAN too, which may come up later.
     if let Some(mesh) = &settings.mesh {
@@ -625,6 +627,17 @@ mod tests {
         };
         let config = proxy(&settings, None, &listeners, 1, &[0; 32]);
         assert!(config.addresses.contains(&[198, 51, 100, 1].into()));
+    }
+
+    /// Two servers on one host are two: each has the default port at an address of its own.
+    #[test]
+    fn the_other_addresses_of_the_host_are_local_with_a_wildcard_only() {
+        let addresses = |addr: &str| {
+            let listener = Listener { transport: Transport::Udp, addr: addr.parse().unwrap() };
+            proxy(&Settings::default(), None, &[listener], 1, &[0; 32]).addresses
+        };
+        assert_eq!(addresses("127.0.0.1:5060"), []);
+        assert_eq!(addresses("0.0.0.0:5060"), host::addresses());
     }
 
     /// A Route with an address of the LAN is this server's, whether or not the LAN is up.

@@ -185,8 +185,9 @@ impl Node {
     /// Returns the flow that requests of this server itself seem to come on.
     pub(super) fn inside(&self) -> Flow {
         let mesh = self.config.mesh.map(|mesh| mesh.address.into());
-        let ip = mesh.or(self.config.addresses.first().copied());
         let listener = self.config.listeners.iter().find(|l| l.transport == Transport::Udp);
+        let bound = listener.map(|l| l.addr.ip()).filter(|ip| !ip.is_unspecified());
+        let ip = mesh.or(bound).or(self.config.addresses.first().copied());
         let port = listener.map_or(Transport::Udp.default_port(), |l| l.addr.port());
         let local = SocketAddr::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), port);
         let id = FlowId::new(self.worker, 0);
