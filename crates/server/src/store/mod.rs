@@ -16,10 +16,10 @@ pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
 pub(crate) use file::{Snapshot, StoreFile, check_creatable};
 pub use restore::restore;
-pub use users::{
-    BadUser, Hashes, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, UserTable, check_name,
-    check_password,
+pub use ringway_users::{
+    BadUser, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, check_name, check_password,
 };
+pub use users::{Hashes, UserTable};
 pub use writer::{
     COMMIT_INTERVAL, CommitSink, MAX_JOURNAL, MAX_JOURNAL_BYTES, MAX_QUEUE, MAX_QUEUE_BYTES,
     WriterStats,

@@ -1,0 +1,88 @@
+-- The users of all servers that share this database, and the order of changes of them.
+--
+-- A change gets its number under a lock that is held until its transaction ends. So changes become visible in the order of
+-- their numbers, and whoever has seen one has seen all before it. Rows may be changed by plain SQL, too.
+
+CREATE TABLE ringway.users (
+    domain text COLLATE "C" NOT NULL
+        CHECK (octet_length(domain) BETWEEN 1 AND 255 AND domain = lower(domain)),
+    username text COLLATE "C" NOT NULL
+        CHECK (octet_length(username) BETWEEN 1 AND 128),
+    -- H(username:domain:password) of RFC 7616 section 3.4.2, in hexadecimal. One at least; NULL is not known.
+    ha1_md5 text CHECK (ha1_md5 ~ '^[0-9a-f]{32}$'),
+    ha1_sha256 text CHECK (ha1_sha256 ~ '^[0-9a-f]{64}$'),
+    ha1_sha512t256 text CHECK (ha1_sha512t256 ~ '^[0-9a-f]{64}$'),
+    password_set timestamptz NOT NULL DEFAULT now(),
+    -- Set by the trigger.
+    change bigint NOT NULL UNIQUE,
+    PRIMARY KEY (domain, username),
+    CHECK (num_nonnulls(ha1_md5, ha1_sha256, ha1_sha512t256) > 0)
+);
+
+-- Names of users that were removed, for those who read changes only.
+CREATE TABLE ringway.removed (
+    domain text COLLATE "C" NOT NULL,
+    username text COLLATE "C" NOT NULL,
+    change bigint NOT NULL UNIQUE,
+    removed timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (domain, username)
+);
+CREATE INDEX ON ringway.removed (removed);
+
+CREATE SEQUENCE ringway.change;
+
+-- Before rows are locked, so that two writers cannot wait for each other. Others read meanwhile.
+CREATE FUNCTION ringway.begin_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    LOCK TABLE ringway.removed IN SHARE ROW EXCLUSIVE MODE;
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION ringway.number_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.change := nextval('ringway.change');
+    DELETE FROM ringway.removed WHERE domain = NEW.domain AND username = NEW.username;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION ringway.note_removal() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO ringway.removed (domain, username, change)
+        VALUES (OLD.domain, OLD.username, nextval('ringway.change'))
+        ON CONFLICT (domain, username) DO UPDATE SET change = EXCLUDED.change, removed = now();
+    RETURN NULL;
+END $$;
+
+-- A server that has not read for an hour reads everything again, so that a name is not needed for long.
+CREATE FUNCTION ringway.end_change() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM ringway.removed WHERE removed < now() - interval '30 days';
+    PERFORM pg_notify('ringway_users', '');
+    RETURN NULL;
+END $$;
+
+CREATE FUNCTION ringway.refuse_truncate() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'ringway.users: expected DELETE, which servers learn of, got TRUNCATE';
+END $$;
+
+CREATE TRIGGER begin_change BEFORE INSERT OR UPDATE OR DELETE ON ringway.users
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.begin_change();
+CREATE TRIGGER number_change BEFORE INSERT OR UPDATE ON ringway.users
+    FOR EACH ROW EXECUTE FUNCTION ringway.number_change();
+CREATE TRIGGER note_removal AFTER DELETE ON ringway.users
+    FOR EACH ROW EXECUTE FUNCTION ringway.note_removal();
+CREATE TRIGGER note_renaming AFTER UPDATE ON ringway.users
+    FOR EACH ROW WHEN ((OLD.domain, OLD.username) IS DISTINCT FROM (NEW.domain, NEW.username))
+    EXECUTE FUNCTION ringway.note_removal();
+CREATE TRIGGER end_change AFTER INSERT OR UPDATE OR DELETE ON ringway.users
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.end_change();
+CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON ringway.users
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.refuse_truncate();
+
+REVOKE ALL ON FUNCTION ringway.begin_change(), ringway.number_change(), ringway.note_removal(),
+    ringway.end_change(), ringway.refuse_truncate() FROM PUBLIC;
