@@ -156,6 +156,18 @@ impl Roots {
         Ok(Roots(Arc::new(store)))
     }
 
+    /// Returns a client of servers that have their own name in the certificate (RFC 9525), as a database has. Servers of SIP
+    /// are checked by [`crate::TlsClient`] (RFC 5922).
+    ///
+    /// # Errors
+    /// Fails when the library has no version of TLS for its cryptography.
+    pub fn client(&self) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::new("TLS versions", &error))?;
+        Ok(builder.with_root_certificates(self.0.clone()).with_no_client_auth())
+    }
+
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {
         &self.0
     }

@@ -4,11 +4,12 @@ use super::reach::{self, Names};
 use super::sections::{
     AuthSettings, Certificate, Cluster, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
     MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, MeshService, RegistrarSettings, Route, RouteShare,
-    Tls, TlsSettings, WebSocket, WebSocketSettings,
+    Tls, TlsSettings, Users, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use super::shape::{Host, HttpAddr, Listen, MeshTransport};
+use super::shape::{Host, HttpAddr, Listen, MeshTransport, SourceText, StoreKind};
 use super::span::Span;
+use super::users::{UserSettings, UserSource};
 use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
@@ -56,12 +57,13 @@ impl Check<'_, '_> {
             let what = format!("expected at least t1, {}", Span(file.timers.t1));
             self.report("timers.t2", what);
         }
+        let has_mesh = file.mesh.is_some();
         Settings {
             is_empty: self.document.sections().next().is_none(),
             listen: file.listen,
             names: file.domains,
             mode: file.mode,
-            store: file.store,
+            store: file.store.clone(),
             workers: (file.workers > 0).then_some(file.workers),
             http: file.http,
             trusted: file.trusted,
@@ -79,6 +81,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
+            users: self.users(file.users, file.store.as_ref(), has_mesh),
             cluster: cluster(file.cluster),
             phonebook: file.phonebook,
         }
@@ -160,6 +163,21 @@ impl Check<'_, '_> {
         for (i, route) in registrar.service_route.iter().enumerate() {
             self.sip_uri(&format!("registrar.service_route.{}", i + 1), route);
         }
+    }
+
+    /// `--store` may replace the store of the file, so that the users' is checked once more at start.
+    fn users(&mut self, users: Users, store: Option<&StoreKind>, has_mesh: bool) -> UserSettings {
+        let Users { source: SourceText(source), table, refresh, roots } = users;
+        if has_mesh && source != UserSource::Embedded {
+            self.report("users.source", "a router of a mesh has users of its own: expected \"embedded\"");
+        }
+        if source == UserSource::Store && !matches!(store, None | Some(StoreKind::Redis(_))) {
+            self.report("users.source", "expected a store \"redis://..\" for users in the store");
+        }
+        if table.is_some() && !matches!(source, UserSource::Postgres(_)) {
+            self.report("users.table", "expected a source \"postgresql://..\" for a table");
+        }
+        UserSettings { source, table, refresh, roots: roots.map(|file| file.0) }
     }
 
     fn websocket(&mut self, websocket: WebSocket) -> WebSocketSettings {

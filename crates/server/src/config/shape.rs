@@ -1,6 +1,7 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
 use super::database::DatabaseUri;
+use super::users::{TableName, UserSource};
 use super::read::text;
 use ringway_lan::Ipv4Lan;
 use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
@@ -36,6 +37,8 @@ from_text! {
     LanNetwork: "ADDRESS/LENGTH in quotes, such as \"10.50.60.1/24\"";
     MeshTransport: "\"udp\", \"tcp\" or \"sctp\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
+    SourceText: "\"embedded\", \"postgresql://USER:PASSWORD@HOST/DATABASE\" or \"store\"";
+    TableName: "the name of a table in quotes";
 }
 
 /// Minimum number of ports for media: those that are bound ahead of use, and as many again.
@@ -309,6 +312,37 @@ impl FromStr for StoreKind {
         }
     }
 }
+
+/// Where users are, as text.
+#[derive(Default)]
+pub(super) struct SourceText(pub(super) UserSource);
+
+impl FromStr for SourceText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let source = match text {
+            "embedded" => return Ok(SourceText(UserSource::Embedded)),
+            "store" => UserSource::Store,
+            _ if text.starts_with("postgresql://") || text.starts_with("postgres://") => {
+                UserSource::Postgres(Box::new(text.parse()?))
+            }
+            // It may have a password.
+            _ => {
+                return Err("expected \"embedded\", \"postgresql://USER:PASSWORD@HOST/DATABASE\" \
+                            or \"store\", got another text"
+                    .to_owned());
+            }
+        };
+        match cfg!(feature = "cluster") {
+            true => Ok(SourceText(source)),
+            false => Err(NO_USERS.to_owned()),
+        }
+    }
+}
+
+/// Why a build without the feature `cluster` has no users in a database.
+pub const NO_USERS: &str = "this build has no users in a database (feature cluster)";
 
 /// The management address; `None` for `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
