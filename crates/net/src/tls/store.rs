@@ -2,10 +2,10 @@
 
 use super::identity::all_names;
 use super::provider::provider;
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::fs;
 use std::path::Path;

@@ -168,11 +168,12 @@ struct Foreign {
     select: String,
 }
 
-/// Finds the columns of a table that are used.
+/// Finds the columns of a table that are used, and that the role may read.
 async fn foreign(client: &Client, table: &TableName) -> Result<Foreign, String> {
     let name = table.quoted();
     let sql = "SELECT attname::text FROM pg_catalog.pg_attribute \
-               WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped";
+               WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped \
+               AND has_column_privilege(attrelid, attnum, 'SELECT')";
     let rows = answered(client.query(sql, &[&name])).await?;
     let known = |column: &str| COLUMNS.into_iter().find(|known| column.eq_ignore_ascii_case(known));
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
