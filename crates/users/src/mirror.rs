@@ -6,7 +6,7 @@
 use ringway_sansio::{Duration, Time};
 
 /// Interval at which changes are read without a report.
-pub const POLL: Duration = Duration::from_secs(10);
+pub const POLL: Duration = Duration::from_secs(5);
 /// Interval at which everything is read where changes have numbers.
 pub const COMPLETE: Duration = Duration::from_secs(3600);
 /// Shortest time between two reads for reports. The first report after a pause is not delayed.

@@ -57,7 +57,6 @@ impl Check<'_, '_> {
             let what = format!("expected at least t1, {}", Span(file.timers.t1));
             self.report("timers.t2", what);
         }
-        let has_mesh = file.mesh.is_some();
         Settings {
             is_empty: self.document.sections().next().is_none(),
             listen: file.listen,
@@ -81,7 +80,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
-            users: self.users(file.users, file.store.as_ref(), has_mesh),
+            users: self.users(file.users, file.store.as_ref()),
             cluster: cluster(file.cluster),
             phonebook: file.phonebook,
         }
@@ -166,11 +165,8 @@ impl Check<'_, '_> {
     }
 
     /// `--store` may replace the store of the file, so that the users' is checked once more at start.
-    fn users(&mut self, users: Users, store: Option<&StoreKind>, has_mesh: bool) -> UserSettings {
+    fn users(&mut self, users: Users, store: Option<&StoreKind>) -> UserSettings {
         let Users { source: SourceText(source), table, refresh, roots } = users;
-        if has_mesh && source != UserSource::Embedded {
-            self.report("users.source", "a router of a mesh has users of its own: expected \"embedded\"");
-        }
         if source == UserSource::Store && !matches!(store, None | Some(StoreKind::Redis(_))) {
             self.report("users.source", "expected a store \"redis://..\" for users in the store");
         }

@@ -25,7 +25,7 @@ pub use sections::{
 };
 pub use settings::Settings;
 pub use shape::{
-    Host, HttpAddr, Listen, NO_DATABASE, NO_USERS, Network, PhonebookAddr, PortRange, StoreKind,
+    Host, HttpAddr, Listen, NO_DATABASE, Network, PhonebookAddr, PortRange, StoreKind,
 };
 pub use users::{PostgresUri, TableName, UserSettings, UserSource};
 

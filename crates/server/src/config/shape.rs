@@ -322,7 +322,7 @@ impl FromStr for SourceText {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let source = match text {
-            "embedded" => return Ok(SourceText(UserSource::Embedded)),
+            "embedded" => UserSource::Embedded,
             "store" => UserSource::Store,
             _ if text.starts_with("postgresql://") || text.starts_with("postgres://") => {
                 UserSource::Postgres(Box::new(text.parse()?))
@@ -334,15 +334,9 @@ impl FromStr for SourceText {
                     .to_owned());
             }
         };
-        match cfg!(feature = "cluster") {
-            true => Ok(SourceText(source)),
-            false => Err(NO_USERS.to_owned()),
-        }
+        Ok(SourceText(source))
     }
 }
-
-/// Why a build without the feature `cluster` has no users in a database.
-pub const NO_USERS: &str = "this build has no users in a database (feature cluster)";
 
 /// The management address; `None` for `off`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -288,9 +288,6 @@ impl UsersThread {
         clock: Clock,
     ) -> Result<Option<Self>, String> {
         let Some(source) = Source::of(settings)? else { return Ok(None) };
-        if settings.mesh.is_some() {
-            return Err("users.source: a router of a mesh has users of its own".to_owned());
-        }
         let domains = source::domains(&config.domains);
         let (thread, users) = UsersThread::start(source, domains, store, clock)?;
         if !users.wait_for_first() && store.users().is_empty() {
@@ -370,3 +367,6 @@ fn start_thread(
 ) -> Result<JoinHandle<()>, String> {
     match source {}
 }
+
+#[cfg(all(test, feature = "cluster"))]
+mod tests;

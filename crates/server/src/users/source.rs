@@ -1,8 +1,8 @@
 //! Which database has the users of this server.
 
-use crate::config::Settings;
 #[cfg(feature = "cluster")]
-use crate::config::{StoreKind, UserSource};
+use crate::config::StoreKind;
+use crate::config::{Settings, UserSource};
 use ringway_users::Domains;
 #[cfg(feature = "cluster")]
 use ringway_users::mirror::Follow;
@@ -44,6 +44,9 @@ impl Source {
     #[cfg(feature = "cluster")]
     pub fn of(settings: &Settings) -> Result<Option<Source>, String> {
         let users = &settings.users;
+        if settings.mesh.is_some() && users.source != UserSource::Embedded {
+            return Err("users.source: a router of a mesh has users of its own".to_owned());
+        }
         let read = |path: &std::path::PathBuf| {
             std::fs::read(path).map_err(|e| format!("users.roots: {}: {e}", path.display()))
         };
@@ -71,13 +74,16 @@ impl Source {
         }
     }
 
-    /// Returns none: a build without the feature `cluster` reads no such settings.
+    /// Returns none: a build without the feature `cluster` has no such database.
     ///
     /// # Errors
-    /// None.
+    /// Fails when the settings name one.
     #[cfg(not(feature = "cluster"))]
-    pub fn of(_: &Settings) -> Result<Option<Source>, String> {
-        Ok(None)
+    pub fn of(settings: &Settings) -> Result<Option<Source>, String> {
+        match settings.users.source {
+            UserSource::Embedded => Ok(None),
+            _ => Err("users.source: this build has no users in a database (feature cluster)".to_owned()),
+        }
     }
 
     /// Returns why users cannot be changed here, if they cannot.
