@@ -20,8 +20,8 @@ use crate::store::{
     copy_backup,
 };
 use crate::users::client::UsersClient;
+use crate::users::shared::{Change, Expected};
 use crate::users::source::{self, Source};
-use crate::users::{Change, Expected};
 use ringway_sip::digest::Algorithm;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -8,7 +8,7 @@ use crate::config::Host;
 use crate::observe::http::{ImportRequest, Imported, ImportedUser, UserName};
 use crate::setup::Sources;
 use crate::store::{HashedUser, Hashes, UserStore, check_name};
-use crate::users::{Change, Expected};
+use crate::users::shared::{Change, Expected};
 use ringway_import::{Found, MAX_BYTES, Position, Refusal, User};
 use ringway_sip::digest::{Algorithm, Ha1};
 use ringway_users::Secret;

@@ -4,7 +4,7 @@
 use super::metrics::Ratios;
 use super::{Monitor, Snapshot, resident_bytes};
 use ringway_proxy::location::LocationStore;
-use crate::users::{SharedUsers, UsersStatus};
+use crate::users::shared::{SharedUsers, UsersStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

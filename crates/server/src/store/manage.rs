@@ -2,27 +2,16 @@
 
 use super::file::{Journal, StoreError, StoreFile};
 use super::table::Table;
-use super::users::{self, Hashes};
+use super::users::{self, HashedUser, Hashes};
 use super::writer::Values;
 use super::{BackupSummary, MAX_USERS, Store, assigned, domain, numbers_kept, secret};
-use crate::users::{Change, Changed, Expected};
+use crate::users::shared::{Change, Changed, Expected};
 use ringway_proxy::auth::Users;
 use ringway_proxy::location::{CommitTag, LocationStore};
 use ringway_sansio::Time;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
-
-/// A user, and the hashes of its password.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HashedUser {
-    /// Name.
-    pub user: String,
-    /// Domain.
-    pub realm: String,
-    /// Hashes of the password.
-    pub hashes: Hashes,
-}
 
 /// Checks that users may be added: `exists` returns whether there is one with that name, `count` is the number of users.
 /// Returns those that are new, by their index.

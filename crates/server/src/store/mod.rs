@@ -10,18 +10,18 @@ mod file;
 mod manage;
 mod restore;
 mod table;
-mod users;
+pub(crate) mod users;
 mod writer;
 
 pub use backup::{BackupSummary, copy_backup};
 pub use file::{CACHE_BYTES, StoreError};
 pub(crate) use file::{Snapshot, StoreFile, check_creatable};
-pub use manage::{HashedUser, OfflineStore, UserStore};
+pub use manage::{OfflineStore, UserStore};
 pub use restore::restore;
 pub use ringway_users::{
     BadUser, MAX_REALM, MAX_USER, MAX_USERS, PASSWORD_BYTES, check_name, check_password,
 };
-pub use users::{Hashes, UserTable};
+pub use users::{HashedUser, Hashes, UserTable};
 pub use writer::{
     COMMIT_INTERVAL, CommitSink, MAX_JOURNAL, MAX_JOURNAL_BYTES, MAX_QUEUE, MAX_QUEUE_BYTES,
     WriterStats,
@@ -33,7 +33,7 @@ use crate::config::StoreKind;
 use crate::mesh::Exchange;
 use crate::numbers::{ShortNumbers, assigned};
 use crate::random;
-use crate::users::SharedUsers;
+use crate::users::shared::SharedUsers;
 use file::Journal;
 use ringway_directory::{Account, Secret};
 use ringway_onesip::{MeshJournal, secret_of};

@@ -126,6 +126,17 @@ impl Hashes {
     }
 }
 
+/// A user, and the hashes of its password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashedUser {
+    /// Name.
+    pub user: String,
+    /// Domain.
+    pub realm: String,
+    /// Hashes of the password.
+    pub hashes: Hashes,
+}
+
 /// Returns the key of a user in the store.
 pub(super) fn key(user: &[u8], realm: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + realm.len() + 1);

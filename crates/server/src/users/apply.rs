@@ -1,8 +1,9 @@
 //! Takes over what was read: users in memory at once, registrations of those who are gone, and then the file.
 
-use super::session::{Complete, Found, ReadChange, Sink};
-use super::Shared;
-use crate::store::{HashedUser, Hashes, Store};
+use super::read::{Complete, Found, ReadChange, Sink};
+use super::shared::Shared;
+use crate::store::Store;
+use crate::store::users::{HashedUser, Hashes};
 use ringway_net::Clock;
 use ringway_users::{Entry, Outcome, Refusal};
 use std::collections::BTreeSet;

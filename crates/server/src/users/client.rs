@@ -1,7 +1,7 @@
 //! Changes and lists of users while no server runs: straight to the database.
 
+use super::shared::{Change, Changed};
 use super::source::Source;
-use super::{Change, Changed};
 use ringway_users::Domains;
 
 /// A database of users, asked by a command.
@@ -85,8 +85,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, String> {
 struct Names(Vec<(String, String)>);
 
 #[cfg(feature = "cluster")]
-impl super::session::Sink for Names {
-    fn page(&mut self, rows: Vec<super::session::Found>) {
+impl super::read::Sink for Names {
+    fn page(&mut self, rows: Vec<super::read::Found>) {
         self.0.extend(rows.into_iter().flatten().map(|entry| (entry.user, entry.realm)));
     }
 

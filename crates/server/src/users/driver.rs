@@ -2,8 +2,8 @@
 
 use super::apply::Applier;
 use super::session::Session;
+use super::shared::{Change, Changed, Request, Shared};
 use super::source::Source;
-use super::{Change, Changed, Request, Shared};
 use crate::store::Store;
 use ringway_net::Clock;
 use ringway_sansio::Time;

@@ -3,16 +3,16 @@
 //! Values are cut by the server at more than any valid one has, and read as octets: the encoding of the database may be any.
 
 use super::migrate::migrate;
-use super::session::{Changes, Complete, Found, ReadChange, Sink};
+use super::read::{Changes, Complete, Found, ReadChange, Sink};
+use super::shared::{Change, Changed, Expected};
 use super::tls::Connector;
-use super::{Change, Changed, Expected};
 use crate::config::{PostgresUri, TableName};
-use crate::store::{HashedUser, MAX_USERS};
+use crate::store::users::HashedUser;
 use ringway_import::{COLUMNS, Subscribers};
 use ringway_sip::digest::Algorithm;
 use ringway_users::mirror::Follow;
 use ringway_users::row::{HASHES, MAX_TEXT, adopted};
-use ringway_users::{Domains, Position, Refusal, Row};
+use ringway_users::{Domains, MAX_USERS, Position, Refusal, Row};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::time::Duration;

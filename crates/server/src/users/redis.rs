@@ -1,14 +1,14 @@
 //! Sessions with Redis or Valkey, by the scripts of [`ringway_users::script`].
 
-use super::session::{Changes, Complete, ReadChange, Sink};
-use super::{Change, Changed, Expected};
+use super::read::{Changes, Complete, ReadChange, Sink};
+use super::shared::{Change, Changed, Expected};
 use crate::cluster::client::RedisClient;
 use crate::config::DatabaseUri;
-use crate::store::{HashedUser, MAX_USERS};
+use crate::store::users::HashedUser;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
-use ringway_users::Position;
+use ringway_users::{MAX_USERS, Position};
 use ringway_users::row::HASHES;
 use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER};
 use std::fmt;

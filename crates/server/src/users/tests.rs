@@ -2,8 +2,9 @@
 
 mod servers;
 
+use super::UsersThread;
+use super::shared::{Change, Changed, Expected, SharedUsers};
 use super::source::{Source, domains};
-use super::{Change, Changed, Expected, SharedUsers, UsersThread};
 use crate::config::Settings;
 use crate::setup;
 use crate::store::{HashedUser, Hashes, Others, Store};

@@ -2,7 +2,7 @@
 
 use super::context::{Context, Shared, blocking, error};
 use crate::store::{HashedUser, Hashes, UserStore, check_name, check_password};
-use crate::users::{Change, Changed, Expected, SharedUsers};
+use crate::users::shared::{Change, Changed, Expected, SharedUsers};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{State, rejection::JsonRejection};
