@@ -16,8 +16,8 @@ use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
 use crate::store::{
-    BackupSummary, HashedUser, Hashes, OfflineStore, StoreError, UserStore, check_name, check_password,
-    copy_backup,
+    BackupSummary, HashedUser, Hashes, OfflineStore, StoreError, UserStore, check_name,
+    check_password, copy_backup,
 };
 use crate::users::client::UsersClient;
 use crate::users::shared::{Change, Expected};
@@ -278,10 +278,9 @@ impl UserManager {
     /// Describes the problem in one line.
     pub fn prune(&self) -> Result<Pruned, String> {
         match &self.backend {
-            Backend::Server(control) => parse(&response_text(
-                control,
-                control.request("POST", "/users/prune", ""),
-            )?),
+            Backend::Server(control) => {
+                parse(&response_text(control, control.request("POST", "/users/prune", ""))?)
+            }
             Backend::File(_) | Backend::Shared(_) | Backend::Missing => {
                 Err("no server is running here".to_owned())
             }

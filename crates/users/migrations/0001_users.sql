@@ -5,9 +5,9 @@
 
 CREATE TABLE ringway.users (
     domain text COLLATE "C" NOT NULL
-        CHECK (octet_length(domain) BETWEEN 1 AND 255 AND domain = lower(domain)),
+        CHECK (octet_length(domain) <= 255 AND domain ~ '^[!-~]+$' AND domain !~ '["\\@A-Z]'),
     username text COLLATE "C" NOT NULL
-        CHECK (octet_length(username) BETWEEN 1 AND 128),
+        CHECK (octet_length(username) <= 128 AND username ~ '^[-A-Za-z0-9_.!~*''()&=+$,?/]+$'),
     -- H(username:domain:password) of RFC 7616 section 3.4.2, in hexadecimal. One at least; NULL is not known.
     ha1_md5 text CHECK (ha1_md5 ~ '^[0-9a-f]{32}$'),
     ha1_sha256 text CHECK (ha1_sha256 ~ '^[0-9a-f]{64}$'),

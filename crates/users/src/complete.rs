@@ -86,8 +86,7 @@ mod tests {
 
     #[test]
     fn a_confirmed_loss_is_believed() {
-        let complete =
-            Complete { known: 100, found: 0, missing: 100, noted: 0, confirmed: true };
+        let complete = Complete { known: 100, found: 0, missing: 100, noted: 0, confirmed: true };
         assert_eq!(complete.outcome(), Outcome::Removed);
     }
 }

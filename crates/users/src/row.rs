@@ -173,7 +173,8 @@ impl Domains {
 /// Says what is wrong.
 pub fn adopted(user: User, domains: &Domains) -> Result<Option<Entry>, Refusal> {
     let domain = user.domain.as_deref().unwrap_or(&domains.main);
-    let text = |reason: &str| format!("{} {reason}", shown(user.name.as_bytes(), domain.as_bytes()));
+    let text =
+        |reason: &str| format!("{} {reason}", shown(user.name.as_bytes(), domain.as_bytes()));
     let Some(realm) = domains.of(user.domain.as_deref()) else { return Ok(None) };
     if check_name(&user.name).is_err() {
         return Err(Refusal { name: None, text: text("has no valid user name") });

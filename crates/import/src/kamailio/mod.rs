@@ -73,7 +73,8 @@ impl Subscribers {
     /// # Errors
     /// Says what is wrong with it.
     pub fn user(&self, values: &[Option<&[u8]>]) -> Result<User, Refusal> {
-        let value = |value: &Option<_>| value.map_or(Value::Null, |v| Value::Text(Cow::Borrowed(v)));
+        let value =
+            |value: &Option<_>| value.map_or(Value::Null, |v| Value::Text(Cow::Borrowed(v)));
         let values: Vec<Value<'_>> = values.iter().map(value).collect();
         self.columns.user(self.at.clone(), &values)
     }

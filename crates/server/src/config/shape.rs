@@ -1,8 +1,8 @@
 //! Value types of the configuration: listen URIs, networks, stores, hosts.
 
 use super::database::DatabaseUri;
-use super::users::{TableName, UserSource};
 use super::read::text;
+use super::users::{TableName, UserSource};
 use ringway_lan::Ipv4Lan;
 use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
 use ringway_net::{Bind, Origin};

@@ -188,7 +188,9 @@ fn users_are_where_the_file_says() {
     let users = |text: &str| Settings::parse("r.toml", text).unwrap().users;
     assert_eq!(users("").source, UserSource::Embedded);
     assert_eq!(users("[users]\nsource = \"store\"").source, UserSource::Store);
-    let shared = users("[users]\nsource = \"postgresql://u:secret@db/x\"\ntable = \"subscriber\"\nrefresh = \"5s\"");
+    let shared = users(
+        "[users]\nsource = \"postgresql://u:secret@db/x\"\ntable = \"subscriber\"\nrefresh = \"5s\"",
+    );
     assert_eq!(shared.table.as_ref().unwrap().quoted(), "\"subscriber\"");
     assert_eq!(shared.refresh.as_secs(), 5);
     assert!(!format!("{shared:?}").contains("secret"), "{shared:?}");

@@ -15,7 +15,8 @@ const MAX_HOSTS: usize = 8;
 const MAX_NAME: usize = 63;
 /// Where Debian's server has its socket.
 const SOCKETS: &str = "/var/run/postgresql";
-const EXPECTED: &str = "postgresql://USER[:PASSWORD]@HOST[:PORT][,..]/DATABASE[?sslmode=verify-full]";
+const EXPECTED: &str =
+    "postgresql://USER[:PASSWORD]@HOST[:PORT][,..]/DATABASE[?sslmode=verify-full]";
 
 /// Where the users of this server are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -121,7 +122,10 @@ impl FromStr for PostgresUri {
         };
         let database = part(database)?;
         for (what, name) in [("user", &user), ("database", &database)] {
-            if name.is_empty() || name.len() > MAX_NAME || name.bytes().any(|b| b < b' ' || b == b'/') {
+            if name.is_empty()
+                || name.len() > MAX_NAME
+                || name.bytes().any(|b| b < b' ' || b == b'/')
+            {
                 return Err(error(&format!("a wrong name of the {what}")));
             }
         }
@@ -216,7 +220,10 @@ mod tests {
             ("postgresql://u@db/x?sslmode=disable", "postgresql://u@db:5432/x?sslmode=disable"),
             ("postgresql://u@127.0.0.1/x", "postgresql://u@127.0.0.1:5432/x?sslmode=disable"),
             ("postgresql://u@[::1]/x", "postgresql://u@[::1]:5432/x?sslmode=disable"),
-            ("postgresql://u@localhost,db/x", "postgresql://u@localhost:5432,db:5432/x?sslmode=verify-full"),
+            (
+                "postgresql://u@localhost,db/x",
+                "postgresql://u@localhost:5432,db:5432/x?sslmode=verify-full",
+            ),
             ("postgresql://u@/x", "postgresql://u@/var/run/postgresql:5432/x?sslmode=disable"),
             ("postgresql://u@%2Frun%2Fpg:7/x", "postgresql://u@/run/pg:7/x?sslmode=disable"),
         ] {

@@ -490,7 +490,11 @@ impl Scrape {
         }
         for (name, help, value) in [
             ("users_database_unusable", "Rows that are no users", n.unusable),
-            ("users_database_withheld", "Users that it does not have any more, and that stay", n.withheld),
+            (
+                "users_database_withheld",
+                "Users that it does not have any more, and that stay",
+                n.withheld,
+            ),
             ("users_database_unsaved", "Users whose change is not in the file yet", n.unsaved),
         ] {
             gauge(out, name, help, value as f64)?;

@@ -3,8 +3,8 @@
 
 use super::metrics::Ratios;
 use super::{Monitor, Snapshot, resident_bytes};
-use ringway_proxy::location::LocationStore;
 use crate::users::shared::{SharedUsers, UsersStatus};
+use ringway_proxy::location::LocationStore;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -209,9 +209,7 @@ impl UserTable {
     /// Notes that a complete read of a shared database has found a user.
     pub(crate) fn see(&self, user: &[u8], realm: &[u8], read: u32) {
         self.with(user, realm, |shard, key| {
-            if let Some(held) =
-                shard.write().unwrap_or_else(PoisonError::into_inner).get_mut(key)
-            {
+            if let Some(held) = shard.write().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
                 held.seen = read;
             }
         });

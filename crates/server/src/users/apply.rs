@@ -143,7 +143,8 @@ impl Applier {
 
     fn change(&mut self, set: &[HashedUser], removed: Vec<Name>) {
         let users = self.store.users();
-        let is_known = |(user, realm): &Name| users.get(user.as_bytes(), realm.as_bytes()).is_some();
+        let is_known =
+            |(user, realm): &Name| users.get(user.as_bytes(), realm.as_bytes()).is_some();
         let removed: Vec<Name> = removed.into_iter().filter(is_known).collect();
         self.store.mirror(set, &removed, self.clock.now());
         let count = (set.len() + removed.len()) as u64;

@@ -240,7 +240,9 @@ async fn carry_out(
 /// # Errors
 /// Says whether the change may have been made.
 pub(super) async fn change_once(source: &Source, change: &Change) -> Result<Changed, String> {
-    let absent = |why: String| format!("the database of users cannot be reached ({why}): nothing was changed");
+    let absent = |why: String| {
+        format!("the database of users cannot be reached ({why}): nothing was changed")
+    };
     let connect = Session::connect_to_write(source);
     let mut session = within(WRITE_CONNECT_LIMIT, connect).await.map_err(absent)?;
     match timeout(WRITE_LIMIT, session.write(change)).await {
@@ -259,8 +261,12 @@ async fn pruned(prune: mpsc::Sender<Prune>) -> Result<Changed, String> {
     let result = timeout(WRITE_LIMIT, answer).await;
     match result {
         Ok(Ok(Ok(()))) => Ok(Changed::Done(0)),
-        Ok(Ok(Err(why))) => Err(format!("the database of users cannot be read ({why}): no user was removed")),
-        Ok(Err(_)) | Err(_) => Err("the database of users does not answer: no user was removed".to_owned()),
+        Ok(Ok(Err(why))) => {
+            Err(format!("the database of users cannot be read ({why}): no user was removed"))
+        }
+        Ok(Err(_)) | Err(_) => {
+            Err("the database of users does not answer: no user was removed".to_owned())
+        }
     }
 }
 

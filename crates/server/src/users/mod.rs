@@ -71,7 +71,9 @@ impl UsersThread {
         let domains = source::domains(&config.domains);
         let (thread, users) = UsersThread::start(source, domains, store, clock)?;
         if !users.wait_for_first() && store.users().is_empty() {
-            error!("no user is known here: phones are refused until the database of users can be read");
+            error!(
+                "no user is known here: phones are refused until the database of users can be read"
+            );
         }
         store.set_shared(users);
         Ok(Some(thread))
@@ -88,8 +90,7 @@ impl UsersThread {
         clock: Clock,
     ) -> Result<(Self, SharedUsers), String> {
         let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
-        let shared =
-            Arc::new(Shared::new(source.to_string(), source.read_only(), domains, clock));
+        let shared = Arc::new(Shared::new(source.to_string(), source.read_only(), domains, clock));
         let (stop, stopped) = oneshot::channel();
         let thread = start_thread(source, shared.clone(), store.clone(), clock, receiver, stopped)?;
         let users = SharedUsers::new(shared, requests);

@@ -1,6 +1,6 @@
 //! Sessions with PostgreSQL: reads everything or changes, and writes.
 //!
-//! Values are cut by the server at more than any valid one has, and read as octets: the encoding of the database may be any.
+//! Values are cut by the server at more than any valid one has, and read as octets, since not every row is one of ours.
 
 use super::migrate::migrate;
 use super::read::{Changes, Complete, Found, ReadChange, Sink};
@@ -181,8 +181,12 @@ async fn foreign(client: &Client, table: &TableName) -> Result<Foreign, String> 
         names.iter().filter_map(|column| Some((known(column)?, column))).collect();
     let columns: Vec<&str> = used.iter().map(|(known, _)| *known).collect();
     let columns = Subscribers::new(&table.to_string(), &columns).map_err(|e| e.to_string())?;
+    // A database without an encoding may have any octets, of which the server would refuse to make text, for all rows.
+    let encoding = answered(client.query_one("SHOW server_encoding", &[])).await?;
+    let encoding = if encoding.get::<_, &str>(0) == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" };
     let cut = |(_, column): &(&str, &String)| {
-        format!("left(\"{}\"::text, {MAX_TEXT})", column.replace('"', "\"\""))
+        let column = column.replace('"', "\"\"");
+        format!("convert_to(left(\"{column}\"::text, {MAX_TEXT}), '{encoding}')")
     };
     let cut: Vec<String> = used.iter().map(cut).collect();
     let select = format!("SELECT {} FROM {name}", cut.join(", "));
@@ -335,11 +339,11 @@ async fn put(
              WHERE domain = d AND username = u {returning}"
         ),
     };
-    let done =
-        answered(tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set])).await?;
+    let done = answered(tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set])).await?;
     let mut is_done: Vec<(&str, &str)> = done.iter().map(|row| (row.get(0), row.get(1))).collect();
     is_done.sort_unstable();
-    let other = users.iter().find(|user| is_done.binary_search(&(&user.user, &user.realm)).is_err());
+    let other =
+        users.iter().find(|user| is_done.binary_search(&(&user.user, &user.realm)).is_err());
     if let Some(HashedUser { user, realm, .. }) = other {
         let name = format!("{user}@{realm}");
         return Ok(match expected {
@@ -363,19 +367,16 @@ async fn remove(tx: &Transaction<'_>, user: &str, realm: &str) -> Result<Changed
     Ok(Changed::Done(row.get(0)))
 }
 
-/// The octets of a text.
+/// Octets, of a text or not.
 struct Octets<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Octets<'a> {
-    fn from_sql(
-        _: &Type,
-        raw: &'a [u8],
-    ) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn std::error::Error + Sync + Send>> {
         Ok(Octets(raw))
     }
 
     fn accepts(ty: &Type) -> bool {
-        *ty == Type::TEXT
+        matches!(*ty, Type::TEXT | Type::BYTEA)
     }
 }
 

@@ -8,9 +8,9 @@ use crate::store::users::HashedUser;
 use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
-use ringway_users::{MAX_USERS, Position};
 use ringway_users::row::HASHES;
 use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER};
+use ringway_users::{MAX_USERS, Position};
 use std::fmt;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -209,7 +209,8 @@ impl Session {
             command.arg(script::value(hex, hashes.password_set()));
         }
         let answer = array(self.query(&command).await?)?;
-        let name = || octets(answer.get(1).cloned()).map(|n| String::from_utf8_lossy(&n).into_owned());
+        let name =
+            || octets(answer.get(1).cloned()).map(|n| String::from_utf8_lossy(&n).into_owned());
         match answer.first().and_then(number) {
             Some(1) => Ok(Changed::Done(answer.get(1).and_then(number).unwrap_or_default())),
             Some(0) => Ok(Changed::Exists(name()?)),

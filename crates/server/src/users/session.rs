@@ -15,10 +15,7 @@ pub(super) enum Session {
 
 impl Session {
     /// Connects. Changes are reported to `heard` from then on, which is closed when the connection is lost.
-    pub(super) async fn connect(
-        source: &Source,
-        heard: mpsc::Sender<()>,
-    ) -> Result<Self, String> {
+    pub(super) async fn connect(source: &Source, heard: mpsc::Sender<()>) -> Result<Self, String> {
         Ok(match source {
             Source::Postgres(server) => Session::Postgres(Box::new(server.connect(heard).await?)),
             Source::Redis(server) => Session::Redis(Box::new(server.connect(Some(heard)).await?)),

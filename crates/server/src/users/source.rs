@@ -69,7 +69,8 @@ impl Source {
                     .map(|server| Some(Source::Redis(server)))
             }
             (UserSource::Store, _) => {
-                Err("users.source: expected a store \"redis://..\" for users in the store".to_owned())
+                Err("users.source: expected a store \"redis://..\" for users in the store"
+                    .to_owned())
             }
         }
     }
@@ -82,7 +83,10 @@ impl Source {
     pub fn of(settings: &Settings) -> Result<Option<Source>, String> {
         match settings.users.source {
             UserSource::Embedded => Ok(None),
-            _ => Err("users.source: this build has no users in a database (feature cluster)".to_owned()),
+            _ => {
+                Err("users.source: this build has no users in a database (feature cluster)"
+                    .to_owned())
+            }
         }
     }
 
@@ -109,7 +113,9 @@ impl Source {
 
 /// Returns the domains of a server, for rows of other programs.
 pub(crate) fn domains(domains: &[ringway_proxy::config::Domain]) -> Domains {
-    Domains::new(domains.iter().map(|domain| {
-        (&*domain.name, domain.aliases.iter().map(|alias| &**alias).collect())
-    }))
+    Domains::new(
+        domains
+            .iter()
+            .map(|domain| (&*domain.name, domain.aliases.iter().map(|alias| &**alias).collect())),
+    )
 }

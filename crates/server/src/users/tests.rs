@@ -97,7 +97,10 @@ fn contract(section: &str, store: Option<&str>) {
     let start = |index: usize| match store {
         Some(store) => Node::start_on(
             &format!("store = \"{store}\""),
-            &format!("{section}[cluster]\nfile = \"{}/node.redb\"\nreplicas = 0\n", dirs[index].path().display()),
+            &format!(
+                "{section}[cluster]\nfile = \"{}/node.redb\"\nreplicas = 0\n",
+                dirs[index].path().display()
+            ),
         ),
         None => Node::start(dirs[index].path(), section),
     };
@@ -115,8 +118,14 @@ fn contract(section: &str, store: Option<&str>) {
     third.until_count(many.len());
 
     // All or none.
-    assert_eq!(second.put(&["new".into(), "u7".into()], Expected::New), Changed::Exists("u7@a.org".into()));
-    assert_eq!(second.put(&["u7".into(), "new".into()], Expected::Existing), Changed::Missing("new@a.org".into()));
+    assert_eq!(
+        second.put(&["new".into(), "u7".into()], Expected::New),
+        Changed::Exists("u7@a.org".into())
+    );
+    assert_eq!(
+        second.put(&["u7".into(), "new".into()], Expected::Existing),
+        Changed::Missing("new@a.org".into())
+    );
     assert!(first.knows("u7", Expected::New) && !first.store.users().exists(b"new", b"a.org"));
 
     // A new password is known where it was set when the change is done, and soon elsewhere.
@@ -124,7 +133,9 @@ fn contract(section: &str, store: Option<&str>) {
     assert!(second.knows("u7", Expected::Existing));
     first.until("the old password", |node| node.knows("u7", Expected::Existing));
     assert!(matches!(second.put(&["u8".into(), "new".into()], Expected::Any), Changed::Done(_)));
-    first.until("the old password", |node| node.knows("u8", Expected::Any) && node.knows("new", Expected::Any));
+    first.until("the old password", |node| {
+        node.knows("u8", Expected::Any) && node.knows("new", Expected::Any)
+    });
 
     // Whoever was away believes that users are gone if that is noted, however many there were.
     second.stop();
@@ -170,7 +181,8 @@ fn changes_become_visible_in_the_order_of_their_numbers() {
             "0".repeat(32)
         )
     };
-    let earlier = postgres.psql(&format!("BEGIN; {}; SELECT pg_sleep(0.5); COMMIT;", insert("earlier")));
+    let earlier =
+        postgres.psql(&format!("BEGIN; {}; SELECT pg_sleep(0.5); COMMIT;", insert("earlier")));
     std::thread::sleep(Duration::from_millis(150));
     let later = postgres.psql(&insert("later"));
     for mut psql in [later, earlier] {
@@ -200,9 +212,11 @@ fn a_table_with_too_many_users_is_refused() {
     postgres.run("CREATE TABLE subscriber (username text, domain text, password text)");
     postgres.run("INSERT INTO subscriber VALUES ('101', 'a.org', 'secret')");
     let dir = tempfile::tempdir().unwrap();
-    let node = Node::start(dir.path(), &postgres.section("table = \"subscriber\"\nrefresh = \"1s\"\n"));
+    let node =
+        Node::start(dir.path(), &postgres.section("table = \"subscriber\"\nrefresh = \"1s\"\n"));
     node.until_count(1);
-    postgres.run("INSERT INTO subscriber SELECT i, 'a.org', 'x' FROM generate_series(1, 1000000) AS i");
+    postgres
+        .run("INSERT INTO subscriber SELECT i, 'a.org', 'x' FROM generate_series(1, 1000000) AS i");
     node.until("too many users are read", |node| !node.users.numbers().present);
     let why = node.users.numbers().why;
     assert_eq!(why, "table \"subscriber\": expected at most 1000000 users, got more");
@@ -215,7 +229,8 @@ fn a_table_with_too_many_users_is_refused() {
 fn a_read_that_breaks_off_removes_nobody() {
     let postgres = Postgres::start();
     postgres.run("CREATE TABLE subscriber (username text, domain text, password text)");
-    postgres.run("INSERT INTO subscriber SELECT i, 'a.org', 'x' FROM generate_series(1, 5000) AS i");
+    postgres
+        .run("INSERT INTO subscriber SELECT i, 'a.org', 'x' FROM generate_series(1, 5000) AS i");
     let dir = tempfile::tempdir().unwrap();
     let section = postgres.section("table = \"subscriber\"\nrefresh = \"1s\"\n");
     let node = Node::start(dir.path(), &section);

@@ -263,7 +263,9 @@ pub(super) async fn import(State(context): Shared, body: Bytes) -> Response {
         let store = &context.monitor.store;
         let existing = hashed.iter().find(|user| {
             use ringway_proxy::auth::Users;
-            !replace && store.shared().is_none() && store.users().exists(user.user.as_bytes(), user.realm.as_bytes())
+            !replace
+                && store.shared().is_none()
+                && store.users().exists(user.user.as_bytes(), user.realm.as_bytes())
         });
         if let Some(HashedUser { user, realm, .. }) = existing {
             let what = format!("user {user}@{realm} exists already");

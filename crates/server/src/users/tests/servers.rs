@@ -60,7 +60,10 @@ impl Postgres {
 
     /// Returns the section of the configuration, with further keys.
     pub(super) fn section(&self, more: &str) -> String {
-        format!("[users]\nsource = \"postgresql://postgres@127.0.0.1:{}/postgres\"\n{more}", self.port)
+        format!(
+            "[users]\nsource = \"postgresql://postgres@127.0.0.1:{}/postgres\"\n{more}",
+            self.port
+        )
     }
 
     fn command(&self, sql: &str) -> Command {
