@@ -308,14 +308,15 @@ def rights_and_mistakes(c):
     # A role that may not create the schema.
     output = ringway(c, node(c, database.uri(), start=False), "user", "list", fails=True)
     c.expect("role that may create it" in output and "permission denied" in output, output)
-    for kind, password in (("owner", "may-create"), ("writer", "may-write"), ("reader", "may-read")):
+    passwords = {"owner": "may-create", "writer": "may-write", "reader": "may-read"}
+    for kind, password in passwords.items():
         for line in rights(c, kind).splitlines():
             # Those of the others are for tables that the owner makes.
             database.sql(line.replace("'PASSWORD'", f"'{password}'"))
         if kind == "owner":
             owner = node(c, database.uri("ringway_owner", password), start=False)
             ringway(c, owner, "user", "list")
-    writer, reader = (node(c, database.uri(f"ringway_{kind}", f"may-{kind[:4]}")) for kind in ("writer", "reader"))
+    writer, reader = (node(c, database.uri(f"ringway_{kind}", passwords[kind])) for kind in ("writer", "reader"))
     present(c, writer, reader)
     add(c, writer, "carol", "singer")
     soon(c, reader, "carol", "singer", 200)

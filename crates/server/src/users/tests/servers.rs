@@ -9,7 +9,8 @@ use tempfile::TempDir;
 /// Where Debian has PostgreSQL.
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
-fn free_port() -> u16 {
+/// Returns a port at which nobody listens.
+pub(super) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
@@ -31,6 +32,11 @@ pub(super) struct Postgres {
 impl Postgres {
     /// Starts a server without any table.
     pub(super) fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with settings.
+    pub(super) fn start_with(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         if nix::unistd::geteuid().is_root() {
             let postgres = nix::unistd::User::from_name("postgres").unwrap().unwrap();
@@ -47,6 +53,7 @@ impl Postgres {
         let port = free_port();
         let server = as_postgres(&format!("{PROGRAMS}/postgres"))
             .args(["-c", "fsync=off", "-c", "max_connections=40", "-h", "127.0.0.1", "-k", ""])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
             .args(["-p", &port.to_string(), "-D"])
             .arg(&data)
             .stderr(Stdio::null())
@@ -64,6 +71,11 @@ impl Postgres {
             "[users]\nsource = \"postgresql://postgres@127.0.0.1:{}/postgres\"\n{more}",
             self.port
         )
+    }
+
+    /// Returns its port.
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
     fn command(&self, sql: &str) -> Command {
