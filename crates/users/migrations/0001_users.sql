@@ -43,23 +43,40 @@ CREATE FUNCTION ringway.number_change() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     NEW.change := nextval('ringway.change');
-    DELETE FROM ringway.removed WHERE domain = NEW.domain AND username = NEW.username;
     RETURN NEW;
 END $$;
 
-CREATE FUNCTION ringway.note_removal() RETURNS trigger
+-- The rows of a statement at once: an import has many.
+CREATE FUNCTION ringway.end_insert() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM ringway.removed AS removed USING written
+        WHERE removed.domain = written.domain AND removed.username = written.username;
+    PERFORM pg_notify('ringway_users', '');
+    RETURN NULL;
+END $$;
+
+-- A user with a new name is another one.
+CREATE FUNCTION ringway.end_update() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     INSERT INTO ringway.removed (domain, username, change)
-        VALUES (OLD.domain, OLD.username, nextval('ringway.change'))
+        SELECT domain, username, nextval('ringway.change') FROM
+            (SELECT domain, username FROM earlier EXCEPT SELECT domain, username FROM written) AS renamed
         ON CONFLICT (domain, username) DO UPDATE SET change = EXCLUDED.change, removed = now();
+    DELETE FROM ringway.removed AS removed USING written
+        WHERE removed.domain = written.domain AND removed.username = written.username;
+    PERFORM pg_notify('ringway_users', '');
     RETURN NULL;
 END $$;
 
 -- A server that has not read for an hour reads everything again, so that a name is not needed for long.
-CREATE FUNCTION ringway.end_change() RETURNS trigger
+CREATE FUNCTION ringway.end_delete() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    INSERT INTO ringway.removed (domain, username, change)
+        SELECT domain, username, nextval('ringway.change') FROM earlier
+        ON CONFLICT (domain, username) DO UPDATE SET change = EXCLUDED.change, removed = now();
     DELETE FROM ringway.removed WHERE removed < now() - interval '30 days';
     PERFORM pg_notify('ringway_users', '');
     RETURN NULL;
@@ -74,15 +91,14 @@ CREATE TRIGGER begin_change BEFORE INSERT OR UPDATE OR DELETE ON ringway.users
     FOR EACH STATEMENT EXECUTE FUNCTION ringway.begin_change();
 CREATE TRIGGER number_change BEFORE INSERT OR UPDATE ON ringway.users
     FOR EACH ROW EXECUTE FUNCTION ringway.number_change();
-CREATE TRIGGER note_removal AFTER DELETE ON ringway.users
-    FOR EACH ROW EXECUTE FUNCTION ringway.note_removal();
-CREATE TRIGGER note_renaming AFTER UPDATE ON ringway.users
-    FOR EACH ROW WHEN ((OLD.domain, OLD.username) IS DISTINCT FROM (NEW.domain, NEW.username))
-    EXECUTE FUNCTION ringway.note_removal();
-CREATE TRIGGER end_change AFTER INSERT OR UPDATE OR DELETE ON ringway.users
-    FOR EACH STATEMENT EXECUTE FUNCTION ringway.end_change();
+CREATE TRIGGER end_insert AFTER INSERT ON ringway.users REFERENCING NEW TABLE AS written
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.end_insert();
+CREATE TRIGGER end_update AFTER UPDATE ON ringway.users REFERENCING OLD TABLE AS earlier NEW TABLE AS written
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.end_update();
+CREATE TRIGGER end_delete AFTER DELETE ON ringway.users REFERENCING OLD TABLE AS earlier
+    FOR EACH STATEMENT EXECUTE FUNCTION ringway.end_delete();
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON ringway.users
     FOR EACH STATEMENT EXECUTE FUNCTION ringway.refuse_truncate();
 
-REVOKE ALL ON FUNCTION ringway.begin_change(), ringway.number_change(), ringway.note_removal(),
-    ringway.end_change(), ringway.refuse_truncate() FROM PUBLIC;
+REVOKE ALL ON FUNCTION ringway.begin_change(), ringway.number_change(), ringway.end_insert(),
+    ringway.end_update(), ringway.end_delete(), ringway.refuse_truncate() FROM PUBLIC;

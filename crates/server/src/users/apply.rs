@@ -214,6 +214,18 @@ impl Applier {
     }
 }
 
+impl Applier {
+    /// Writes into the file what is not in it yet, and waits for it.
+    pub(super) async fn flush(&mut self) {
+        while self.saving.is_some() || !self.unsaved.is_empty() {
+            self.save();
+            if !self.saved().await {
+                return;
+            }
+        }
+    }
+}
+
 impl Sink for Applier {
     fn page(&mut self, rows: Vec<Found>) {
         let mut entries = Vec::with_capacity(rows.len());

@@ -21,12 +21,12 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const READ_LIMIT: Duration = Duration::from_secs(300);
 /// Time in which a connection for a change is there.
 const WRITE_CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// Time in which a change is carried out.
-const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Time that a change which the database has waits until it is known here.
 const KNOWN_LIMIT: Duration = Duration::from_secs(1);
 /// Pause before the file is tried again.
 const SAVE_PAUSE: Duration = Duration::from_secs(2);
+/// Time that the end waits for the file.
+const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 /// Runs until the server stops.
 pub(super) async fn drive(
@@ -43,7 +43,7 @@ pub(super) async fn drive(
     let source = Arc::new(source);
     let (positions, known) = watch::channel(Position::MIN);
     let (prune, prunes) = mpsc::channel(1);
-    let reader = Reader {
+    let mut reader = Reader {
         source: source.clone(),
         mirror: Mirror::new(source.follow(), clock.now()),
         applier: Applier::new(store, shared.clone(), clock),
@@ -53,12 +53,17 @@ pub(super) async fn drive(
         positions,
         prunes,
         confirmed: Vec::new(),
+        save_again: None,
     };
     tokio::select! {
         () = reader.run() => {}
         () = write(source, requests, known, prune) => {}
         // The sender may be gone: then the server has ended, too.
         _ = stopped => {}
+    }
+    // Otherwise a user who was just removed would be known again after a start without the database.
+    if timeout(FLUSH_LIMIT, reader.applier.flush()).await.is_err() {
+        warn!("changed users are not in the file yet");
     }
 }
 
@@ -78,10 +83,12 @@ struct Reader {
     prunes: mpsc::Receiver<Prune>,
     /// Those who wait for the next read of everything.
     confirmed: Vec<Prune>,
+    /// When the file is tried again.
+    save_again: Option<Time>,
 }
 
 impl Reader {
-    async fn run(mut self) {
+    async fn run(&mut self) {
         loop {
             match self.mirror.next(self.clock.now()) {
                 Next::Do(step) => {
@@ -127,7 +134,7 @@ impl Reader {
             }
         };
         self.positions.send_replace(position);
-        self.applier.save();
+        self.save();
         Ok(())
     }
 
@@ -168,7 +175,16 @@ impl Reader {
         }
     }
 
+    /// Begins to write into the file what is not in it yet, unless that has just failed.
+    fn save(&mut self) {
+        if self.save_again.is_none_or(|again| again <= self.clock.now()) {
+            self.save_again = None;
+            self.applier.save();
+        }
+    }
+
     async fn wait(&mut self, until: Time) {
+        let until = self.save_again.map_or(until, |again| again.min(until));
         let pause = until.since(self.clock.now());
         let heard = async {
             match &mut self.session {
@@ -177,7 +193,7 @@ impl Reader {
             }
         };
         tokio::select! {
-            () = sleep(pause) => {}
+            () = sleep(pause) => self.save(),
             report = heard => match report {
                 Some(()) => self.mirror.report(),
                 None => {
@@ -191,10 +207,8 @@ impl Reader {
                 self.mirror.ask();
             }
             is_saved = self.applier.saved() => {
-                if !is_saved {
-                    sleep(SAVE_PAUSE).await;
-                }
-                self.applier.save();
+                self.save_again = (!is_saved).then(|| self.clock.now() + SAVE_PAUSE);
+                self.save();
             }
         }
     }
@@ -245,11 +259,12 @@ pub(super) async fn change_once(source: &Source, change: &Change) -> Result<Chan
     };
     let connect = Session::connect_to_write(source);
     let mut session = within(WRITE_CONNECT_LIMIT, connect).await.map_err(absent)?;
-    match timeout(WRITE_LIMIT, session.write(change)).await {
+    let limit = change.limit();
+    match timeout(limit, session.write(change)).await {
         Ok(result) => result.map_err(|why| format!("the database of users: {why}")),
         Err(_) => Err(format!(
             "the database of users does not answer within {} s: the change may have been made",
-            WRITE_LIMIT.as_secs()
+            limit.as_secs()
         )),
     }
 }
@@ -258,7 +273,7 @@ async fn pruned(prune: mpsc::Sender<Prune>) -> Result<Changed, String> {
     let (reply, answer) = oneshot::channel();
     let busy = |_| "another one goes on".to_owned();
     prune.try_send(reply).map_err(busy)?;
-    let result = timeout(WRITE_LIMIT, answer).await;
+    let result = timeout(Change::Prune.limit(), answer).await;
     match result {
         Ok(Ok(Ok(()))) => Ok(Changed::Done(0)),
         Ok(Ok(Err(why))) => {

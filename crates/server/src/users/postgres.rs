@@ -266,9 +266,11 @@ impl Session {
         })
     }
 
-    /// Carries out a change.
+    /// Carries out a change. The caller has a limit for it.
     pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
         let tx = answered(self.client.transaction()).await?;
+        let limit = change.limit().as_millis();
+        answered(tx.batch_execute(&format!("SET LOCAL statement_timeout = {limit}"))).await?;
         let changed = match change {
             Change::Put(users, expected) => put(&tx, users, *expected).await?,
             Change::Remove(user, realm) => remove(&tx, user, realm).await?,
@@ -339,7 +341,8 @@ async fn put(
              WHERE domain = d AND username = u {returning}"
         ),
     };
-    let done = answered(tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set])).await?;
+    let done = tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set]).await;
+    let done = done.map_err(|e| text(&e))?;
     let mut is_done: Vec<(&str, &str)> = done.iter().map(|row| (row.get(0), row.get(1))).collect();
     is_done.sort_unstable();
     let other =

@@ -12,6 +12,12 @@ use tokio::sync::{Notify, mpsc};
 
 /// Time in which a change is answered. Longer than all of its steps.
 const ANSWER_LIMIT: Duration = Duration::from_secs(11);
+/// Time in which a change of few users is carried out.
+#[cfg(feature = "cluster")]
+const CHANGE_LIMIT: Duration = Duration::from_secs(5);
+/// Further time for each user of a change.
+#[cfg(feature = "cluster")]
+const USER_LIMIT: Duration = Duration::from_micros(500);
 /// Time that a start waits for the first read.
 const START_LIMIT: Duration = Duration::from_secs(3);
 
@@ -35,6 +41,17 @@ pub enum Change {
     Remove(String, String),
     /// Removes all that the database does not have any more, however many.
     Prune,
+}
+
+impl Change {
+    /// Returns the time in which it is carried out.
+    #[cfg(feature = "cluster")]
+    pub(super) fn limit(&self) -> Duration {
+        match self {
+            Change::Put(users, _) => CHANGE_LIMIT + USER_LIMIT * users.len() as u32,
+            Change::Remove(..) | Change::Prune => CHANGE_LIMIT,
+        }
+    }
 }
 
 /// What has become of a change.
