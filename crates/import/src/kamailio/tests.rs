@@ -26,7 +26,7 @@ fn password(user: &User) -> &str {
 }
 
 fn refused(found: &Found) -> Vec<String> {
-    let line = |r: &crate::Refusal| {
+    let line = |r: &Refusal| {
         format!("{} {}: {}", r.at.line, r.name.as_deref().unwrap_or("-"), r.reason)
     };
     found.refused.iter().map(line).collect()

@@ -141,9 +141,9 @@ impl FromStr for PostgresUri {
             Some("sslmode=disable") => false,
             Some("sslmode=verify-full") => true,
             Some(_) => {
-                return Err(format!(
-                    "expected ?sslmode=verify-full or ?sslmode=disable and no other option, got another one"
-                ));
+                let expected =
+                    "expected ?sslmode=verify-full or ?sslmode=disable and no other option";
+                return Err(format!("{expected}, got another one"));
             }
         };
         if tls && parsed.iter().any(|(host, _)| host.starts_with('/')) {

@@ -20,6 +20,9 @@ const SAVED: usize = 2000;
 
 type Name = (String, String);
 
+/// What has become of what was written: those that are not in the file, and why.
+type Saved = Result<(), (Vec<Name>, String)>;
+
 /// Takes over what was read.
 pub(super) struct Applier {
     store: Arc<Store>,
@@ -38,7 +41,7 @@ pub(super) struct Applier {
     fresh: (usize, usize),
     /// Users whose change is not in the file yet.
     unsaved: BTreeSet<Name>,
-    saving: Option<JoinHandle<Result<(), (Vec<Name>, String)>>>,
+    saving: Option<JoinHandle<Saved>>,
 }
 
 impl Applier {

@@ -45,7 +45,7 @@ impl UsersClient {
         let mut names = runtime()?
             .block_on(listed)
             .map_err(late)
-            .flatten()
+            .and_then(|listed| listed)
             .map_err(|why| format!("the database of users cannot be read ({why})"))?;
         names.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
         Ok(names)
