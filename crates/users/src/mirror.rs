@@ -200,6 +200,7 @@ impl Mirror {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const START: Time = Time::from_secs(1_000);
 
@@ -290,5 +291,59 @@ mod tests {
         mirror.begin();
         mirror.read_changes(START, 1_000, true);
         assert_eq!(mirror.next(START), Next::Do(Step::ReadChanges(1_000)));
+    }
+
+    proptest! {
+        /// A database with numbered changes, whose connection fails at any step and whose reports may be lost.
+        #[test]
+        fn no_change_is_missed_and_none_is_waited_for_longer_than_the_interval(
+            steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0u64..3_000, 0u8..10), 1..200)
+        ) {
+            let (mut mirror, mut now, mut number) = (Mirror::new(Follow::Changes, START), START, 0);
+            // What this server knows, and since when there is something that it does not know.
+            let (mut known, mut connected, mut unknown_since) = (None, false, None);
+            for (is_reported, changes, pass, luck) in steps {
+                if changes {
+                    number += 1;
+                    unknown_since.get_or_insert(now);
+                    if is_reported && connected {
+                        mirror.report();
+                    }
+                }
+                now += Duration::from_millis(pass);
+                while let Next::Do(step) = mirror.next(now) {
+                    if luck == 0 {
+                        mirror.failed(now);
+                        (known, connected) = (None, false);
+                        break;
+                    }
+                    match step {
+                        Step::Connect => {
+                            mirror.connected();
+                            connected = true;
+                            continue;
+                        }
+                        // All that came before is read, also what was not reported.
+                        Step::ReadAll => {
+                            mirror.begin();
+                            mirror.read_all(now, number);
+                        }
+                        Step::ReadChanges(after) => {
+                            prop_assert_eq!(Some(after), known, "changes are read without what came before");
+                            mirror.begin();
+                            mirror.read_changes(now, number, false);
+                        }
+                    }
+                    (known, unknown_since) = (Some(number), None);
+                }
+                if let Next::Wait(until) = mirror.next(now) {
+                    let longest = if known.is_some() { POLL } else { RETRY.1 };
+                    prop_assert!(until > now && until <= now + longest);
+                }
+                if let (Some(since), true) = (unknown_since, known.is_some()) {
+                    prop_assert!(now.since(since) < POLL + Duration::from_secs(3));
+                }
+            }
+        }
     }
 }
