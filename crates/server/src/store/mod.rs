@@ -7,9 +7,12 @@
 mod backup;
 mod batch;
 mod file;
+// Parts of it are for a database of users only.
+#[cfg_attr(not(feature = "cluster"), allow(dead_code))]
 mod manage;
 mod restore;
 mod table;
+#[cfg_attr(not(feature = "cluster"), allow(dead_code))]
 pub(crate) mod users;
 mod writer;
 

@@ -29,6 +29,7 @@ mod read;
 mod redis;
 #[cfg(feature = "cluster")]
 mod session;
+#[cfg_attr(not(feature = "cluster"), allow(dead_code))]
 pub mod shared;
 pub mod source;
 #[cfg(feature = "cluster")]
