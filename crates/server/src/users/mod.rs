@@ -143,5 +143,6 @@ fn start_thread(
     match source {}
 }
 
-#[cfg(all(test, feature = "cluster"))]
+#[cfg(test)]
+#[cfg(feature = "cluster")]
 mod tests;
