@@ -215,6 +215,15 @@ impl UserTable {
         });
     }
 
+    /// Returns whether this read has found a user already.
+    pub(crate) fn is_seen(&self, user: &[u8], realm: &[u8], read: u32) -> bool {
+        let seen = |shard: &Shard, key: &[u8]| {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            shard.get(key).is_some_and(|held| held.seen == read)
+        };
+        self.with(user, realm, seen).unwrap_or(false)
+    }
+
     /// Returns the users that this read has not found, with their realms.
     pub(crate) fn unseen(&self, read: u32) -> Vec<(String, String)> {
         let mut out = Vec::new();
@@ -364,6 +373,7 @@ mod tests {
         }
         table.see(b"101", b"a.org", 1);
         table.see(b"104", b"a.org", 1);
+        assert!(table.is_seen(b"101", b"a.org", 1) && !table.is_seen(b"102", b"a.org", 1));
         // A new password changes nothing about that.
         table.put(b"101", b"a.org", Hashes::new("101", "a.org", "other"));
         let mut unseen = table.unseen(1);

@@ -115,7 +115,7 @@ impl Applier {
         for change in changes {
             match change {
                 // In their order: a user may be removed and set again.
-                ReadChange::Set(Ok(entry)) => self.set(vec![entry]),
+                ReadChange::Set(Ok(entry)) => self.set(entry),
                 ReadChange::Set(Err(refusal)) => {
                     self.log(&refusal);
                     self.change(&[], refusal.name.into_iter().collect());
@@ -126,22 +126,17 @@ impl Applier {
         self.end_log();
     }
 
-    /// Sets users that differ.
-    fn set(&mut self, entries: Vec<Entry>) {
-        let mut set = Vec::new();
-        for entry in entries {
-            let hashes = Hashes::of(&entry);
-            let known = self.store.users().get(entry.user.as_bytes(), entry.realm.as_bytes());
-            let is_same = known.is_some_and(|known| {
-                let is_dated = entry.password_set.is_some();
-                known.proves_as(&hashes)
-                    && (!is_dated || known.password_set() == hashes.password_set())
-            });
-            if !is_same {
-                set.push(HashedUser { user: entry.user, realm: entry.realm, hashes });
-            }
+    /// Sets a user, unless it is known so.
+    fn set(&mut self, entry: Entry) {
+        let hashes = Hashes::of(&entry);
+        let known = self.store.users().get(entry.user.as_bytes(), entry.realm.as_bytes());
+        let is_same = known.is_some_and(|known| {
+            let is_dated = entry.password_set.is_some();
+            known.proves_as(&hashes) && (!is_dated || known.password_set() == hashes.password_set())
+        });
+        if !is_same {
+            self.change(&[HashedUser { user: entry.user, realm: entry.realm, hashes }], Vec::new());
         }
-        self.change(&set, Vec::new());
     }
 
     fn change(&mut self, set: &[HashedUser], removed: Vec<Name>) {
@@ -169,7 +164,7 @@ impl Applier {
         self.logged.insert(refusal.text.clone());
         if self.fresh.0 < LOGGED {
             self.fresh.0 += 1;
-            warn!("the database of users: {}, so that it cannot register", refusal.text);
+            warn!("the database of users: {}: the row is not used", refusal.text);
         } else {
             self.fresh.1 += 1;
         }
@@ -229,24 +224,33 @@ impl Applier {
     }
 }
 
+impl Applier {
+    /// Takes over a row of a read of everything. Of two rows of one user, as with two names of a domain, the first counts.
+    fn found_entry(&mut self, entry: Entry) {
+        let (user, realm) = (entry.user.clone(), entry.realm.clone());
+        let users = self.store.users();
+        if users.is_seen(user.as_bytes(), realm.as_bytes(), self.read) {
+            self.refused += 1;
+            let text = format!("user \"{user}@{realm}\" has another row");
+            self.log(&Refusal { name: None, text });
+            return;
+        }
+        self.found += 1;
+        self.set(entry);
+        self.store.users().see(user.as_bytes(), realm.as_bytes(), self.read);
+    }
+}
+
 impl Sink for Applier {
     fn page(&mut self, rows: Vec<Found>) {
-        let mut entries = Vec::with_capacity(rows.len());
         for row in rows {
             match row {
-                Ok(entry) => entries.push(entry),
+                Ok(entry) => self.found_entry(entry),
                 Err(refusal) => {
                     self.refused += 1;
                     self.log(&refusal);
                 }
             }
-        }
-        self.found += entries.len();
-        let names: Vec<Name> =
-            entries.iter().map(|entry| (entry.user.clone(), entry.realm.clone())).collect();
-        self.set(entries);
-        for (user, realm) in names {
-            self.store.users().see(user.as_bytes(), realm.as_bytes(), self.read);
         }
     }
 

@@ -113,7 +113,10 @@ fn contract(section: &str, store: Option<&str>) {
     let began = Instant::now();
     assert!(matches!(first.put(&many, Expected::New), Changed::Done(_)));
     second.until_count(many.len());
-    eprintln!("2500 users are known at another server {:?} after the change began", began.elapsed());
+    eprintln!(
+        "2500 users are known at another server {:?} after the change began",
+        began.elapsed()
+    );
     let third = start(2);
     third.until_count(many.len());
 
