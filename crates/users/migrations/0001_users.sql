@@ -1,7 +1,7 @@
 -- The users of all servers that share this database, and the order of changes of them.
 --
 -- A change gets its number under a lock that is held until its transaction ends. So changes become visible in the order of
--- their numbers, and whoever has seen one has seen all before it. Rows may be changed by plain SQL, too.
+-- their numbers, and a reader who has seen one has seen all before it. Rows may be changed by plain SQL, too.
 
 CREATE TABLE ringway.users (
     domain text COLLATE "C" NOT NULL

@@ -140,7 +140,7 @@ fn contract(section: &str, store: Option<&str>) {
         node.knows("u8", Expected::Any) && node.knows("new", Expected::Any)
     });
 
-    // Whoever was away believes that users are gone if that is noted, however many there were.
+    // A server that was away believes that users are gone if that is noted, however many there were.
     second.stop();
     for name in &many[..40] {
         assert!(matches!(first.remove(name), Changed::Done(_)));
