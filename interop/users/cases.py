@@ -298,13 +298,12 @@ def rights_and_mistakes(c):
     """A wrong password, a schema of a later program, a role that may not create it and one that may only read are said
     plainly, without the password; the rights in docs/users.md are enough."""
     database = Postgres(c, owner="postgres")
-    wrong = node(c, database.uri(password="open-sesame"))
-    c.until(lambda: "password authentication failed" in wrong.process.output(), 5, wrong.process.output)
-    c.expect("no user is known here" in wrong.process.output(), "the log does not say that nobody can register")
-    c.expect(metric(wrong, "present") == 0, "a database that refuses is present")
-    expect_secret(c, ["open-sesame"], wrong)
-    c.expect("open-sesame" not in add(c, wrong, "carol", "singer", fails=True), "a command prints the password")
-    wrong.stop()
+    wrong = node(c, database.uri(password="open-sesame"), start=False)
+    wrong.process = wrong.kind.start("wrong")
+    c.expect(wrong.process.wait(10 * PATIENCE) == 1, "a server starts that knows nobody")
+    output = wrong.process.output()
+    c.expect("password authentication failed" in output and "no user is known here yet" in output, output)
+    c.expect("open-sesame" not in output, "the password is in the log")
     output = ringway(c, wrong, "user", "list", fails=True)
     c.expect("password authentication failed" in output and "open-sesame" not in output, output)
     # A role that may not create the schema.
@@ -352,8 +351,13 @@ def tls(c):
         c.expect(status == 0, output)
     database = Postgres(c)
     trust = f'roots = "{folder}/ca.pem"\n'
-    plain = node(c, database.uri(options="?sslmode=verify-full"), more=trust)
-    c.until(lambda: "server does not support TLS" in plain.process.output(), 5, plain.process.output)
+    secure = node(c, database.uri(options="?sslmode=verify-full"), more=trust, start=False)
+
+    def refused(server, why):
+        output = ringway(c, server, "user", "list", fails=True)
+        c.expect(why in output and database.password not in output, output)
+
+    refused(secure, "server does not support TLS")
     for name in ("wrong", "right"):
         for kind in ("key", "pem"):
             data = (folder / f"{name}.{kind}").read_bytes()
@@ -363,14 +367,14 @@ def tls(c):
         database.stop()
         database.start()
         if name == "wrong":
-            c.until(lambda: "certificate not valid for name" in plain.process.output(), 10, plain.process.output)
-    present(c, plain)
-    stranger = node(c, database.uri(options="?sslmode=verify-full"))
-    c.until(lambda: "UnknownIssuer" in stranger.process.output(), 5, stranger.process.output)
-    add(c, plain, "carol", "singer")
+            refused(secure, "certificate not valid for name")
+    refused(node(c, database.uri(options="?sslmode=verify-full"), start=False), "UnknownIssuer")
+    secure.start()
+    present(c, secure)
+    add(c, secure, "carol", "singer")
     c.expect(database.sql("SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "
                           "WHERE application_name = 'ringway'") == "t", "the connection is not by TLS")
-    expect_secret(c, [database.password], plain, stranger)
+    expect_secret(c, [database.password], secure)
 
 
 @case("users/redis", own=True)

@@ -35,7 +35,7 @@ pub mod source;
 #[cfg(feature = "cluster")]
 mod tls;
 
-use crate::config::Settings;
+use crate::config::{AuthMode, Settings};
 use crate::store::Store;
 use ringway_net::Clock;
 use ringway_proxy::config::Config;
@@ -61,7 +61,8 @@ impl UsersThread {
     /// for long.
     ///
     /// # Errors
-    /// What makes a start impossible.
+    /// What makes a start impossible: also that no user is known and the database cannot be read. Phones that are refused
+    /// with the right password may not try again.
     pub(crate) fn of(
         settings: &Settings,
         config: &Config,
@@ -71,10 +72,13 @@ impl UsersThread {
         let Some(source) = Source::of(settings)? else { return Ok(None) };
         let domains = source::domains(&config.domains);
         let (thread, users) = UsersThread::start(source, domains, store, clock)?;
-        if !users.wait_for_first() && store.users().is_empty() {
-            error!(
-                "no user is known here: phones are refused until the database of users can be read"
-            );
+        let needs_users = store.users().is_empty() && settings.auth.mode == AuthMode::Digest;
+        if !users.wait_for_first(needs_users) && needs_users {
+            return Err(format!(
+                "users.source: the database cannot be read ({}), and no user is known here yet: phones would be refused \
+                 as with a wrong password",
+                users.numbers().why
+            ));
         }
         store.set_shared(users);
         Ok(Some(thread))

@@ -261,11 +261,13 @@ impl SharedUsers {
         self.shared.ask.notify_one();
     }
 
-    /// Waits until the database was read, but not for long. Returns whether it was.
-    pub(crate) fn wait_for_first(&self) -> bool {
+    /// Waits until the database was read, or could not be, but not for long. With `insists` it may be tried several times.
+    /// Returns whether it was read.
+    pub(crate) fn wait_for_first(&self, insists: bool) -> bool {
         let (lock, ended) = &self.shared.first;
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(ended.wait_timeout_while(guard, START_LIMIT, |ended| !*ended));
+        let goes_on = |ended: &mut bool| !*ended || (insists && !self.shared.numbers().present);
+        drop(ended.wait_timeout_while(guard, START_LIMIT, goes_on));
         self.shared.numbers().present
     }
 }
