@@ -18,7 +18,7 @@ mod kamailio;
 pub use asterisk::{Load, MAX_FILES, MAX_INCLUDES, MAX_SECTIONS, asterisk};
 pub use error::FileError;
 pub use found::{Found, Position, Reason, Refusal, User};
-pub use kamailio::{MAX_COLUMNS, kamailio};
+pub use kamailio::{COLUMNS, MAX_COLUMNS, Subscribers, kamailio};
 
 /// Maximum size of the files of one import, in bytes.
 pub const MAX_BYTES: usize = 64 << 20;

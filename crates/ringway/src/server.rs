@@ -139,6 +139,8 @@ pub(crate) enum User {
     },
     /// Lists users
     List(ServerArgs),
+    /// Has a running server remove the users that the database does not have any more, even if they are many
+    Prune(ServerArgs),
 }
 
 #[derive(Args)]
@@ -243,6 +245,7 @@ fn user(command: User) -> Result<(), CommandError> {
                 false => out::line(&format!("{}@{} removed", removed.user, removed.realm)),
             }
         }
+        User::Prune(server) => prune(&server),
         User::List(server) => {
             let users = UserManager::open(&server.sources(), MissingStore::Refuse)
                 .map_err(CommandError)?
@@ -255,6 +258,16 @@ fn user(command: User) -> Result<(), CommandError> {
                 }),
             }
         }
+    }
+}
+
+fn prune(server: &ServerArgs) -> Result<(), CommandError> {
+    let pruned = UserManager::open(&server.sources(), MissingStore::Refuse)
+        .map_err(CommandError)?
+        .prune()?;
+    match server.json {
+        true => out::json(&pruned),
+        false => out::line(&format!("{} users removed", pruned.removed)),
     }
 }
 

@@ -30,5 +30,6 @@ pub mod setup;
 pub mod states;
 pub mod store;
 pub mod text;
+pub mod users;
 mod validity;
 pub mod worker;

@@ -7,18 +7,21 @@
 pub mod import;
 
 use crate::calls::Call;
-use crate::config::{Host, StoreKind};
+use crate::config::{Host, Settings, StoreKind};
 use crate::numbers::orders::{NumbersView, Order};
 use crate::observe::http::{
-    ListedUser, Made, NewUser, Page, PageRequest, Registration, UserName, listed,
+    ListedUser, Made, NewUser, Page, PageRequest, Pruned, Registration, UserName, listed,
 };
 use crate::observe::{Control, Status};
 use crate::random;
 use crate::setup::{self, Sources};
 use crate::store::{
-    BackupSummary, Hashes, OfflineStore, StoreError, UserStore, check_name, check_password,
-    copy_backup,
+    BackupSummary, HashedUser, Hashes, OfflineStore, StoreError, UserStore, check_name,
+    check_password, copy_backup,
 };
+use crate::users::client::UsersClient;
+use crate::users::shared::{Change, Expected};
+use crate::users::source::{self, Source};
 use ringway_sip::digest::Algorithm;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -60,6 +63,8 @@ pub struct UserManager {
 enum Backend {
     Server(Control),
     File(OfflineStore),
+    /// A database that servers share; none runs here.
+    Shared(UsersClient),
     /// The store does not exist.
     Missing,
 }
@@ -108,6 +113,9 @@ impl UserManager {
                 created: None,
             });
         }
+        if let Some(source) = Source::of(&settings).map_err(|e| one(&e))? {
+            return Self::of_database(&settings, source, configured);
+        }
         let StoreKind::Redb(path) = &kind else {
             return Err(vec![
                 "no server is running, and a store in memory ends with it".to_owned(),
@@ -147,6 +155,26 @@ impl UserManager {
             realms: domains.into_iter().map(|(name, _)| name).collect(),
             algorithms: configured,
             created: created.then(|| path.clone()),
+        })
+    }
+
+    /// Manages the users of a database while no server runs.
+    fn of_database(
+        settings: &Settings,
+        source: Source,
+        algorithms: Vec<Algorithm>,
+    ) -> Result<Self, Vec<String>> {
+        let domains = setup::domains(settings, None);
+        let named = domains.iter().map(|d| {
+            (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
+        });
+        let named: Vec<(String, Vec<String>)> = named.collect();
+        Ok(UserManager {
+            backend: Backend::Shared(UsersClient::new(source, source::domains(&domains))),
+            aliases: aliases(named.iter().map(|(name, others)| (&**name, &**others))),
+            realms: named.into_iter().map(|(name, _)| name).collect(),
+            algorithms,
+            created: None,
         })
     }
 
@@ -202,6 +230,13 @@ impl UserManager {
                 }
                 store.set_user(&user, &realm, Hashes::new(&user, &realm, &password))?;
             }
+            Backend::Shared(client) => {
+                let hashes = Hashes::new(&user, &realm, &password);
+                let expected = if new { Expected::New } else { Expected::Existing };
+                let (user, realm) = (user.clone(), realm.clone());
+                let users = vec![HashedUser { user, realm, hashes }];
+                client.change(&Change::Put(users, expected))?.done()?;
+            }
             Backend::Missing => return Err(MISSING.to_owned()),
         }
         let Made { number, awaits_number, .. } = made;
@@ -228,9 +263,28 @@ impl UserManager {
                     return Err(format!("user {}@{} does not exist", name.user, name.realm));
                 }
             }
+            Backend::Shared(client) => {
+                let change = Change::Remove(name.user.clone(), name.realm.clone());
+                client.change(&change)?.done()?;
+            }
             Backend::Missing => return Err(MISSING.to_owned()),
         }
         Ok(name)
+    }
+
+    /// Has a running server remove the users that the database does not have any more, however many. Returns their number.
+    ///
+    /// # Errors
+    /// Describes the problem in one line.
+    pub fn prune(&self) -> Result<Pruned, String> {
+        match &self.backend {
+            Backend::Server(control) => {
+                parse(&response_text(control, control.request("POST", "/users/prune", ""))?)
+            }
+            Backend::File(_) | Backend::Shared(_) | Backend::Missing => {
+                Err("no server is running here".to_owned())
+            }
+        }
     }
 
     /// Returns all users, ordered by domain and name.
@@ -243,6 +297,10 @@ impl UserManager {
                 parse(&response_text(control, control.request("GET", "/users", ""))?)
             }
             Backend::File(store) => listed(store),
+            Backend::Shared(client) => {
+                let listed = |(user, realm)| ListedUser { user, realm, number: None };
+                Ok(client.list()?.into_iter().map(listed).collect())
+            }
             Backend::Missing => Ok(Vec::new()),
         }
     }

@@ -17,6 +17,7 @@ use crate::phonebook::endpoint::{self, BookEndpoint};
 use crate::post::Post;
 use crate::setup::{self, Sources, Tls};
 use crate::store::{Others, Store, StoreFile, check_creatable};
+use crate::users::source::Source;
 use ringway_net::{Clock, Endpoint};
 use ringway_sansio::{Flow, FlowId, Listener, Transport};
 use std::fs::OpenOptions;
@@ -139,6 +140,7 @@ pub fn check(sources: &Sources) -> Result<(), Vec<String>> {
         }
     }
     problems.extend(Membership::of(&settings, &setup::listen(&settings)).err());
+    problems.extend(Source::of(&settings).err());
     problems.extend(check_cdr(settings.cdr.as_deref()).err());
     problems.extend(tls.err().into_iter().flatten());
     if problems.is_empty() { Ok(()) } else { Err(problems) }

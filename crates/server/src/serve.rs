@@ -29,6 +29,8 @@ use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
 use crate::states::{self, UserStates};
 use crate::store::Store;
+use crate::users::UsersThread;
+use crate::users::source as users;
 use crate::worker::{Worker, WorkerParts};
 use ringway_cluster::ClusterLocation;
 use ringway_net::{Clock, Endpoint};
@@ -139,6 +141,8 @@ struct Server {
     log: Log,
     mesh: Option<MeshThread>,
     cluster: Option<ClusterThread>,
+    /// Reads the users, if a database has them.
+    users: Option<UsersThread>,
     /// Carries what users do between routers.
     states: Option<UserStates>,
     /// Forwards media until it is dropped.
@@ -169,9 +173,10 @@ impl Server {
             setup::proxy(&settings, store.domain(), net.listeners(), workers, &store.secret());
         config.mesh = mesh_network(exchange.as_ref());
         let config = Arc::new(config);
+        let store = Arc::new(store);
+        let users = UsersThread::of(&settings, &config, &store, clock)?;
         let first_run = first_run::create(sources, &settings, &config, &store)?;
         net.set_origins(setup::origins(&settings, &config));
-        let store = Arc::new(store);
         let workers_ended = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared::new(&config.secret));
         let inbox = mesh.as_ref().map(MeshThread::states);
@@ -230,6 +235,7 @@ impl Server {
             log,
             mesh,
             cluster,
+            users,
             states,
             media,
         };
@@ -423,6 +429,9 @@ impl Server {
         if let Some(cluster) = &mut self.cluster {
             cluster.stop();
         }
+        if let Some(users) = &mut self.users {
+            users.stop();
+        }
         self.monitor.calls.stop();
         self.store.flush();
         info!("stopped");
@@ -492,12 +501,16 @@ impl Server {
                 error!("the mesh does not take what is shared; reload once more");
             }
         }
+        if let Some(shared) = self.store.shared() {
+            shared.set_domains(users::domains(&config.domains));
+        }
         self.config = config;
         // These settings cannot change while the process runs.
         self.settings = Settings {
             listen: std::mem::take(&mut self.settings.listen),
             store: self.settings.store.take(),
             cluster: self.settings.cluster.clone(),
+            users: self.settings.users.clone(),
             workers: self.settings.workers,
             http: self.settings.http,
             media: self.settings.media.clone(),
@@ -549,6 +562,7 @@ fn needs_restart(old: &Settings, new: &Settings) -> Vec<&'static str> {
         (old.listen != new.listen, "listen"),
         (old.store != new.store, "store"),
         (old.cluster != new.cluster, "cluster"),
+        (old.users != new.users, "users"),
         (old.workers != new.workers, "workers"),
         (old.http != new.http, "http"),
         (old.log.format != new.log.format, "log.format"),

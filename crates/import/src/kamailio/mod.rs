@@ -11,9 +11,11 @@ mod literal;
 mod row;
 
 use crate::error::FileError;
-use crate::found::{Found, Position};
+use crate::found::{Found, Position, Refusal, User};
 use crate::{MAX_BYTES, MAX_LINE};
 pub use row::MAX_COLUMNS;
+use row::{Columns, Value};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Words that begin a statement in a dump.
@@ -43,6 +45,39 @@ pub fn kamailio(name: &str, bytes: &[u8]) -> Result<Found, FileError> {
         Format::Csv(delimiter) => csv::read(&file, bytes, delimiter, &mut found)?,
     }
     Ok(found)
+}
+
+/// The columns that are used, in lower case.
+pub const COLUMNS: [&str; 7] = row::NAMES;
+
+/// A `subscriber` table whose rows a database returns, instead of a file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Subscribers {
+    at: Position,
+    columns: Columns,
+}
+
+impl Subscribers {
+    /// Returns the table with this name and these columns.
+    ///
+    /// # Errors
+    /// Fails when a column that is needed is missing.
+    pub fn new(table: &str, names: &[&str]) -> Result<Self, FileError> {
+        let at = Position { file: table.into(), line: 1 };
+        let names: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        Ok(Subscribers { columns: Columns::new(&at, &names)?, at })
+    }
+
+    /// Returns the user in a row.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn user(&self, values: &[Option<&[u8]>]) -> Result<User, Refusal> {
+        let value =
+            |value: &Option<_>| value.map_or(Value::Null, |v| Value::Text(Cow::Borrowed(v)));
+        let values: Vec<Value<'_>> = values.iter().map(value).collect();
+        self.columns.user(self.at.clone(), &values)
+    }
 }
 
 /// The form of the table.

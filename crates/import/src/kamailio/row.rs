@@ -26,7 +26,7 @@ const HA1B: usize = 4;
 const SHA256: usize = 5;
 const SHA512T256: usize = 6;
 
-const NAMES: [&str; 7] =
+pub(super) const NAMES: [&str; 7] =
     ["username", "domain", "password", "ha1", "ha1b", "ha1_sha256", "ha1_sha512t256"];
 
 /// The positions of the columns that are used.

@@ -26,9 +26,8 @@ fn password(user: &User) -> &str {
 }
 
 fn refused(found: &Found) -> Vec<String> {
-    let line = |r: &crate::Refusal| {
-        format!("{} {}: {}", r.at.line, r.name.as_deref().unwrap_or("-"), r.reason)
-    };
+    let line =
+        |r: &Refusal| format!("{} {}: {}", r.at.line, r.name.as_deref().unwrap_or("-"), r.reason);
     found.refused.iter().map(line).collect()
 }
 

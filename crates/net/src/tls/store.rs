@@ -2,10 +2,10 @@
 
 use super::identity::all_names;
 use super::provider::provider;
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, RootCertStore};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -154,6 +154,18 @@ impl Roots {
         let mut store = RootCertStore::empty();
         add(&mut store, pem, origin)?;
         Ok(Roots(Arc::new(store)))
+    }
+
+    /// Returns a client of servers that have their own name in the certificate (RFC 9525), as a database has. Servers of SIP
+    /// are checked by [`crate::TlsClient`] (RFC 5922).
+    ///
+    /// # Errors
+    /// Fails when the library has no version of TLS for its cryptography.
+    pub fn client(&self) -> Result<ClientConfig, TlsError> {
+        let builder = ClientConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| TlsError::new("TLS versions", &error))?;
+        Ok(builder.with_root_certificates(self.0.clone()).with_no_client_auth())
     }
 
     pub(crate) fn store(&self) -> &Arc<RootCertStore> {

@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
-};
+use redis::{Pipeline, RedisError, Value};
 use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
 use ringway_cluster::config::{MAX_NODES, MAX_NODES_PER_USER};
 use ringway_cluster::record::{self, Message};
@@ -15,16 +11,15 @@ use ringway_cluster::{Command, Found, Lease, NodeName, Reading, Report, Written}
 
 use ringway_proxy::config::NodeKey;
 
+use super::client::RedisClient;
 use super::membership::Membership;
-use crate::config::DatabaseUri;
 
 /// Why a command has failed.
 pub(super) type Failure = String;
 
 /// A database, and this node in it.
 pub(super) struct Database {
-    uri: DatabaseUri,
-    roots: Option<Vec<u8>>,
+    client: RedisClient,
     name: NodeName,
     key: NodeKey,
     replicas: u32,
@@ -44,91 +39,18 @@ impl Database {
     /// Fails for trust anchors that cannot be read.
     pub(super) fn new(membership: &Membership, key: NodeKey) -> Result<Self, String> {
         let Membership { database: uri, roots, name, replicas } = membership.clone();
-        let database = Database { uri, roots, name, key, replicas };
-        match database.uri.service {
-            Some(_) => database.sentinel().map(drop),
-            None => database.server().map(drop),
-        }
-        .map_err(|e| format!("store {}: {e}", database.uri))?;
-        Ok(database)
+        let client = RedisClient::new(uri, roots).map_err(|e| format!("store {e}"))?;
+        Ok(Database { client, name, key, replicas })
     }
 
     /// Connects with the primary.
     pub(super) async fn connect(&self) -> Result<Session, Failure> {
-        let client = self.client().await.map_err(|e| text(&e))?;
-        // Its callers have a limit of their own, for all of their work.
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        connection.map(Session).map_err(|e| text(&e))
+        self.client.connect().await.map(Session)
     }
 
     /// Subscribes to changes.
     pub(super) async fn subscribe(&self) -> Result<PubSub, Failure> {
-        let client = self.client().await.map_err(|e| text(&e))?;
-        let mut connection = client.get_async_pubsub().await.map_err(|e| text(&e))?;
-        connection.subscribe(record::CHANNEL).await.map_err(|e| text(&e))?;
-        Ok(connection)
-    }
-
-    async fn client(&self) -> Result<Client, RedisError> {
-        match self.uri.service {
-            // Asked for each connection: another server may be the primary now.
-            Some(_) => self.sentinel()?.async_get_client().await,
-            None => self.server(),
-        }
-    }
-
-    fn certificates(&self) -> TlsCertificates {
-        TlsCertificates { client_tls: None, root_cert: self.roots.clone() }
-    }
-
-    fn server(&self) -> Result<Client, RedisError> {
-        let uri = &self.uri;
-        let mut settings =
-            RedisConnectionInfo::default().set_db(uri.number).set_skip_set_lib_name();
-        if let Some(user) = &uri.user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = &uri.password {
-            settings = settings.set_password(password);
-        }
-        let info = self.address(0).into_connection_info()?.set_redis_settings(settings);
-        match uri.tls {
-            true => Client::build_with_tls(info, self.certificates()),
-            false => Client::open(info),
-        }
-    }
-
-    fn sentinel(&self) -> Result<SentinelClient, RedisError> {
-        let uri = &self.uri;
-        let service = uri.service.as_deref().unwrap_or_default();
-        let sentinels = (0..uri.hosts.len()).map(|i| self.address(i));
-        let mut builder =
-            SentinelClientBuilder::new(sentinels, service, SentinelServerType::Master)?
-                .set_client_to_redis_db(uri.number);
-        if let Some(user) = &uri.user {
-            builder = builder.set_client_to_redis_username(user);
-        }
-        if let Some(password) = &uri.password {
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if uri.tls {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_redis_certificates(self.certificates())
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_certificates(self.certificates());
-        }
-        builder.build()
-    }
-
-    fn address(&self, i: usize) -> ConnectionAddr {
-        let (host, port) = self.uri.hosts[i].clone();
-        match self.uri.tls {
-            true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
-            false => ConnectionAddr::Tcp(host, port),
-        }
+        self.client.subscribe(record::CHANNEL).await
     }
 
     /// Has the database carry out a command of this node. A command that the database refuses is reported as failed, with

@@ -9,9 +9,11 @@
 //! | [`membership`] | which node this server is |
 //! | `announce` | what a node publishes when it starts |
 //! | `driver` | the thread: commands go to the database, and reports come back |
-//! | `database` | connections with Redis or Valkey |
+//! | `database` | commands of a node as commands of Redis or Valkey; `client` connects |
 
 pub(crate) mod announce;
+#[cfg(feature = "cluster")]
+pub(crate) mod client;
 #[cfg(feature = "cluster")]
 mod database;
 #[cfg(feature = "cluster")]

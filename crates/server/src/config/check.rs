@@ -4,11 +4,12 @@ use super::reach::{self, Names};
 use super::sections::{
     AuthSettings, Certificate, Cluster, Domain, DomainSettings, File, Hop, MAX_DOMAINS, MAX_LISTEN,
     MAX_ORIGINS, MAX_ROUTES, MAX_TRUSTED, Mesh, MeshService, RegistrarSettings, Route, RouteShare,
-    Tls, TlsSettings, WebSocket, WebSocketSettings,
+    Tls, TlsSettings, Users, WebSocket, WebSocketSettings,
 };
 use super::settings::Settings;
-use super::shape::{Host, HttpAddr, Listen, MeshTransport};
+use super::shape::{Host, HttpAddr, Listen, MeshTransport, SourceText, StoreKind};
 use super::span::Span;
+use super::users::{UserSettings, UserSource};
 use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
@@ -61,7 +62,7 @@ impl Check<'_, '_> {
             listen: file.listen,
             names: file.domains,
             mode: file.mode,
-            store: file.store,
+            store: file.store.clone(),
             workers: (file.workers > 0).then_some(file.workers),
             http: file.http,
             trusted: file.trusted,
@@ -79,6 +80,7 @@ impl Check<'_, '_> {
             websocket: self.websocket(file.websocket),
             media: file.media,
             mesh: file.mesh.map(mesh),
+            users: self.users(file.users, file.store.as_ref()),
             cluster: cluster(file.cluster),
             phonebook: file.phonebook,
         }
@@ -160,6 +162,18 @@ impl Check<'_, '_> {
         for (i, route) in registrar.service_route.iter().enumerate() {
             self.sip_uri(&format!("registrar.service_route.{}", i + 1), route);
         }
+    }
+
+    /// `--store` may replace the store of the file, so that the users' is checked once more at start.
+    fn users(&mut self, users: Users, store: Option<&StoreKind>) -> UserSettings {
+        let Users { source: SourceText(source), table, refresh, roots } = users;
+        if source == UserSource::Store && !matches!(store, None | Some(StoreKind::Redis(_))) {
+            self.report("users.source", "expected a store \"redis://..\" for users in the store");
+        }
+        if table.is_some() && !matches!(source, UserSource::Postgres(_)) {
+            self.report("users.table", "expected a source \"postgresql://..\" for a table");
+        }
+        UserSettings { source, table, refresh, roots: roots.map(|file| file.0) }
     }
 
     fn websocket(&mut self, websocket: WebSocket) -> WebSocketSettings {

@@ -112,7 +112,7 @@ impl FromStr for DatabaseUri {
 }
 
 /// Parses `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
-fn host_port(text: &str, default: u16) -> Option<(String, u16)> {
+pub(super) fn host_port(text: &str, default: u16) -> Option<(String, u16)> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']')?;
@@ -129,7 +129,7 @@ fn host_port(text: &str, default: u16) -> Option<(String, u16)> {
 }
 
 /// Replaces the escapes of RFC 3986 section 2.1.
-fn unescape(text: &str) -> Option<String> {
+pub(super) fn unescape(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {

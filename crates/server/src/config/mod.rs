@@ -13,6 +13,7 @@ mod sections;
 mod settings;
 mod shape;
 mod span;
+mod users;
 
 pub use database::DatabaseUri;
 pub use ringway_document::{MAX_PROBLEMS, Problem};
@@ -26,6 +27,7 @@ pub use settings::Settings;
 pub use shape::{
     Host, HttpAddr, Listen, NO_DATABASE, Network, PhonebookAddr, PortRange, StoreKind,
 };
+pub use users::{PostgresUri, TableName, UserSettings, UserSource};
 
 use check::Check;
 use ringway_document::{Document, Problems};
@@ -101,6 +103,7 @@ impl Settings {
         }
         self.tls.roots.iter_mut().chain(&mut self.cdr).for_each(fix);
         self.cluster.file.iter_mut().chain(&mut self.cluster.roots).for_each(fix);
+        self.users.roots.iter_mut().for_each(fix);
         if let Some(mesh) = &mut self.mesh {
             mesh.network_key.iter_mut().chain(&mut mesh.state).for_each(fix);
         }

@@ -3,8 +3,10 @@
 use super::read::{Word, duration, find_word, integer, tables, word};
 use super::shape::{
     FileName, Host, HttpAddr, LanNetwork, Listen, MeshPeer, MeshTransport, Network, OriginText,
-    PhonebookAddr, PortRange, StoreKind,
+    PhonebookAddr, PortRange, SourceText, StoreKind,
 };
+use super::users::{REFRESH, TableName};
+
 use super::span::Span;
 use ringway_net::Origin;
 use ringway_proxy::config::Mode;
@@ -417,6 +419,7 @@ const DAY: u64 = 86_400;
 
 durations! {
     ten_seconds_to_a_day = Span::secs(10)..=Span::secs(DAY);
+    refresh = Span::secs(1)..=Span::secs(DAY);
     handshake = Span::secs(1)..=Span::secs(120);
     drain = Span::secs(0)..=Span::secs(DAY);
     expiry = Span::secs(1)..=Span::secs(30 * DAY);
@@ -463,6 +466,7 @@ pub(super) struct File {
     pub(super) media: MediaSettings,
     pub(super) mesh: Option<Mesh>,
     pub(super) cluster: Cluster,
+    pub(super) users: Users,
     pub(super) phonebook: PhonebookSettings,
     #[serde(deserialize_with = "tables")]
     pub(super) domain: Vec<Domain>,
@@ -536,6 +540,23 @@ impl Default for Cluster {
 
 fn replicas<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     integer(from, "replicas", 0..=16)
+}
+
+/// `[users]`
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Users {
+    pub(super) source: SourceText,
+    pub(super) table: Option<TableName>,
+    #[serde(deserialize_with = "refresh")]
+    pub(super) refresh: Duration,
+    pub(super) roots: Option<FileName>,
+}
+
+impl Default for Users {
+    fn default() -> Self {
+        Users { source: SourceText::default(), table: None, refresh: REFRESH, roots: None }
+    }
 }
 
 /// A number that users of this router answer for, together with those of other routers.

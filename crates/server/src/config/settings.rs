@@ -5,6 +5,7 @@ use super::sections::{
     RegistrarSettings, SctpSettings, TimerSettings, TlsSettings, WebSocketSettings,
 };
 use super::shape::{Host, HttpAddr, Listen, Network, StoreKind};
+use super::users::UserSettings;
 use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_proxy::config::Mode;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub mesh: Option<MeshSettings>,
     /// The node of a cluster that the server is, if its store is shared.
     pub cluster: ClusterSettings,
+    /// Where users are.
+    pub users: UserSettings,
     /// Where the phonebook is served.
     pub phonebook: PhonebookSettings,
     /// WebSockets.

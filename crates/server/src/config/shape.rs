@@ -2,6 +2,7 @@
 
 use super::database::DatabaseUri;
 use super::read::text;
+use super::users::{TableName, UserSource};
 use ringway_lan::Ipv4Lan;
 use ringway_media::config::{MIN_PORT, SPARE_PAIRS};
 use ringway_net::{Bind, Origin};
@@ -36,6 +37,8 @@ from_text! {
     LanNetwork: "ADDRESS/LENGTH in quotes, such as \"10.50.60.1/24\"";
     MeshTransport: "\"udp\", \"tcp\" or \"sctp\"";
     MeshPeer: "a router in quotes, such as \"udp://192.0.2.1\"";
+    SourceText: "\"embedded\", \"postgresql://USER:PASSWORD@HOST/DATABASE\" or \"store\"";
+    TableName: "the name of a table in quotes";
 }
 
 /// Minimum number of ports for media: those that are bound ahead of use, and as many again.
@@ -307,6 +310,31 @@ impl FromStr for StoreKind {
                 }
             }
         }
+    }
+}
+
+/// Where users are, as text.
+#[derive(Default)]
+pub(super) struct SourceText(pub(super) UserSource);
+
+impl FromStr for SourceText {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let source = match text {
+            "embedded" => UserSource::Embedded,
+            "store" => UserSource::Store,
+            _ if text.starts_with("postgresql://") || text.starts_with("postgres://") => {
+                UserSource::Postgres(Box::new(text.parse()?))
+            }
+            // It may have a password.
+            _ => {
+                return Err("expected \"embedded\", \"postgresql://USER:PASSWORD@HOST/DATABASE\" \
+                            or \"store\", got another text"
+                    .to_owned());
+            }
+        };
+        Ok(SourceText(source))
     }
 }
 

@@ -184,6 +184,40 @@ fn each_problem_is_reported_at_its_key() {
 }
 
 #[test]
+fn users_are_where_the_file_says() {
+    let users = |text: &str| Settings::parse("r.toml", text).unwrap().users;
+    assert_eq!(users("").source, UserSource::Embedded);
+    assert_eq!(users("[users]\nsource = \"store\"").source, UserSource::Store);
+    let shared = users(
+        "[users]\nsource = \"postgresql://u:secret@db/x\"\ntable = \"subscriber\"\nrefresh = \"5s\"",
+    );
+    assert_eq!(shared.table.as_ref().unwrap().quoted(), "\"subscriber\"");
+    assert_eq!(shared.refresh.as_secs(), 5);
+    assert!(!format!("{shared:?}").contains("secret"), "{shared:?}");
+    for (text, problem) in [
+        (
+            "store = \"memory\"\n[users]\nsource = \"store\"",
+            "r.toml:3:10: users.source: expected a store \"redis://..\" for users in the store",
+        ),
+        (
+            "[users]\ntable = \"subscriber\"",
+            "r.toml:2:9: users.table: expected a source \"postgresql://..\" for a table",
+        ),
+        (
+            "[users]\nsource = \"mysql://u:secret@db/x\"",
+            "r.toml:2:10: users.source: expected \"embedded\", \"postgresql://USER:PASSWORD@HOST/DATABASE\" \
+             or \"store\", got another text",
+        ),
+        (
+            "[users]\nrefresh = \"100ms\"",
+            "r.toml:2:11: users.refresh: expected a duration from 1s to 1d, got 100ms",
+        ),
+    ] {
+        assert_eq!(problems(text), [problem]);
+    }
+}
+
+#[test]
 fn all_problems_are_reported_in_file_order() {
     let text = "workers = 99\nlisen = []\n[log]\nlevel = \"loud\"\n[timers]\nt2 = \"100ms\"\n";
     let list = problems(text);

@@ -7,9 +7,12 @@ use super::{Backend, MISSING, MissingStore, UserManager, parse, response_text};
 use crate::config::Host;
 use crate::observe::http::{ImportRequest, Imported, ImportedUser, UserName};
 use crate::setup::Sources;
-use crate::store::{HashedUser, Hashes, UserStore, check_name, check_password};
+use crate::store::{HashedUser, Hashes, UserStore, check_name};
+use crate::users::shared::{Change, Expected};
 use ringway_import::{Found, MAX_BYTES, Position, Refusal, User};
 use ringway_sip::digest::{Algorithm, Ha1};
+use ringway_users::Secret;
+use ringway_users::row::secret_of;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -244,35 +247,18 @@ impl UserManager {
 
     /// Returns the hashes of a user, and the algorithms of challenges for which there is none.
     fn hashes(&self, user: &User, realm: &str) -> Result<(Hashes, Vec<&'static str>), String> {
-        let (name, made_for) = (&user.name, user.realm.as_deref().unwrap_or(realm));
-        if let Some(password) = &user.password {
-            check_password(password).map_err(|e| e.to_string())?;
-            let fits = |hash: &Ha1| {
-                let (name, realm) = (name.as_bytes(), made_for.as_bytes());
-                *hash == Ha1::new(hash.algorithm(), name, realm, password.as_bytes())
-            };
-            if let Some(other) = user.hashes.iter().find(|hash| !fits(hash)) {
-                return Err(format!(
-                    "the {} hash beside the password is of another password or of another realm than \
-                     {made_for:?}: remove the one that does not count",
-                    other.algorithm().name()
-                ));
+        let known = match secret_of(user, realm)? {
+            Secret::Password(password) => {
+                return Ok((Hashes::new(&user.name, realm, &password), Vec::new()));
             }
-            return Ok((Hashes::new(name, realm, password), Vec::new()));
-        }
-        // RFC 7616 section 3.4.2: the realm is part of the hash.
-        if made_for != realm {
-            return Err(format!(
-                "the hash was made for realm {made_for:?}, and phones are asked for realm {realm:?}: \
-                 expected a password"
-            ));
-        }
-        let hashes = Hashes::from_known(&user.hashes);
+            Secret::Hashes(known) => known,
+        };
+        let hashes = Hashes::from_known(&known);
         let (with, without): (Vec<Algorithm>, Vec<Algorithm>) =
             self.algorithms.iter().partition(|a| hashes.get(**a).is_some());
         let names = |of: &[Algorithm]| of.iter().map(|a| a.name()).collect::<Vec<_>>();
         if with.is_empty() {
-            let known: Vec<Algorithm> = user.hashes.iter().map(Ha1::algorithm).collect();
+            let known: Vec<Algorithm> = known.iter().map(Ha1::algorithm).collect();
             return Err(format!(
                 "has a hash of {} alone, and the challenge is {} ([auth] algorithms): expected a password",
                 names(&known).join(" and "),
@@ -293,6 +279,10 @@ impl UserManager {
                 parse::<Imported>(&text).map(|imported| imported.unstated)
             }
             Backend::File(store) => store.set_users(users, replace),
+            Backend::Shared(client) => {
+                let expected = if replace { Expected::Any } else { Expected::New };
+                client.change(&Change::Put(users, expected))?.done().map(|()| 0)
+            }
             Backend::Missing => Err(MISSING.to_owned()),
         }
     }

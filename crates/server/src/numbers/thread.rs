@@ -21,7 +21,6 @@ use super::inbox::Received;
 use super::orders::{Answer, Order, Waiting, view};
 use super::peers::Peers;
 use super::{Parts, Shared};
-use crate::store::UserStore;
 
 /// Pause after the state could not be stored, or the router had no room.
 const RETRY: Duration = Duration::from_secs(1);
@@ -75,15 +74,15 @@ impl Thread {
             found: None,
             warned: [None; 2],
         };
-        thread.compare(now).map_err(io::Error::other)?;
+        thread.compare(now);
         thread.count();
         Ok(thread)
     }
 
     /// Compares the numbers that are assigned with the users that there are: some may have gone meanwhile.
-    fn compare(&mut self, now: Time) -> Result<(), String> {
+    fn compare(&mut self, now: Time) {
         let domain = &self.parts.domain;
-        let users = self.parts.store.list_users()?.into_iter();
+        let users = self.parts.store.users().list().into_iter();
         let users = users.filter(|(_, realm)| **realm == **domain);
         let users: BTreeSet<Box<str>> =
             users.map(|(user, realm)| format!("{user}@{realm}").into()).collect();
@@ -103,7 +102,6 @@ impl Thread {
                 None => _ = self.unasked.insert(user),
             }
         }
-        Ok(())
     }
 
     pub(super) fn run(mut self) {

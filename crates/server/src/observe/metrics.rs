@@ -290,6 +290,7 @@ impl Scrape {
             gauge(out, "mesh_questions", help, counts.questions as f64)?;
         }
         self.cluster(out)?;
+        self.shared_users(out)?;
         self.numbers(out)?;
         self.states(out)?;
         self.phonebook(out)?;
@@ -472,6 +473,37 @@ impl Scrape {
             ("cluster_gaps", "Times at which changes were no longer reported", c.gaps),
             ("cluster_invalidated", "Changes reported of users who are remembered", c.invalidated),
             ("cluster_unusable", "Times that a user's key had what is not ours", c.unusable),
+        ] {
+            counter(out, name, help, value)?;
+        }
+        Ok(())
+    }
+
+    fn shared_users(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let Some(shared) = self.monitor.store.shared() else { return Ok(()) };
+        let n = shared.numbers();
+        let help = "1 while the database of users answers";
+        gauge(out, "users_database_present", help, f64::from(n.present))?;
+        if let Some(age) = shared.age() {
+            let help = "Time since it was read";
+            gauge(out, "users_database_age_seconds", help, age.as_secs_f64())?;
+        }
+        for (name, help, value) in [
+            ("users_database_unusable", "Rows that are no users", n.unusable),
+            (
+                "users_database_withheld",
+                "Users that it does not have any more, and that stay",
+                n.withheld,
+            ),
+            ("users_database_unsaved", "Users whose change is not in the file yet", n.unsaved),
+        ] {
+            gauge(out, name, help, value as f64)?;
+        }
+        for (name, help, value) in [
+            ("users_database_reads", "Times that all of it was read", n.reads),
+            ("users_database_applied", "Users set or removed for it", n.applied),
+            ("users_database_outages", "Times at which it became absent", n.outages),
+            ("users_database_failed", "Changes that could not be carried out", n.failed),
         ] {
             counter(out, name, help, value)?;
         }

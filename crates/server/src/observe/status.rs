@@ -3,6 +3,7 @@
 
 use super::metrics::Ratios;
 use super::{Monitor, Snapshot, resident_bytes};
+use crate::users::shared::{SharedUsers, UsersStatus};
 use ringway_proxy::location::LocationStore;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ pub struct Status {
     pub store: StoreStatus,
     /// Number of users that may register.
     pub users: usize,
+    /// The database that has them, if servers share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users_database: Option<UsersStatus>,
     /// Number of addresses-of-record with a registration.
     pub records: usize,
     /// Number of registered contacts.
@@ -126,6 +130,7 @@ impl Status {
                 failures: count(|w| w.failures.load(Relaxed)),
             },
             users: monitor.store.users().len(),
+            users_database: monitor.store.shared().map(SharedUsers::status),
             records: monitor.store.location().records(),
             contacts: monitor.store.location().contacts(),
             tables,
@@ -171,6 +176,9 @@ impl Status {
                 if self.auth == "off" { ", without authentication (auth off)" } else { "" }
             ),
         );
+        if let Some(database) = &self.users_database {
+            line("", database.text());
+        }
         line(
             "calls",
             format!(

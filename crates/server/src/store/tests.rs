@@ -1,8 +1,10 @@
 //! Tests of the whole store: its contents after it was closed or could not be written.
 
 use super::*;
+use ringway_proxy::auth::Users;
 use ringway_proxy::location::{BindingView, Commit, CommitTag, LocationStore};
 use ringway_sansio::Time;
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 

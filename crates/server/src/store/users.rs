@@ -7,20 +7,12 @@
 
 use ringway_proxy::auth::Users;
 use ringway_sip::digest::{Algorithm, Ha1};
+use ringway_users::{Entry, MAX_REALM, MAX_USER, Secret};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Maximum length of a user name in bytes.
-pub const MAX_USER: usize = 128;
-/// Maximum length of a realm in bytes.
-pub const MAX_REALM: usize = 255;
-/// Allowed length of a password in bytes.
-pub const PASSWORD_BYTES: std::ops::RangeInclusive<usize> = 1..=256;
-/// Maximum number of users.
-pub const MAX_USERS: usize = 1_000_000;
 
 const SHARDS: usize = 64;
 /// Length of a stored value: version, then MD5, SHA-256 and SHA-512-256, then 4 octets, and the second since 1970 in which the
@@ -39,52 +31,6 @@ const ALL: u8 = 0b111;
 /// The algorithms and their octets in a value.
 const HASHES: [(Algorithm, std::ops::Range<usize>); 3] =
     [(Algorithm::Md5, 1..17), (Algorithm::Sha256, 17..49), (Algorithm::Sha512_256, 49..UNDATED)];
-
-/// Reason why a name or password is invalid.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct BadUser(pub String);
-
-impl fmt::Display for BadUser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadUser {}
-
-/// Checks that a user name may appear unescaped in the user part of a SIP URI and in a digest
-/// response.
-///
-/// # Errors
-/// Describes the expected form.
-pub fn check_name(user: &str) -> Result<(), BadUser> {
-    let fine = |b: u8| b.is_ascii_alphanumeric() || b"-_.!~*'()&=+$,?/".contains(&b);
-    if user.is_empty() || user.len() > MAX_USER || !user.bytes().all(fine) {
-        return Err(BadUser(format!(
-            "user name: expected 1 to {MAX_USER} letters, digits or -_.!~*'()&=+$,?/ , got {user:?}"
-        )));
-    }
-    Ok(())
-}
-
-/// Checks a password.
-///
-/// # Errors
-/// Describes the expected form, without the password.
-pub fn check_password(password: &str) -> Result<(), BadUser> {
-    if !PASSWORD_BYTES.contains(&password.len()) {
-        return Err(BadUser(format!(
-            "password: expected {} to {} bytes, got {}",
-            PASSWORD_BYTES.start(),
-            PASSWORD_BYTES.end(),
-            password.len()
-        )));
-    }
-    if password.bytes().any(|b| b < 0x20 || b == 0x7f) {
-        return Err(BadUser("password: expected no control characters".to_owned()));
-    }
-    Ok(())
-}
 
 /// The password hashes of one user, and when they were made.
 #[derive(Clone, PartialEq, Eq)]
@@ -125,6 +71,24 @@ impl Hashes {
         Hashes(out)
     }
 
+    /// Returns those of a user of a shared database.
+    pub(crate) fn of(entry: &Entry) -> Self {
+        let mut hashes = match &entry.secret {
+            Secret::Password(password) => Hashes::new(&entry.user, &entry.realm, password),
+            Secret::Hashes(known) => Hashes::from_known(known),
+        };
+        if let Some(second) = entry.password_set {
+            hashes.0[UNDATED + 4..].copy_from_slice(&second.to_be_bytes());
+        }
+        hashes
+    }
+
+    /// Returns whether these are the same hashes, whenever they were made.
+    pub(crate) fn proves_as(&self, other: &Hashes) -> bool {
+        let bits = |hashes: &Hashes| if hashes.0[0] == PARTIAL { hashes.0[UNDATED] } else { ALL };
+        self.0[1..UNDATED] == other.0[1..UNDATED] && bits(self) == bits(other)
+    }
+
     /// Returns the hash of an algorithm, if it is known.
     pub fn get(&self, algorithm: Algorithm) -> Option<Ha1> {
         let index = HASHES.iter().position(|(other, _)| *other == algorithm)?;
@@ -162,6 +126,17 @@ impl Hashes {
     }
 }
 
+/// A user, and the hashes of its password.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HashedUser {
+    /// Name.
+    pub user: String,
+    /// Domain.
+    pub realm: String,
+    /// Hashes of the password.
+    pub hashes: Hashes,
+}
+
 /// Returns the key of a user in the store.
 pub(super) fn key(user: &[u8], realm: &[u8]) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + realm.len() + 1);
@@ -177,7 +152,14 @@ pub(super) fn from_key(key: &[u8]) -> Option<(&str, &str)> {
     Some((std::str::from_utf8(&key[nul + 1..]).ok()?, std::str::from_utf8(&key[..nul]).ok()?))
 }
 
-type Shard = RwLock<HashMap<Box<[u8]>, Hashes, RandomState>>;
+/// A user in memory.
+struct Held {
+    hashes: Hashes,
+    /// The last complete read of a shared database in which the user was found.
+    seen: u32,
+}
+
+type Shard = RwLock<HashMap<Box<[u8]>, Held, RandomState>>;
 
 /// All users in memory, in shards. Each shard has its own lock, which a writer holds for one
 /// insertion.
@@ -216,8 +198,41 @@ impl UserTable {
 
     pub(super) fn put(&self, user: &[u8], realm: &[u8], hashes: Hashes) {
         self.with(user, realm, |shard, key| {
-            shard.write().unwrap_or_else(PoisonError::into_inner).insert(key.into(), hashes);
+            let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+            match shard.get_mut(key) {
+                Some(held) => held.hashes = hashes,
+                None => drop(shard.insert(key.into(), Held { hashes, seen: 0 })),
+            }
         });
+    }
+
+    /// Notes that a complete read of a shared database has found a user.
+    pub(crate) fn see(&self, user: &[u8], realm: &[u8], read: u32) {
+        self.with(user, realm, |shard, key| {
+            if let Some(held) = shard.write().unwrap_or_else(PoisonError::into_inner).get_mut(key) {
+                held.seen = read;
+            }
+        });
+    }
+
+    /// Returns whether this read has found a user already.
+    pub(crate) fn is_seen(&self, user: &[u8], realm: &[u8], read: u32) -> bool {
+        let seen = |shard: &Shard, key: &[u8]| {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            shard.get(key).is_some_and(|held| held.seen == read)
+        };
+        self.with(user, realm, seen).unwrap_or(false)
+    }
+
+    /// Returns the users that this read has not found, with their realms.
+    pub(crate) fn unseen(&self, read: u32) -> Vec<(String, String)> {
+        let mut out = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            let unseen = shard.iter().filter(|(_, held)| held.seen != read);
+            out.extend(unseen.filter_map(|(k, _)| from_key(k)).map(|(u, r)| (u.into(), r.into())));
+        }
+        out
     }
 
     pub(super) fn take(&self, user: &[u8], realm: &[u8]) -> bool {
@@ -229,13 +244,14 @@ impl UserTable {
 
     fn find<T>(&self, user: &[u8], realm: &[u8], then: impl FnOnce(&Hashes) -> T) -> Option<T> {
         self.with(user, realm, |shard, key| {
-            shard.read().unwrap_or_else(PoisonError::into_inner).get(key).map(then)
+            let shard = shard.read().unwrap_or_else(PoisonError::into_inner);
+            shard.get(key).map(|held| then(&held.hashes))
         })
         .flatten()
     }
 
     /// Returns the hashes of a user.
-    pub(super) fn get(&self, user: &[u8], realm: &[u8]) -> Option<Hashes> {
+    pub(crate) fn get(&self, user: &[u8], realm: &[u8]) -> Option<Hashes> {
         self.find(user, realm, Hashes::clone)
     }
 
@@ -350,13 +366,34 @@ mod tests {
     }
 
     #[test]
-    fn names_and_passwords_are_checked() {
-        assert!(check_name("101").is_ok() && check_name("alice.b+c").is_ok());
-        for name in ["", "a b", "a:b", "a@b", "ü", "\"", &"x".repeat(129)] {
-            assert!(check_name(name).is_err(), "{name}");
+    fn users_that_a_read_has_not_found_are_known() {
+        let table = UserTable::default();
+        for user in ["101", "102", "103"] {
+            table.put(user.as_bytes(), b"a.org", Hashes::new(user, "a.org", "secret"));
         }
-        assert!(check_password("pä ss").is_ok());
-        assert!(check_password("").is_err() && check_password("a\nb").is_err());
-        assert!(!check_password(&"geheim".repeat(99)).unwrap_err().to_string().contains("geheim"));
+        table.see(b"101", b"a.org", 1);
+        table.see(b"104", b"a.org", 1);
+        assert!(table.is_seen(b"101", b"a.org", 1) && !table.is_seen(b"102", b"a.org", 1));
+        // A new password changes nothing about that.
+        table.put(b"101", b"a.org", Hashes::new("101", "a.org", "other"));
+        let mut unseen = table.unseen(1);
+        unseen.sort();
+        assert_eq!(unseen, ["102", "103"].map(|user| (user.to_owned(), "a.org".to_owned())));
+    }
+
+    #[test]
+    fn a_user_of_a_database_has_its_hashes_and_date() {
+        let entry = |secret, password_set| Entry {
+            user: "u".to_owned(),
+            realm: "r".to_owned(),
+            secret,
+            password_set,
+        };
+        let password = Hashes::of(&entry(Secret::Password("p".to_owned()), Some(7)));
+        assert!(password.proves_as(&Hashes::new("u", "r", "p")));
+        assert_eq!(password.password_set(), 7);
+        let known = vec![Ha1::new(Algorithm::Md5, b"u", b"r", b"p")];
+        let some = Hashes::of(&entry(Secret::Hashes(known), None));
+        assert!(!some.proves_as(&password) && some.get(Algorithm::Sha256).is_none());
     }
 }

@@ -42,8 +42,8 @@ const MAX_SNAPSHOTS: usize = 4;
 /// Maximum number of groups that wait for their transactions.
 const MAX_GROUPS: usize = 2;
 
-/// Values of a table by their keys, for one transaction.
-pub(super) type Values = Vec<(Vec<u8>, Vec<u8>)>;
+/// Values of a table by their keys, for one transaction; none for those that are removed.
+pub(super) type Values = Vec<(Vec<u8>, Option<Vec<u8>>)>;
 
 /// Changes that are made in one transaction, all or none.
 struct Group {
@@ -252,7 +252,7 @@ impl Writer {
             .unwrap_or_else(|_| Err("the disk does not answer".to_owned()))
     }
 
-    /// Sets many values in one transaction and waits until they are durable. No other change waits in the queue for them,
+    /// Sets or removes many values in one transaction and waits until they are durable. No other change waits in the queue for them,
     /// but a commit waits until their transaction has ended. A worker must not call it.
     pub(super) fn change_all(&self, table: Table, values: Values) -> Result<(), String> {
         let (reply, answer) = sync_channel(1);
@@ -394,7 +394,7 @@ impl Thread {
         }
         let result = self.opened().and_then(|file| {
             let changes =
-                group.values.iter().map(|(key, value)| (group.table, &key[..], Some(&value[..])));
+                group.values.iter().map(|(key, value)| (group.table, &key[..], value.as_deref()));
             file.apply(file::Journal::Unchanged, changes)
         });
         match &result {

@@ -9,6 +9,7 @@
 //! PUT    /users            {user, realm, password, new} -> {new, number?, awaits_number}
 //! POST   /users            {replace, users: [{user, realm, hashes: {algorithm: hex}}]} -> {unstated}
 //! DELETE /users            {user, realm} -> {removed}
+//! POST   /users/prune      -> {removed}
 //! GET    /registrations    {user?, after?} -> {items, next}
 //! GET    /calls            {after?} -> {items, next}
 //! POST   /numbers          "show", {reclaim: {lost, others, unchecked}}, {retire: {mark}} -> short
@@ -29,7 +30,7 @@ mod users;
 pub use live::{MAX_PAGE, Page, PageRequest, Registration};
 pub(crate) use users::listed;
 pub use users::{
-    ImportRequest, Imported, ImportedUser, ListedUser, MAX_IMPORT, Made, NewUser, UserName,
+    ImportRequest, Imported, ImportedUser, ListedUser, MAX_IMPORT, Made, NewUser, Pruned, UserName,
 };
 
 use super::{Monitor, Phase, Status, metrics};
@@ -120,6 +121,7 @@ fn on_control_socket(context: Arc<Context>) -> Router {
     pages()
         .route("/users", get(users::list).put(users::put).delete(users::remove))
         .route("/users", post(users::import).layer(DefaultBodyLimit::max(MAX_IMPORT)))
+        .route("/users/prune", post(users::prune))
         .route("/registrations", get(live::registrations))
         .route("/calls", get(live::calls))
         .route("/numbers", post(numbers::order))

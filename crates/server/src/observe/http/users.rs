@@ -2,12 +2,12 @@
 
 use super::context::{Context, Shared, blocking, error};
 use crate::store::{HashedUser, Hashes, UserStore, check_name, check_password};
+use crate::users::shared::{Change, Changed, Expected, SharedUsers};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{State, rejection::JsonRejection};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use ringway_proxy::location::{CommitTag, LocationStore};
 use ringway_sip::digest::{Algorithm, Ha1};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -101,6 +101,13 @@ pub struct Imported {
     pub unstated: usize,
 }
 
+/// Result of removing users that the database does not have any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Pruned {
+    /// Number of users.
+    pub removed: usize,
+}
+
 impl ImportedUser {
     /// Describes a user for a request.
     pub(crate) fn new(user: &HashedUser) -> Self {
@@ -167,6 +174,9 @@ pub(super) async fn put(
         return error(StatusCode::BAD_REQUEST, &format!("{:?} is not a local domain", new.realm));
     }
     let store = context.monitor.store.clone();
+    if let Some(shared) = store.shared().cloned() {
+        return put_shared(shared, new).await;
+    }
     let exists = {
         use ringway_proxy::auth::Users;
         store.users().exists(new.user.as_bytes(), new.realm.as_bytes())
@@ -187,6 +197,46 @@ pub(super) async fn put(
     };
     match blocking(work).await {
         Ok(made) => Json(made).into_response(),
+        Err(response) => response,
+    }
+}
+
+/// Adds a user to the database that servers share, which alone knows whether it exists, or changes its password.
+async fn put_shared(shared: SharedUsers, user: NewUser) -> Response {
+    let is_new = user.new;
+    let work = move || {
+        let NewUser { user, realm, password, new } = user;
+        let hashes = Hashes::new(&user, &realm, &password);
+        let expected = if new { Expected::New } else { Expected::Existing };
+        shared.change(Change::Put(vec![HashedUser { user, realm, hashes }], expected))
+    };
+    match blocking(work).await {
+        Ok(Changed::Done(_)) => Json(Made { new: is_new, ..Made::default() }).into_response(),
+        Ok(changed) => {
+            let status = match changed {
+                Changed::Exists(_) => StatusCode::CONFLICT,
+                Changed::Done(_) | Changed::Missing(_) => StatusCode::NOT_FOUND,
+            };
+            error(status, &changed.done().err().unwrap_or_default())
+        }
+        Err(response) => response,
+    }
+}
+
+/// Removes the users that the database does not have any more, however many.
+pub(super) async fn prune(State(context): Shared) -> Response {
+    let store = context.monitor.store.clone();
+    let Some(shared) = store.shared().cloned() else {
+        let what = "the users are this server's own, and in no database (users.source)";
+        return error(StatusCode::CONFLICT, what);
+    };
+    let work = move || {
+        let before = store.users().len();
+        shared.change(Change::Prune)?;
+        Ok(before.saturating_sub(store.users().len()))
+    };
+    match blocking(work).await {
+        Ok(removed) => Json(Pruned { removed }).into_response(),
         Err(response) => response,
     }
 }
@@ -213,7 +263,9 @@ pub(super) async fn import(State(context): Shared, body: Bytes) -> Response {
         let store = &context.monitor.store;
         let existing = hashed.iter().find(|user| {
             use ringway_proxy::auth::Users;
-            !replace && store.users().exists(user.user.as_bytes(), user.realm.as_bytes())
+            !replace
+                && store.shared().is_none()
+                && store.users().exists(user.user.as_bytes(), user.realm.as_bytes())
         });
         if let Some(HashedUser { user, realm, .. }) = existing {
             let what = format!("user {user}@{realm} exists already");
@@ -243,11 +295,7 @@ pub(super) async fn remove(
     let work = move || {
         let removed = store.remove_user(&name.user, &name.realm)?;
         if removed {
-            // A removed user may no longer be called. The worker of this tag does not exist: no
-            // worker waits for the change to be durable.
-            let aor = format!("sip:{}@{}", name.user, name.realm);
-            let tag = CommitTag { worker: u8::MAX, id: 0 };
-            store.location().update(aor.as_bytes(), now, tag, &mut |edit| edit.commit());
+            store.withdraw(&name.user, &name.realm, now);
         }
         Ok(removed)
     };

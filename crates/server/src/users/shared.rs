@@ -1,0 +1,273 @@
+//! What others ask of the thread of the database, and see of it. Knows nothing of the store, which has it.
+
+use crate::store::users::HashedUser;
+use ringway_net::Clock;
+use ringway_sansio::Time;
+use ringway_users::{Domains, Position};
+use serde::{Deserialize, Serialize};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+
+/// Time in which a change is answered. Longer than all of its steps.
+const ANSWER_LIMIT: Duration = Duration::from_secs(11);
+/// Time in which a change of few users is carried out.
+#[cfg(feature = "cluster")]
+const CHANGE_LIMIT: Duration = Duration::from_secs(5);
+/// Further time for each user of a change.
+#[cfg(feature = "cluster")]
+const USER_LIMIT: Duration = Duration::from_micros(500);
+/// Time that a start waits for the first read.
+const START_LIMIT: Duration = Duration::from_secs(3);
+
+/// Which of the users of a change must exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Expected {
+    /// None.
+    New,
+    /// All.
+    Existing,
+    /// It does not matter.
+    Any,
+}
+
+/// A change of users.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// Sets the hashes of users, all or none.
+    Put(Vec<HashedUser>, Expected),
+    /// Removes a user with its realm.
+    Remove(String, String),
+    /// Removes all that the database does not have any more, however many.
+    Prune,
+}
+
+impl Change {
+    /// Returns the time in which it is carried out.
+    #[cfg(feature = "cluster")]
+    pub(super) fn limit(&self) -> Duration {
+        match self {
+            Change::Put(users, _) => CHANGE_LIMIT + USER_LIMIT * users.len() as u32,
+            Change::Remove(..) | Change::Prune => CHANGE_LIMIT,
+        }
+    }
+}
+
+/// What has become of a change.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Changed {
+    /// The database has it.
+    Done(Position),
+    /// A user exists already, so nothing was changed.
+    Exists(String),
+    /// A user does not exist, so nothing was changed.
+    Missing(String),
+}
+
+impl Changed {
+    /// Returns whether the database has the change.
+    ///
+    /// # Errors
+    /// Says why it was not made.
+    pub fn done(self) -> Result<(), String> {
+        match self {
+            Changed::Done(_) => Ok(()),
+            Changed::Exists(name) => Err(format!("user {name} exists already")),
+            Changed::Missing(name) => Err(format!("user {name} does not exist")),
+        }
+    }
+}
+
+/// What is known of the database, and what was counted.
+#[derive(Clone, Debug, Default)]
+pub struct Numbers {
+    /// Whether it has answered last.
+    pub present: bool,
+    /// When it was read last.
+    pub refreshed: Option<Time>,
+    /// Rows that were no users when everything was read.
+    pub unusable: u64,
+    /// Users that the database does not have any more, and that stay.
+    pub withheld: u64,
+    /// Users whose change is not in the file yet.
+    pub unsaved: u64,
+    /// Times at which the database became absent.
+    pub outages: u64,
+    /// Times that everything was read.
+    pub reads: u64,
+    /// Users that were set or removed for the database.
+    pub applied: u64,
+    /// Changes that could not be carried out.
+    pub failed: u64,
+    /// Why the database was absent last.
+    pub why: String,
+}
+
+/// The database of users in the status.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UsersStatus {
+    /// The database, without its password, and the table.
+    pub name: String,
+    /// Whether it has answered last.
+    pub present: bool,
+    /// Seconds since it was read last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<u64>,
+    /// Why it was absent last.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub failure: String,
+    /// Rows that are no users.
+    pub unusable: u64,
+    /// Users that it does not have any more, and that stay.
+    pub withheld: u64,
+}
+
+impl UsersStatus {
+    /// Describes it in one line.
+    pub(crate) fn text(&self) -> String {
+        let age = match (self.present, self.age_seconds) {
+            (true, Some(age)) => format!("read {age} s ago"),
+            (false, Some(age)) => format!("DOES NOT ANSWER since {age} s ({})", self.failure),
+            (_, None) => format!("WAS NEVER READ ({})", self.failure),
+        };
+        let mut out = format!("of {}, {age}", self.name);
+        if self.unusable > 0 {
+            out.push_str(&format!(", {} rows are no users", self.unusable));
+        }
+        if self.withheld > 0 {
+            out.push_str(&format!(", {} users are missing there and stay", self.withheld));
+        }
+        out
+    }
+}
+
+/// A change, and who waits for it.
+pub(super) struct Request {
+    pub(super) change: Change,
+    pub(super) reply: SyncSender<Result<Changed, String>>,
+}
+
+/// What the thread and others share.
+pub(super) struct Shared {
+    /// The database, for people.
+    pub(super) name: String,
+    /// Why users cannot be changed here.
+    read_only: Option<String>,
+    numbers: Mutex<Numbers>,
+    clock: Clock,
+    /// The domains of this server, for rows of other programs.
+    domains: Mutex<Arc<Domains>>,
+    /// Has the thread read everything.
+    pub(super) ask: Notify,
+    /// The first read has ended, well or not.
+    first: (Mutex<bool>, Condvar),
+}
+
+impl Shared {
+    pub(super) fn new(
+        name: String,
+        read_only: Option<String>,
+        domains: Domains,
+        clock: Clock,
+    ) -> Self {
+        Shared {
+            name,
+            read_only,
+            numbers: Mutex::default(),
+            clock,
+            domains: Mutex::new(Arc::new(domains)),
+            ask: Notify::new(),
+            first: Default::default(),
+        }
+    }
+
+    pub(super) fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(super) fn domains(&self) -> Arc<Domains> {
+        self.domains.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(super) fn end_first(&self) {
+        *self.first.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.first.1.notify_all();
+    }
+}
+
+/// Where users are changed, and what is known of the database.
+#[derive(Clone)]
+pub struct SharedUsers {
+    shared: Arc<Shared>,
+    requests: mpsc::Sender<Request>,
+}
+
+impl SharedUsers {
+    pub(super) fn new(shared: Arc<Shared>, requests: mpsc::Sender<Request>) -> Self {
+        SharedUsers { shared, requests }
+    }
+
+    /// Carries out a change, and waits until the database has it. A worker must not call it.
+    ///
+    /// # Errors
+    /// Says why it could not be carried out, and whether it may have been nevertheless.
+    pub fn change(&self, change: Change) -> Result<Changed, String> {
+        if let (Some(why), false) = (&self.shared.read_only, matches!(change, Change::Prune)) {
+            return Err(why.clone());
+        }
+        let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        self.requests
+            .try_send(Request { change, reply })
+            .map_err(|_| "the database of users is busy: nothing was changed".to_owned())?;
+        let result = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_else(|_| {
+            Err("the database of users does not answer: the change may follow".to_owned())
+        });
+        if result.is_err() {
+            self.shared.numbers().failed += 1;
+        }
+        result
+    }
+
+    /// Returns what is known of the database, and what was counted.
+    pub fn numbers(&self) -> Numbers {
+        self.shared.numbers().clone()
+    }
+
+    /// Returns how long ago the database was read; `None` if it never was.
+    pub fn age(&self) -> Option<Duration> {
+        let now = self.shared.clock.now();
+        self.shared.numbers().refreshed.map(|then| now.since(then))
+    }
+
+    /// Returns the database for the status.
+    pub fn status(&self) -> UsersStatus {
+        let (numbers, age) = (self.numbers(), self.age());
+        UsersStatus {
+            name: self.shared.name.clone(),
+            present: numbers.present,
+            age_seconds: age.map(|age| age.as_secs()),
+            failure: if numbers.present { String::new() } else { numbers.why },
+            unusable: numbers.unusable,
+            withheld: numbers.withheld,
+        }
+    }
+
+    /// Sets the domains of this server. Rows of other programs are read again.
+    pub fn set_domains(&self, domains: Domains) {
+        *self.shared.domains.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(domains);
+        self.shared.ask.notify_one();
+    }
+
+    /// Waits until the database was read, or could not be, but not for long. With `insists` it may be tried several times.
+    /// Returns whether it was read.
+    pub(crate) fn wait_for_first(&self, insists: bool) -> bool {
+        let (lock, ended) = &self.shared.first;
+        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |ended: &mut bool| !*ended || (insists && !self.shared.numbers().present);
+        drop(ended.wait_timeout_while(guard, START_LIMIT, goes_on));
+        self.shared.numbers().present
+    }
+}
