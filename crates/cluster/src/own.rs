@@ -1,6 +1,6 @@
 //! The users of this node, and what of them is not in the database yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use ringway_proxy::location::CommitTag;
@@ -9,23 +9,28 @@ use ringway_sansio::Time;
 use crate::config::{
     COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, REMOVED, REPAIR_STEP, REPAIR_TIME, UNUSABLE_PAUSE,
 };
-use crate::machine::Written;
+use crate::exchange::Written;
 use crate::record::Publication;
+use crate::shards::{Queue, Shards};
+use crate::slots::{Shard, slot_of_user};
 
 /// What becomes of a registration: whether it is stored.
 pub type Outcome = (CommitTag, bool);
 
-/// The users of this node. At most one batch of changes is under way.
+/// A user of a batch, and the number of the change that it has.
+type Sent = (Box<[u8]>, u64);
+
+/// The users of this node. At most one batch of changes is under way at each shard.
 #[derive(Default)]
 pub struct Own {
     users: BTreeMap<Box<[u8]>, User>,
-    /// Users with a change that was not sent, in order.
-    queue: VecDeque<Box<[u8]>>,
+    /// Users with a change that was not sent.
+    queue: Queue,
     /// Users whose key has what is not ours, and when they are tried again, in order.
     unusable: VecDeque<(Time, Box<[u8]>)>,
-    /// The users of the batch under way, and the number of the change that it has of each.
-    sent: Vec<(Box<[u8]>, u64)>,
-    again: Again,
+    /// The users of the batches under way.
+    sent: BTreeMap<Shard, Vec<Sent>>,
+    again: BTreeMap<Shard, Again>,
     /// Number of the last change.
     seq: u64,
     waiting: BTreeMap<CommitTag, Waiting>,
@@ -35,9 +40,9 @@ pub struct Own {
     new: Vec<(CommitTag, u64)>,
 }
 
-/// The repair of the database: all users are sent once more.
+/// The repair of a shard: all of its users are sent once more.
 struct Again {
-    /// The last user that was sent, while it goes on.
+    /// The last user that was looked at, while it goes on.
     after: Option<Bound<Box<[u8]>>>,
     /// Number of users in the next batch.
     count: usize,
@@ -63,6 +68,8 @@ impl Again {
 }
 
 struct User {
+    /// The slot.
+    slot: u16,
     /// q here, in thousandths; `None` if the user is not here any more.
     q: Option<u16>,
     /// Time at which the last binding ends.
@@ -79,6 +86,8 @@ struct User {
 /// A registration that is not acknowledged yet.
 struct Waiting {
     seq: u64,
+    /// The slot of the user.
+    slot: u16,
     /// Whether the database has it.
     stored: bool,
     /// Whether the disk has it.
@@ -97,7 +106,9 @@ impl Own {
         self.seq += 1;
         let (q, ends) = state.map_or((None, Time::ZERO), |(q, ends)| (Some(q), ends));
         if !self.users.contains_key(user) {
-            let new = User { q, ends, seq: 0, queued: false, unusable: false, waiting: Vec::new() };
+            let slot = slot_of_user(user);
+            let waiting = Vec::new();
+            let new = User { slot, q, ends, seq: 0, queued: false, unusable: false, waiting };
             self.users.insert(user.into(), new);
         }
         let entry = self.users.get_mut(user)?;
@@ -105,11 +116,12 @@ impl Own {
         (entry.q, entry.ends, entry.seq) = (q, ends, self.seq);
         if !entry.queued {
             entry.queued = true;
-            self.queue.push_back(user.into());
+            self.queue.push(user.into());
         }
         if let Some(tag) = waits {
             entry.waiting.push((self.seq, tag));
-            let waiting = Waiting { seq: self.seq, stored: false, on_disk: false };
+            let slot = entry.slot;
+            let waiting = Waiting { seq: self.seq, slot, stored: false, on_disk: false };
             self.waiting.insert(tag, waiting);
             self.new.push((tag, self.seq));
         }
@@ -139,18 +151,18 @@ impl Own {
         self.deadlines.extend(deadlines);
     }
 
-    /// Fails the registrations whose deadline has passed. Returns how many there were.
-    pub fn overdue(&mut self, now: Time, outcomes: &mut Vec<Outcome>) -> usize {
-        let mut count = 0;
+    /// Fails the registrations whose deadline has passed. Returns the slots of their users.
+    pub fn overdue(&mut self, now: Time, outcomes: &mut Vec<Outcome>) -> BTreeSet<u16> {
+        let mut slots = BTreeSet::new();
         while self.deadlines.front().is_some_and(|(deadline, ..)| *deadline <= now) {
             let Some((_, tag, seq)) = self.deadlines.pop_front() else { break };
-            if self.waiting.get(&tag).is_some_and(|w| w.seq == seq && !w.stored) {
+            if let Some(late) = self.waiting.get(&tag).filter(|w| w.seq == seq && !w.stored) {
+                slots.insert(late.slot);
                 self.waiting.remove(&tag);
                 outcomes.push((tag, false));
-                count += 1;
             }
         }
-        count
+        slots
     }
 
     /// Returns the time of the next deadline.
@@ -158,27 +170,44 @@ impl Own {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
     }
 
-    /// Fails all registrations that the database does not have.
-    pub fn fail_all(&mut self, outcomes: &mut Vec<Outcome>) {
-        self.waiting.retain(|tag, waiting| {
-            if !waiting.stored {
-                outcomes.push((*tag, false));
-            }
-            waiting.stored
-        });
-        self.deadlines.clear();
-        self.new.clear();
+    /// A shard is absent: fails the registrations that are under way there. Those that wait for it fail when they are sorted.
+    pub fn fail(&mut self, shard: &Shard, outcomes: &mut Vec<Outcome>) {
+        self.unsort();
+        let sent = self.sent.get(shard).into_iter().flatten();
+        for name in sent.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.refuse(&name, outcomes);
+        }
     }
 
-    /// Has all users sent once more: the database may have lost them.
-    pub fn send_again(&mut self) {
-        self.again.after = Some(Bound::Unbounded);
+    /// Fails the registrations of a user that the database does not have.
+    fn refuse(&mut self, name: &[u8], outcomes: &mut Vec<Outcome>) {
+        let Some(user) = self.users.get_mut(name) else { return };
+        for (seq, tag) in std::mem::take(&mut user.waiting) {
+            self.settle(tag, seq, false, outcomes);
+        }
     }
 
-    /// Returns the time at which something is to be sent.
+    /// The shards have changed, or what they are.
+    pub fn unsort(&mut self) {
+        self.queue.unsort();
+    }
+
+    /// Has all users of these shards sent once more: the database may have lost them.
+    pub fn send_again(&mut self, shards: &[Shard]) {
+        for shard in shards {
+            self.again.entry(shard.clone()).or_default().after = Some(Bound::Unbounded);
+        }
+    }
+
+    /// Returns the time of the next call of [`Own::sort`], whatever the shards do.
     pub fn next_change(&self) -> Option<Time> {
-        let is_now = !self.queue.is_empty() || self.again.after.is_some();
-        if is_now { Some(Time::ZERO) } else { self.unusable.front().map(|(at, _)| *at) }
+        self.unusable.front().map(|(at, _)| *at)
+    }
+
+    /// Returns whether nothing is to be sent to a shard.
+    pub fn has_nothing_for(&self, shard: &Shard) -> bool {
+        let is_repaired = self.again.get(shard).is_none_or(|again| again.after.is_none());
+        is_repaired && self.queue.is_empty(shard)
     }
 
     /// Has users sent again whose key could not be used some time ago.
@@ -189,65 +218,87 @@ impl Own {
             user.unusable = false;
             if !user.queued {
                 user.queued = true;
-                self.queue.push_back(name);
+                self.queue.push(name);
             }
         }
     }
 
-    /// Begins a batch, unless one is under way or there is nothing to send.
-    pub fn begin(&mut self, now: Time) -> Option<Vec<Publication>> {
-        if !self.sent.is_empty() {
+    /// Sorts what is to be sent by shard, and drops the repair of those that are no more. What is for an absent one fails, and is sent with all users when that is there.
+    pub fn sort(&mut self, now: Time, shards: &Shards, outcomes: &mut Vec<Outcome>) {
+        self.retry_unusable(now);
+        self.again.retain(|shard, again| again.began.is_some() || shards.has_slots(shard));
+        for name in self.queue.sort(shards) {
+            if let Some(user) = self.users.get_mut(&name) {
+                user.queued = false;
+            }
+            self.refuse(&name, outcomes);
+        }
+    }
+
+    /// Begins a batch for a shard, unless one is under way or there is nothing to send.
+    pub fn begin(&mut self, now: Time, shard: &Shard, shards: &Shards) -> Option<Vec<Publication>> {
+        if self.sent.contains_key(shard) {
             return None;
         }
-        self.retry_unusable(now);
-        let mut batch = Vec::new();
+        let mut batch: Vec<Publication> = Vec::new();
         while batch.len() < MAX_BATCH
-            && let Some(name) = self.queue.pop_front()
+            && let Some(name) = self.queue.pop(shard)
         {
             if let Some(user) = self.users.get_mut(&name) {
                 user.queued = false;
                 batch.push(user.publication(now, &name));
             }
         }
-        self.repair(now, &mut batch);
-        self.sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
-        (!batch.is_empty()).then_some(batch)
+        self.repair(now, shard, shards, &mut batch);
+        if batch.is_empty() {
+            return None;
+        }
+        let sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
+        self.sent.insert(shard.clone(), sent);
+        Some(batch)
     }
 
     /// Adds to a batch what is sent again.
-    fn repair(&mut self, now: Time, batch: &mut Vec<Publication>) {
-        let Some(after) = self.again.after.clone() else { return };
-        self.again.began = Some(now);
-        let room = self.again.count.min(MAX_BATCH - batch.len());
-        let mut rest = self.users.range((after, Bound::Unbounded));
-        for (name, user) in rest.by_ref().take(room) {
-            self.again.after = Some(Bound::Excluded(name.clone()));
-            if !user.queued && batch.iter().all(|p| p.user != *name) {
+    fn repair(&mut self, now: Time, shard: &Shard, shards: &Shards, batch: &mut Vec<Publication>) {
+        let Some(again) = self.again.get_mut(shard) else { return };
+        let Some(mut after) = again.after.take() else { return };
+        let end = MAX_BATCH.min(batch.len() + again.count);
+        let mut rest = self.users.range((after.clone(), Bound::Unbounded)).peekable();
+        while batch.len() < end
+            && let Some((name, user)) = rest.next()
+        {
+            after = Bound::Excluded(name.clone());
+            let is_here = !user.queued && shards.of(user.slot) == Some(shard);
+            if is_here && batch.iter().all(|p| p.user != *name) {
                 batch.push(user.publication(now, name));
             }
         }
-        if rest.next().is_none() {
-            self.again.after = None;
-        }
+        again.after = rest.peek().is_some().then_some(after);
+        again.began = (!batch.is_empty()).then_some(now);
     }
 
-    /// Ends the batch under way. `results` has what became of each change, in order. Registrations are acknowledged that
+    /// Ends the batch under way at a shard. `results` has what became of each change, in order. Registrations are acknowledged that
     /// `replicas` have. Returns the users whose key cannot be used.
     pub fn end(
         &mut self,
         now: Time,
+        shard: &Shard,
         results: &[Written],
         replicas: u32,
         outcomes: &mut Vec<Outcome>,
     ) -> Vec<Box<[u8]>> {
-        self.again.adapt(now);
         let mut unusable = Vec::new();
-        for (i, (name, seq)) in std::mem::take(&mut self.sent).into_iter().enumerate() {
+        if let Some(again) = self.again.get_mut(shard) {
+            again.adapt(now);
+        }
+        let sent = self.sent.remove(shard).unwrap_or_default();
+        for (i, (name, seq)) in sent.into_iter().enumerate() {
             let result = results.get(i).copied().unwrap_or(Written::Failed);
             let Some(user) = self.users.get_mut(&name) else { continue };
             let mut over = Vec::new();
-            // What was outrun is published by a later number of this run, if there is time.
-            if !matches!(result, Written::Outrun { .. }) {
+            // What was outrun is published by a later number of this run, and what has moved where it is now, if there is
+            // time.
+            if !matches!(result, Written::Outrun { .. } | Written::Moved) {
                 let rest;
                 (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
                 user.waiting = rest;
@@ -265,10 +316,10 @@ impl Own {
                         self.unusable.push_back((now + UNUSABLE_PAUSE, name));
                     }
                 }
-                Written::Outrun { .. } | Written::Failed if user.queued => {}
-                Written::Outrun { .. } | Written::Failed => {
+                Written::Outrun { .. } | Written::Moved | Written::Failed if user.queued => {}
+                Written::Outrun { .. } | Written::Moved | Written::Failed => {
                     user.queued = true;
-                    self.queue.push_back(name);
+                    self.queue.push(name);
                 }
             }
             let ok = matches!(result, Written::Stored(have) if have >= replicas);
@@ -319,38 +370,43 @@ mod tests {
     use ringway_sansio::Duration;
 
     use super::*;
+    use crate::exchange::State;
+    use crate::slots::Slots;
 
     #[test]
     fn a_repair_is_made_in_smaller_parts_while_the_database_is_slow() {
         let mut own = Own::default();
+        let (shard, mut shards) = (Shard::whole(), Shards::new(Slots::whole()));
+        shards.get_mut(&shard).expect("it has one").state = State::Ready;
         let mut now = Time::from_secs(1000);
         for i in 0..3000 {
             own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
         }
         // Returns the number of users in the next batch, which takes this long.
+        own.sort(now, &shards, &mut Vec::new());
         let mut batch = |own: &mut Own, time: Duration| {
-            let count = own.begin(now).map_or(0, |batch| batch.len());
+            let count = own.begin(now, &shard, &shards).map_or(0, |batch| batch.len());
             now += time;
-            own.end(now, &vec![Written::Stored(1); count], 1, &mut Vec::new());
+            own.end(now, &shard, &vec![Written::Stored(1); count], 1, &mut Vec::new());
             count
         };
         let (fast, slow) = (REPAIR_TIME, REPAIR_TIME * 2);
-        while own.next_change().is_some() {
+        while !own.has_nothing_for(&shard) {
             // What is new does not wait: nobody knows it.
             assert!(batch(&mut own, slow) >= 3000 % MAX_BATCH);
         }
-        own.send_again();
+        own.send_again(std::slice::from_ref(&shard));
         let counts = [fast, fast, slow, slow, slow, fast].map(|time| batch(&mut own, time));
         assert_eq!(counts, [16, 24, 32, 16, 8, 4]);
         let (mut sum, mut largest) = (counts.iter().sum::<usize>(), 0);
-        while own.next_change().is_some() {
+        while !own.has_nothing_for(&shard) {
             let count = batch(&mut own, fast);
             (sum, largest) = (sum + count, largest.max(count));
         }
         assert_eq!(sum, 3000, "each user once");
         assert!(largest > 150, "{largest}");
-        own.send_again();
-        while own.next_change().is_some() {
+        own.send_again(std::slice::from_ref(&shard));
+        while !own.has_nothing_for(&shard) {
             assert!(batch(&mut own, slow) > 0, "however slow, it goes on");
         }
     }

@@ -1,4 +1,4 @@
-//! Clients of Redis or Valkey: of one server, or of the primary that Sentinel names.
+//! Clients of Redis or Valkey: of one server, of one of a Redis Cluster, or of the primary that Sentinel names.
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
@@ -24,7 +24,7 @@ impl RedisClient {
         let client = RedisClient { uri, roots };
         match client.uri.service {
             Some(_) => client.sentinel().map(drop),
-            None => client.server().map(drop),
+            None => client.server(client.address(0)).map(drop),
         }
         .map_err(|e| format!("{}: {e}", client.uri))?;
         Ok(client)
@@ -35,28 +35,37 @@ impl RedisClient {
         &self.uri
     }
 
-    /// Connects with the primary. Its callers have a limit of their own, for all of their work.
-    pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, String> {
-        let client = self.client().await.map_err(|e| e.to_string())?;
+    /// Connects with the primary, or with a server at this host and port. Its callers have a limit of their own, for all of
+    /// their work.
+    pub(crate) async fn connect(
+        &self,
+        server: Option<(&str, u16)>,
+    ) -> Result<MultiplexedConnection, String> {
+        let client = self.client(server).await.map_err(|e| e.to_string())?;
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
         connection.map_err(|e| e.to_string())
     }
 
-    /// Subscribes to a channel.
-    pub(crate) async fn subscribe(&self, channel: &str) -> Result<PubSub, String> {
-        let client = self.client().await.map_err(|e| e.to_string())?;
+    /// Subscribes to a channel at the primary, or at a server at this host and port.
+    pub(crate) async fn subscribe(
+        &self,
+        server: Option<(&str, u16)>,
+        channel: &str,
+    ) -> Result<PubSub, String> {
+        let client = self.client(server).await.map_err(|e| e.to_string())?;
         let mut connection = client.get_async_pubsub().await.map_err(|e| e.to_string())?;
         connection.subscribe(channel).await.map_err(|e| e.to_string())?;
         Ok(connection)
     }
 
-    async fn client(&self) -> Result<Client, RedisError> {
-        match self.uri.service {
+    async fn client(&self, server: Option<(&str, u16)>) -> Result<Client, RedisError> {
+        match (server, &self.uri.service) {
+            (Some((host, port)), _) => self.server(self.address_of(host, port)),
             // Asked for each connection: another server may be the primary now.
-            Some(_) => self.sentinel()?.async_get_client().await,
-            None => self.server(),
+            (None, Some(_)) => self.sentinel()?.async_get_client().await,
+            (None, None) => self.server(self.address(0)),
         }
     }
 
@@ -64,7 +73,7 @@ impl RedisClient {
         TlsCertificates { client_tls: None, root_cert: self.roots.clone() }
     }
 
-    fn server(&self) -> Result<Client, RedisError> {
+    fn server(&self, address: ConnectionAddr) -> Result<Client, RedisError> {
         let uri = &self.uri;
         let mut settings =
             RedisConnectionInfo::default().set_db(uri.number).set_skip_set_lib_name();
@@ -74,7 +83,7 @@ impl RedisClient {
         if let Some(password) = &uri.password {
             settings = settings.set_password(password);
         }
-        let info = self.address(0).into_connection_info()?.set_redis_settings(settings);
+        let info = address.into_connection_info()?.set_redis_settings(settings);
         match uri.tls {
             true => Client::build_with_tls(info, self.certificates()),
             false => Client::open(info),
@@ -105,7 +114,12 @@ impl RedisClient {
     }
 
     fn address(&self, i: usize) -> ConnectionAddr {
-        let (host, port) = self.uri.hosts[i].clone();
+        let (host, port) = &self.uri.hosts[i];
+        self.address_of(host, *port)
+    }
+
+    fn address_of(&self, host: &str, port: u16) -> ConnectionAddr {
+        let host = host.to_owned();
         match self.uri.tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),

@@ -57,14 +57,14 @@ impl Server {
                 Some(heard) => Some(Ended(self.listen(heard).await?)),
                 None => None,
             };
-            let connection = self.client.connect().await?;
+            let connection = self.client.connect(None).await?;
             Ok(Session { connection, replicas: self.replicas, _listener: listener })
         };
         limited(connect).await
     }
 
     async fn listen(&self, heard: mpsc::Sender<()>) -> Result<JoinHandle<()>, String> {
-        let mut messages = self.client.subscribe(CHANNEL).await?.into_on_message();
+        let mut messages = self.client.subscribe(None, CHANNEL).await?.into_on_message();
         Ok(tokio::spawn(async move {
             while messages.next().await.is_some() {
                 // One that waits stands for all.
