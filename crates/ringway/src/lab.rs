@@ -2,7 +2,7 @@
 
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
-use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs};
+use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs, ViewArgs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,17 +37,20 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: Common,
     },
-    /// Draws the figures and the page of a folder again
+    /// Draws the figures and the page of a folder again, and shows its tables
     Report {
         /// What run, sweep or paper has written
         dir: PathBuf,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Shows the tables of a folder, and the path of its page
+    /// Makes a page of a run: an animation of its packets, and plots of its flows
     View {
-        /// What run, sweep or paper has written
+        /// What run has written
         dir: PathBuf,
+        /// The page [default: view.html in the folder]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -93,7 +96,7 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
             (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
         }
         Lab::Report { dir, output } => (commands::report(&dir), output.json),
-        Lab::View { dir, output } => (commands::view(&dir), output.json),
+        Lab::View { dir, out, output } => (commands::view(&ViewArgs { dir, out }), output.json),
     };
     match answer.map(|answer| show(&answer, json)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,

@@ -371,7 +371,7 @@ fn a_search_finds_the_settings_of_table_1() {
     assert_eq!((&choices["source stops"], &choices["cut"]), (&"28 s".into(), &"29 s".into()));
     assert!(best["error_percent"].as_f64().unwrap() < 0.1);
     assert!(search["best"][1]["error_percent"].as_f64().unwrap() > 0.1);
-    let (text, _) = workdir.lab(0, &["view", "lab-results/gangurde-udp-search"]);
+    let (text, _) = workdir.lab(0, &["report", "lab-results/gangurde-udp-search"]);
     assert!(text.contains("1 of 300 settings"), "{text}");
     // A target that no setting meets is a failure.
     let impossible = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n[target]\ntolerance = \"1 %\"\n\
