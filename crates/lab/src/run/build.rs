@@ -2,7 +2,7 @@
 
 use super::ledger::{CountedPackets, FlowLedger, Ledger};
 use super::statistics::BoundedSamples;
-use super::trace::Trace;
+use super::trace::{MAX_HOPS, Trace};
 use super::transport::{self, Ends, RunningFlow};
 use crate::scenario::{MAX_FLOWS, ProbeKind, Scenario, Transport};
 use ringway_link::{LinkConfig, Streams};
@@ -28,7 +28,7 @@ pub(super) struct BuiltWorld {
 impl BuiltWorld {
     /// Adds a recorder of the ways of packets; returns its number.
     pub(super) fn add_trace(&mut self, scenario: &Scenario) -> usize {
-        let mut trace = Trace::default();
+        let mut trace = Trace::new(MAX_HOPS);
         for (link, interfaces) in scenario.links.iter().zip(&self.interfaces) {
             trace.add_link(interfaces.map(|i| i.index()), [&link.there, &link.back]);
         }

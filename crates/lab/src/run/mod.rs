@@ -121,7 +121,7 @@ pub struct Outcome {
 }
 
 /// The ways of packets and the windows of senders, with the names of nodes, links and flows by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct View {
     /// The ways of packets.
     pub trace: Trace,

@@ -91,3 +91,28 @@ impl Windows {
         self.every *= 2;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thinned samples are those at multiples of the longer interval.
+    #[test]
+    fn every_second_sample_is_dropped() {
+        let window = |cwnd| Window { path: None, cwnd, ssthresh: None, flight: 0.0, srtt: None };
+        let mut all = Windows::new(true);
+        for tick in 0..5 {
+            // The flow has no window at first.
+            if tick > 1 {
+                all.push(0, window(f64::from(tick)));
+            }
+            all.ticks += 1;
+        }
+        all.thin();
+        assert_eq!((all.ticks, all.every), (3, FIRST_EVERY * 2));
+        let values: Vec<Option<f64>> =
+            all.curves[0].values.iter().map(|v| v.map(|w| w.cwnd)).collect();
+        assert_eq!(values, [None, Some(2.0), Some(4.0)]);
+        assert!(Windows::new(false).next() > Time::from_nanos(u64::MAX - 1));
+    }
+}

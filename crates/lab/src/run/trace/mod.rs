@@ -56,14 +56,15 @@ pub struct TracedPacket {
 }
 
 /// The recorder of hops.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Trace {
     /// Hops in the order of their times.
     pub hops: Vec<Hop>,
     /// Packets; the first has number 1.
     pub packets: Vec<TracedPacket>,
-    /// Number of hops beyond [`MAX_HOPS`].
+    /// Number of hops beyond the limit.
     pub left_out: u64,
+    limit: usize,
     /// Number of links.
     links: u32,
     /// Link and direction of each interface.
@@ -78,6 +79,22 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Creates a trace of at most `limit` hops.
+    pub(super) fn new(limit: usize) -> Self {
+        Trace {
+            hops: Vec::new(),
+            packets: Vec::new(),
+            left_out: 0,
+            limit,
+            links: 0,
+            lanes: Vec::new(),
+            cuts: Vec::new(),
+            by_ports: BTreeMap::new(),
+            numbers: Vec::new(),
+            open: FnvHashMap::default(),
+        }
+    }
+
     /// Adds a link; `interfaces` are the numbers of those at its first and its second end. Links are numbered in this
     /// order.
     pub(super) fn add_link(&mut self, interfaces: [u32; 2], configs: [&LinkConfig; 2]) {
@@ -104,7 +121,7 @@ impl Trace {
 
     /// Records a packet that was not seen before. All are, in the order of their numbers, when they are sent.
     fn note(&mut self, record: &Record, protocol: u8, payload: &[u8]) {
-        if record.packet as usize <= self.packets.len() || self.hops.len() >= MAX_HOPS {
+        if record.packet as usize <= self.packets.len() || self.hops.len() >= self.limit {
             return;
         }
         self.packets.resize_with(record.packet as usize - 1, TracedPacket::default);
@@ -124,7 +141,7 @@ impl Trace {
 
     /// Adds a hop; returns its index, if there is room.
     fn begin(&mut self, record: &Record, lost: Option<Reason>) -> Option<u32> {
-        if self.hops.len() >= MAX_HOPS {
+        if self.hops.len() >= self.limit {
             self.left_out += 1;
             return None;
         }
@@ -286,5 +303,88 @@ impl Recorder for Trace {
             Step::Drop(Reason::Link(reason)) => self.lose(record, interface, reason),
             Step::Drop(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ringway_sansio::Time;
+
+    fn record(at: u64, packet: u64, interface: Option<u32>, step: Step) -> Record {
+        let at = Time::from_nanos(at);
+        Record { at, step, node: 0, interface, packet, born: at, size: 100, flow: 1, hops: 64 }
+    }
+
+    fn trace(limit: usize, records: &[(u64, u64, u32, Step)]) -> Trace {
+        let mut trace = Trace::new(limit);
+        let link = LinkConfig::default();
+        trace.add_link([0, 1], [&link, &link]);
+        trace.add_flow([1, 2]);
+        for &(at, packet, interface, step) in records {
+            trace.record(&record(at, packet, Some(interface), step), &Addressing::default(), &[0, 1, 0, 2]);
+        }
+        trace
+    }
+
+    fn leave(sent: u64, arrives: u64) -> Step {
+        Step::Leave { sent: Time::from_nanos(sent), arrives: Time::from_nanos(arrives) }
+    }
+
+    /// A copy has the number of its original; the steps of both are told apart by their states.
+    #[test]
+    fn copies_have_hops_of_their_own() {
+        let all = trace(9, &[
+            (10, 1, 0, Step::Enqueue),
+            (10, 1, 0, Step::Enqueue),
+            (10, 1, 0, Step::Dequeue),
+            (10, 1, 0, leave(15, 20)),
+            (15, 1, 0, Step::Dequeue),
+            (20, 1, 1, Step::Receive),
+            (15, 1, 0, leave(21, 27)),
+            (27, 1, 1, Step::Receive),
+            (30, 1, 1, Step::Enqueue),
+        ]);
+        let parts = |hop: &Hop| (hop.link, hop.waited, hop.sending, hop.flying);
+        let expected = [
+            (Some((0, true)), Some(0), Some(5), Some(5)),
+            (Some((0, true)), Some(5), Some(6), Some(6)),
+            (Some((0, false)), None, None, None),
+        ];
+        assert_eq!(all.hops.iter().map(parts).collect::<Vec<_>>(), expected);
+        assert_eq!(all.open.len(), 1, "what has arrived is not open");
+        assert_eq!(all.packets[0].flow, Some((0, true)));
+    }
+
+    /// Hops beyond the limit are counted.
+    #[test]
+    fn the_first_hops_are_kept() {
+        let steps = |packet| (packet, packet, 0, Step::Enqueue);
+        let all = trace(3, &[1, 2, 3, 4, 5].map(steps));
+        assert_eq!((all.hops.len(), all.packets.len(), all.left_out), (3, 3, 2));
+    }
+
+    /// A packet is lost in the queue, before it, on the wire, or between links.
+    #[test]
+    fn losses_end_hops() {
+        let drop = |reason| Step::Drop(Reason::Link(reason));
+        let mut all = trace(9, &[
+            (10, 1, 0, Step::Enqueue),
+            (14, 1, 0, drop(DropReason::QueueEarly)),
+            (20, 2, 0, drop(DropReason::Loss)),
+            (30, 3, 0, Step::Enqueue),
+            (31, 3, 0, Step::Dequeue),
+            (36, 3, 0, drop(DropReason::Loss)),
+        ]);
+        all.record(&record(40, 3, None, Step::Drop(Reason::NoRoute)), &Addressing::default(), &[]);
+        let parts = |hop: &Hop| (hop.waited, hop.sending, hop.lost.map(Reason::as_str));
+        let expected = [
+            (Some(4), None, Some("dropped early by the queue")),
+            (Some(0), None, Some("random loss")),
+            (Some(1), Some(5), Some("random loss")),
+            (None, None, Some("no route")),
+        ];
+        assert_eq!(all.hops.iter().map(parts).collect::<Vec<_>>(), expected);
+        assert!(all.open.is_empty() && all.hops[3].link.is_none());
     }
 }

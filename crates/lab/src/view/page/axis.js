@@ -7,10 +7,16 @@ function plain(value, digits) {
   return String(Number(value.toFixed(digits)));
 }
 
-/** Writes a number of any size, with a prefix if it is large. */
-function short(value) {
+/** Writes a number of any size, with a prefix if it is large, and its unit. */
+function short(value, unit) {
   const [scale, prefix] = PREFIXES.find(([scale]) => Math.abs(value) >= scale) ?? [1, ""];
-  return plain(value / scale, Math.abs(value / scale) < 10 ? 3 : 1) + (prefix && ` ${prefix}`);
+  const text = plain(value / scale, Math.abs(value / scale) < 10 ? 3 : 1);
+  return prefix || unit ? `${text} ${prefix}${unit ?? ""}` : text;
+}
+
+/** Writes a count in full. */
+function count(value) {
+  return value.toLocaleString("en-GB");
 }
 
 /** Writes a time in nanoseconds to the resolution `step`. */

@@ -87,8 +87,7 @@ function showTime() {
   byId("time").textContent = text;
   byId("seek").value = String(clock.t);
   byId("seek").setAttribute("aria-valuetext", text);
-  byId("play").textContent = clock.playing ? "\u23f8\ufe0e" : "\u25b6\ufe0e";
-  byId("play").setAttribute("aria-label", clock.playing ? "Pause" : "Play");
+  byId("play").textContent = clock.playing ? "Pause" : "Play";
   const status = stage.status();
   byId("stage").setAttribute("aria-label", `Animation at ${text}: ${status}`);
   // While it plays, a screen reader would read without end.
@@ -152,8 +151,8 @@ function start() {
   const { network } = model;
   document.title = `${network.title} - Ringway`;
   byId("title").textContent = network.title;
-  const counts = `${short(model.packets.count)} packets, ${short(model.losses.hop.length)} losses, ${seconds(model.ended, 1e6)}`;
-  const rest = network.left_out > 0 ? `; ${network.left_out} later steps are not recorded` : "";
+  const counts = `${count(model.packets.count)} packets, ${count(model.losses.hop.length)} losses, ${seconds(model.ended, 1e6)}`;
+  const rest = network.left_out > 0 ? `; ${count(network.left_out)} later steps are not recorded` : "";
   byId("facts").textContent = `${counts}, seed ${network.seed}, version ${network.version}${rest}`;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   setTheme(dark.matches);

@@ -7,11 +7,14 @@
 const CELL = 2;
 const DRAG = 5;
 const MARGIN = { left: 62, right: 12, top: 8, bottom: 24 };
+const MAX_ROW_NAME = 150;
+/** A dashed line is left out of the range of values where it is so many times higher than all others. */
+const FAR = 3;
 
 class Plot {
   /** `view` is the part of time that all plots show; `clock` has the time of the cursor. */
-  constructor({ title, unit, view, clock, bands, rows }) {
-    Object.assign(this, { title, unit, view, clock, bands, rows: rows ?? null, layers: [], range: null });
+  constructor({ title, unit, view, clock, bands, rows, nothing }) {
+    Object.assign(this, { title, unit, view, clock, bands, nothing, rows: rows ?? null, layers: [], range: null });
     this.element = document.createElement("section");
     this.element.className = "plot";
     this.head = document.createElement("div");
@@ -58,7 +61,7 @@ class Plot {
         low = Math.min(low, value);
         high = Math.max(high, value);
       }
-      return this.rows ? `${name}: ${t.length} packets` : `${name}: ${t.length} values from ${short(low)} to ${short(high)}`;
+      return this.rows ? `${name}: ${t.length} packets` : `${name}: ${t.length} values from ${this.text(low)} to ${this.text(high)}`;
     });
     const all = parts.length > 0 ? parts.join("; ") : "nothing to show";
     this.over.setAttribute("aria-label", `${this.title}. ${all}.`);
@@ -69,13 +72,15 @@ class Plot {
     if (this.rows) return [-0.5, this.rows.length - 0.5];
     if (this.range) return this.range;
     let [low, high] = [Infinity, -Infinity];
-    for (const { t, y, style } of this.layers) {
+    for (const layer of [...this.layers].sort((a, b) => (a.style === "dashed") - (b.style === "dashed"))) {
+      const { t, y, style } = layer;
       const isStep = style === "step" || style === "dashed";
       const first = Math.max(0, upperBound(t, this.view.from, 0, t.length) - (isStep ? 1 : 0));
       const last = upperBound(t, this.view.to, 0, t.length);
+      const most = style === "dashed" && high > 0 ? FAR * high : Infinity;
       for (let i = first; i < last; i++) {
         if (y[i] < low) low = y[i];
-        if (y[i] > high) high = y[i];
+        if (y[i] > high && y[i] <= most) high = y[i];
       }
     }
     if (low > high) return [0, 1];
@@ -89,7 +94,8 @@ class Plot {
     const { context, width, height } = fitted(this.under);
     if (width === 0) return;
     const [low, high] = this.extent();
-    const box = { x: MARGIN.left, y: MARGIN.top, w: width - MARGIN.left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
+    const left = this.leftMargin(context);
+    const box = { x: left, y: MARGIN.top, w: width - left - MARGIN.right, h: height - MARGIN.top - MARGIN.bottom };
     const { from, to } = this.view;
     this.box = box;
     this.scale = {
@@ -107,7 +113,20 @@ class Plot {
     context.clip();
     for (const layer of this.layers) drawLayer(context, layer, this.scale, this.box, this.view);
     context.restore();
+    if (this.layers.every(({ t }) => t.length === 0)) {
+      context.fillStyle = theme.faint;
+      context.textAlign = "center";
+      context.fillText(this.nothing, box.x + box.w / 2, box.y + box.h / 2);
+    }
     this.renderOver();
+  }
+
+  /** Returns the room for the names of rows. */
+  leftMargin(context) {
+    if (!this.rows) return MARGIN.left;
+    context.font = `11px ${FONT}`;
+    const widest = this.rows.reduce((most, name) => Math.max(most, context.measureText(name).width), 0);
+    return Math.max(MARGIN.left, Math.min(MAX_ROW_NAME, widest) + 14);
   }
 
   drawBands(context) {
@@ -138,7 +157,7 @@ class Plot {
     context.textAlign = "right";
     context.textBaseline = "middle";
     const values = this.rows
-      ? this.rows.map((name, i) => [i, clipped(context, name, MARGIN.left - 12)])
+      ? this.rows.map((name, i) => [i, clipped(context, name, MAX_ROW_NAME)])
       : ticks(low, high, box.h / 40).all.map((v) => [v, short(v)]);
     for (const [v, text] of values) {
       const y = Math.round(scale.y(v)) + 0.5;
@@ -183,9 +202,14 @@ class Plot {
     for (const { name, style, t, y } of this.layers) {
       if (style !== "step" && style !== "dashed") continue;
       const value = stepAt({ t, y }, at);
-      if (Number.isFinite(value)) parts.push(`${name} ${short(value)}${this.unit ? ` ${this.unit}` : ""}`);
+      if (Number.isFinite(value)) parts.push(`${name} ${this.text(value)}`);
     }
     this.readout.textContent = parts.slice(0, 7).join("  \u00b7  ");
+  }
+
+  /** Writes a value with the unit. */
+  text(value) {
+    return this.unit === "packets" ? `${count(value)} packets` : short(value, this.unit);
   }
 
   /** Zooms the time by `factor` around the part `share` of the picture. */
@@ -224,7 +248,8 @@ function clipped(context, text, width) {
 }
 
 function drawSample(context, layer) {
-  const t = Float64Array.of(0, 1);
+  const isStep = layer.style === "step" || layer.style === "dashed";
+  const t = isStep ? Float64Array.of(0, 1) : Float64Array.of(0.5);
   const scale = { x: (v) => 3 + v * 20, y: () => 7 };
   drawLayer(context, { ...layer, t, y: t }, scale, { x: 0, y: 0, w: 26, h: 14 }, { from: 0, to: 1 });
 }
@@ -280,8 +305,10 @@ function drawPoints(context, { t, y, style }, scale, box, view) {
   const used = new Uint8Array(columns * (Math.ceil(box.h / CELL) + 2));
   const first = upperBound(t, view.from - (view.to - view.from) * 0.01, 0, t.length);
   const last = upperBound(t, view.to, 0, t.length);
-  const size = style === "crosses" ? 3.5 : style === "squares" ? 2.5 : 1.5;
-  context.lineWidth = 1.6;
+  // Many crosses beside each other would hide what they are drawn upon.
+  const dense = last - first > box.w;
+  const size = style === "crosses" ? (dense ? 2 : 3.5) : style === "squares" ? 2.5 : 1.5;
+  context.lineWidth = dense ? 1.1 : 1.6;
   context.beginPath();
   for (let i = first; i < last; i++) {
     const [px, py] = [scale.x(t[i]), scale.y(y[i])];

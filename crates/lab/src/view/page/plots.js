@@ -21,9 +21,15 @@ const entryColour = (index) => () => theme.entry(index);
 const lossColour = () => theme.loss;
 const inkColour = () => theme.faint;
 
-/** Returns the times at which any link is down. */
+/** Returns the intervals in which any link is down. */
 function downBands({ lanes }) {
-  return lanes.flatMap((lane) => lane.down).sort((a, b) => a[0] - b[0]);
+  const merged = [];
+  for (const [from, to] of lanes.flatMap((lane) => lane.down).sort((a, b) => a[0] - b[0])) {
+    const last = merged.at(-1);
+    if (last && from <= last[1]) last[1] = Math.max(last[1], to);
+    else merged.push([from, to]);
+  }
+  return merged;
 }
 
 /** Makes the plots. `common` is what all share: the part of time, the clock. */
@@ -49,7 +55,7 @@ function directions({ packets, network }) {
 }
 
 function sequencePlot(model, make) {
-  const plot = make({ title: "Sequence numbers", unit: "" });
+  const plot = make({ title: "Sequence numbers", unit: "", nothing: "No packet has a sequence number" });
   const { network } = model;
   const names = {
     kind: (group) => (group === 1 ? "sent again" : "sent"),
@@ -93,7 +99,7 @@ function readCurves(about, floats, numbers) {
 }
 
 function windowPlot(model, make, curves) {
-  const plot = make({ title: "Congestion window", unit: "B" });
+  const plot = make({ title: "Congestion window", unit: "B", nothing: "No flow has a window" });
   const choices = {
     window: ["cwnd", "ssthresh"],
     flight: ["cwnd", "flight"],
@@ -117,7 +123,7 @@ function windowPlot(model, make, curves) {
 }
 
 function queuePlot(model, make) {
-  const plot = make({ title: "Queues", unit: "packets" });
+  const plot = make({ title: "Queues", unit: "packets", nothing: "No packet ever waits" });
   plot.start = () => {
     const found = model.lanes.flatMap((lane) => {
       const series = lane.link ? queueSeries(model, lane) : null;
@@ -137,7 +143,7 @@ function pathPlot(model, make) {
     const name = network.links[link].name;
     return several ? `${network.flows[flow].name}: ${name}` : name;
   });
-  const plot = make({ title: "Link in use by data", unit: "", rows });
+  const plot = make({ title: "Link in use by data", unit: "", rows, nothing: "No flow sends data" });
   plot.start = () => {
     const layers = found.map(({ flow, t }, row) => ({
       name: rows[row], style: "ticks", colour: entryColour(several ? flow : row), t, y: new Float64Array(t.length).fill(row),

@@ -31,6 +31,7 @@ class Stage {
     const { t } = this.clock;
     this.camera.fit(width, height);
     this.places = network.nodes.map((node) => this.camera.place(node.position));
+    this.centre = [0, 1].map((k) => this.places.reduce((sum, place) => sum + place[k], 0) / this.places.length);
     this.ways = placeLinks(network.links, this.groups, this.places);
     this.drawn = { queued: 0, moving: 0, falling: 0, marks: 0, down: [], queues: {} };
     this.spots = [];
@@ -73,13 +74,16 @@ class Stage {
     const state = down.length === 2 ? "down" : down.length === 1 ? `down ${down[0] ? "back" : "there"}` : what;
     context.font = `11px ${FONT}`;
     context.fillStyle = down.length > 0 ? theme.loss : theme.faint;
-    const steep = Math.abs(uy) > 0.6;
-    // Beside a steep link, else below it, out of the way of packets.
-    const [px, py] = steep ? [mx + 16, my - 8] : [mx, my + LANE + 14 + Math.abs(uy * length) * 0.04];
-    context.textAlign = steep ? "left" : "center";
+    // On the outer side of the network, or below the link, and out of the way of packets and their labels.
+    const out = (mx - this.centre[0]) * -uy + (my - this.centre[1]) * ux;
+    const side = Math.abs(out) > 10 ? Math.sign(out) : Math.sign(ux) || 1;
+    const [nx, ny] = [-uy * side, ux * side];
+    const [px, py] = [mx + nx * (LANE + 30), my + ny * (LANE + 34) - (ny < 0 ? 10 : 4)];
+    const steep = Math.abs(nx) > 0.4;
+    context.textAlign = steep ? (nx > 0 ? "left" : "right") : "center";
     const room = steep ? 180 : Math.abs(ux) * length + 30;
-    context.fillText(clipped(context, link.name, room), px, py);
-    context.fillText(clipped(context, state, room), px, py + 14);
+    haloText(context, clipped(context, link.name, room), px, py);
+    haloText(context, clipped(context, state, room), px, py + 14);
   }
 
   drawNode(context, node, [x, y]) {
@@ -167,10 +171,10 @@ class Stage {
     const number = packets.seq[packet] || packets.ack[packet];
     context.font = `10px ${FONT}`;
     context.fillStyle = theme.ink;
-    const side = Math.abs(place.nx) > 0.7;
+    const side = Math.abs(place.nx) > 0.4;
     context.textAlign = side ? (place.nx > 0 ? "left" : "right") : "center";
     const text = `${about.words[packets.what[packet]] ?? ""}${number > 0 ? ` ${number - 1}` : ""}`;
-    context.fillText(text, x + place.nx * 11, y + place.ny * 12);
+    haloText(context, text, x + place.nx * 11, y + place.ny * 13);
   }
 
   /** Draws what was lost a moment ago. */
@@ -185,7 +189,8 @@ class Stage {
     for (let n = last - 1; n >= Math.max(first, last - MAX_FALLING); n--) {
       const hop = losses.hop[n];
       const age = (t - losses.at[n]) / span;
-      const [x, top] = this.lossPlace(hop);
+      const [x, from] = this.lossPlace(hop);
+      const top = Math.min(from, this.camera.height - FALL_PIXELS - 16);
       const y = top + FALL_PIXELS * age * age + 6 * age;
       const packet = hops.packet[hop];
       context.globalAlpha = 1 - 0.75 * age;
@@ -195,13 +200,14 @@ class Stage {
       context.globalAlpha = 1;
       this.drawn.marks++;
       this.spots.push({ x, y, reach: 8, packet, lost: about.reasons[hops.lost[hop] - 1] });
-      const key = `${hops.lane[hop]} ${hops.lost[hop]}`;
+      const key = `${hops.lane[hop] >> 1} ${hops.lost[hop]}`;
       if (!named.has(key)) {
         named.add(key);
         context.font = `600 11px ${FONT}`;
         context.fillStyle = theme.loss;
-        context.textAlign = "left";
-        context.fillText(about.reasons[hops.lost[hop] - 1], x + 12, y);
+        const right = x > this.camera.width - 190;
+        context.textAlign = right ? "right" : "left";
+        haloText(context, about.reasons[hops.lost[hop] - 1], x + (right ? -12 : 12), y);
       }
     }
   }
@@ -212,10 +218,24 @@ class Stage {
     const lane = lanes[hops.lane[hop]];
     if (!lane.link) return this.places[hops.node[hop]];
     const place = this.lanes[lane.index];
-    const sent = hops.sending[hop] + hops.flying[hop] > 0;
-    const along = sent ? Math.min(place.length, stretch(hops, hop, hops.end[hop] - 1, place.length)[1]) * 0.5 : 4;
-    const aside = sent ? 0 : 10;
-    return [place.x + place.ux * along + place.nx * aside, place.y + place.uy * along + place.ny * aside];
+    const gone = hops.end[hop] - hops.start[hop];
+    if (gone > 0) {
+      const along = place.length * Math.min(1, gone / this.usualTime(hop, gone));
+      return [place.x + place.ux * along, place.y + place.uy * along];
+    }
+    // At the end of the queue.
+    const aside = 30 + Math.min(QUEUE_MAX, (this.drawn.queues[lane.name] ?? 0) * QUEUE_SQUARE);
+    return [place.x + place.ux * 5 + place.nx * aside, place.y + place.uy * 5 + place.ny * aside];
+  }
+
+  /** Returns the time that a packet takes for the lane of a hop: that of one before it which arrived. */
+  usualTime(hop, otherwise) {
+    const { hops, lanes } = this.model;
+    const { begin } = lanes[hops.lane[hop]];
+    for (let i = hop - 1; i >= Math.max(begin, hop - 1000); i--) {
+      if (hops.lost[i] === 0 && hops.end[i] < Infinity) return Math.max(hops.end[i] - hops.start[i], 1);
+    }
+    return 2 * otherwise;
   }
 
   /** Returns what is at a point of the canvas, in words; null if nothing is. */
@@ -244,6 +264,15 @@ function stretch(hops, hop, t, length) {
   const long = Math.max(share * length, 5);
   const front = Math.min(1, Math.max(0, (t - hops.start[hop]) / whole)) * (length + long);
   return [Math.max(0, front - long), Math.min(length, front)];
+}
+
+/** Writes text that can be read on anything. */
+function haloText(context, text, x, y) {
+  context.strokeStyle = theme.panel;
+  context.lineWidth = 3;
+  context.lineJoin = "round";
+  context.strokeText(text, x, y);
+  context.fillText(text, x, y);
 }
 
 function drawCross(context, x, y, size, colour, width) {
