@@ -72,13 +72,15 @@ def windows(out):
 def papers(c, transport, expected_losses):
     """One of Figures 3.1, 3.3 and 3.5 of Gangurde et al.: four nodes, a queue at n0 and packets on their way to n3."""
     out, page = page_of(c, f"gangurde-{transport}", transport)
-    seen = look(c, page, times=[0, 5, 20], lanes=["n0-n2"], plots=True)
+    seen = look(c, page, times=[0, 5, 20], lanes=["n0-n2", "n2-n3"], plots=True)
     start, *later = seen["at"]
     c.expect(start["drawn"]["moving"] <= 1 and start["loss"] == 0, f"at the start: {start}")
     for at in later:
         c.expect(at["drawn"]["queues"].get("n0-n2", 0) > 5, f"no queue: {at}")
         c.expect(at["drawn"]["moving"] >= 1 and at["data"] > start["data"] + 100, f"no packets: {at}, {start}")
-        c.expect(at["around"]["n0-n2"] > 40, f"the queue is not at its link: {at}")
+        c.expect(at["around"]["n0-n2"]["entry"] > 40, f"the queue is not at its link: {at}")
+        # This link is never idle, and has no queue.
+        c.expect(at["around"]["n2-n3"]["way"] > 100, f"no packet on its way: {at}")
     flow = json.loads((out / "runs.json").read_text())[0]["flows"][0]
     c.expect(flow["dropped"] == expected_losses, f"dropped {flow['dropped']}")
     # What the plots show, and what the run has written.

@@ -45,8 +45,11 @@ async function lookAt(tab, time) {
   const drawn = await within(tab, (time) => window.ringway.seek(time), time);
   const around = {};
   for (const name of plan.lanes ?? []) {
-    const { entry } = await within(tab, (name) => window.ringway.lane(name), name);
-    around[name] = await pixels(tab, "c0", [entry[0] - 40, entry[1] - 40, 80, 80]);
+    const { entry, middle } = await within(tab, (name) => window.ringway.lane(name), name);
+    around[name] = {
+      entry: await pixels(tab, "c0", [entry[0] - 40, entry[1] - 40, 80, 80]),
+      way: await pixels(tab, "c0", [middle[0] - 60, middle[1] - 8, 120, 16]),
+    };
   }
   const status = await tab.$eval("#status", (element) => element.textContent);
   return { time, drawn, data: await pixels(tab, "c0"), loss: await pixels(tab, "loss"), around, status };

@@ -74,11 +74,13 @@ class Stage {
     const state = down.length === 2 ? "down" : down.length === 1 ? `down ${down[0] ? "back" : "there"}` : what;
     context.font = `11px ${FONT}`;
     context.fillStyle = down.length > 0 ? theme.loss : theme.faint;
-    // On the outer side of the network, or below the link, and out of the way of packets and their labels.
+    // On the outer side of the network, out of the way of packets and their labels. A link that has none has its text above
+    // it, below if it is level, and to the right if it is upright.
     const out = (mx - this.centre[0]) * -uy + (my - this.centre[1]) * ux;
-    const side = Math.abs(out) > 10 ? Math.sign(out) : Math.sign(ux) || 1;
+    const level = Math.abs(ux) > 0.95 ? Math.sign(ux) : Math.abs(ux) < 0.05 ? -Math.sign(uy) : -Math.sign(ux);
+    const side = Math.abs(out) > 0.15 * length ? Math.sign(out) : level;
     const [nx, ny] = [-uy * side, ux * side];
-    const [px, py] = [mx + nx * (LANE + 30), my + ny * (LANE + 34) - (ny < 0 ? 10 : 4)];
+    const [px, py] = [mx + nx * (LANE + (Math.abs(nx) > 0.9 ? 70 : 30)), my + ny * (LANE + 34) - (ny < 0 ? 10 : 4)];
     const steep = Math.abs(nx) > 0.4;
     context.textAlign = steep ? (nx > 0 ? "left" : "right") : "center";
     const room = steep ? 180 : Math.abs(ux) * length + 30;
