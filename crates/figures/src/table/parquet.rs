@@ -8,7 +8,9 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use ::parquet::basic::{
+    Compression, Encoding, LogicalType, PageType, Repetition, Type as Physical,
+};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::column::writer::ColumnWriter;
 use ::parquet::data_type::{ByteArray, DataType};
@@ -283,10 +285,33 @@ fn read_group(schema: &Schema, group: &dyn RowGroupReader) -> Result<Table, Tabl
     let rows = rows as usize;
     let mut table = Table::new(schema.clone());
     for (i, column) in schema.columns().iter().enumerate() {
+        check_pages(column, group, i)?;
         table.columns[i] = read_column(column, group.get_column_reader(i)?, rows)?;
     }
     table.rows = rows;
     Ok(table)
+}
+
+/// Refuses pages that the library would stop the program at: data by a dictionary that is not there.
+fn check_pages(column: &Column, group: &dyn RowGroupReader, i: usize) -> Result<(), TableError> {
+    let mut has_dictionary = false;
+    for page in group.get_column_page_reader(i)? {
+        let page = page?;
+        if page.page_type() == PageType::DICTIONARY_PAGE {
+            has_dictionary = true;
+            continue;
+        }
+        #[allow(deprecated)]
+        let by_dictionary =
+            matches!(page.encoding(), Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if by_dictionary && !has_dictionary || page.buffer().is_empty() && page.num_values() > 0 {
+            return Err(TableError::Parquet(format!(
+                "column \"{}\": expected a dictionary and data, got a page without",
+                column.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn read_column(column: &Column, reader: ColumnReader, rows: usize) -> Result<Values, TableError> {

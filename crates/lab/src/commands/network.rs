@@ -6,6 +6,7 @@ use crate::scenario::Scenario;
 use crate::view::network as file;
 use ringway_link::{LinkConfig, Loss};
 use ringway_sansio::Duration;
+use std::collections::BTreeMap;
 
 /// Maximum number of intervals shaded in a figure.
 const MAX_DOWN_INTERVALS: usize = 200;
@@ -34,6 +35,7 @@ pub(super) fn view_network(
     outcome: &Outcome,
     view: &View,
     seed: u64,
+    tables: BTreeMap<String, String>,
 ) -> file::Network {
     let direction = |config: &LinkConfig| file::Direction {
         text: describe(config),
@@ -49,6 +51,7 @@ pub(super) fn view_network(
         seed,
         ended_ns: (outcome.ended * 1e9).round() as u64,
         left_out: view.trace.left_out,
+        tables,
         nodes: scenario
             .nodes
             .iter()

@@ -611,9 +611,9 @@ fn write(
             output::packets(&out.join("packets.parquet"), records)?;
         }
         if let Some(view) = &first.view {
-            let network = view_network(scenario, first, view, seed);
+            let tables = view::tables::write(out, view)?;
+            let network = view_network(scenario, first, view, seed, tables);
             output::write_json(&out.join(view::network::FILE), &network)?;
-            view::tables::write(out, view)?;
         }
     }
     output::write_json(&out.join(SHEET), sheet)?;

@@ -30,8 +30,7 @@ pub fn view(args: &ViewArgs) -> Result<Answer, Failure> {
         output::folder(folder)?;
     }
     output::write(&out, page.as_bytes())?;
-    let (packets, hops, left_out) =
-        (scene.packets.len(), scene.hops.len(), scene.network.left_out);
+    let (packets, hops, left_out) = (scene.packets.len(), scene.hops.len(), scene.network.left_out);
     let mut text = format!("{packets} packets, {hops} hops, {} bytes\n", page.len());
     if left_out > 0 {
         text += &format!("{left_out} later steps are left out: a page has the first {hops}\n");

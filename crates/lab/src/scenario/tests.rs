@@ -81,7 +81,7 @@ fn mistakes_are_reported_with_line_key_and_expectation() {
         (
             "stop = \"10 s\"",
             "stop = \"10 s\"\npositions = { a = [0, 0], B = [1, 0.5], c = [2, 0] }",
-            "x.toml:6:1: scenario.positions: no node \"B\"; did you mean \"b\"?",
+            "x.toml:6:13: scenario.positions: no node \"B\"; did you mean \"b\"?",
         ),
         (
             "stop = \"10 s\"",

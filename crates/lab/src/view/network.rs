@@ -3,7 +3,7 @@
 use super::ViewError;
 use crate::scenario::MAX_POSITION;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Name of the file.
 pub const FILE: &str = "network.json";
@@ -42,6 +42,10 @@ pub struct Network {
     pub ended_ns: u64,
     /// Number of hops that `hops.parquet` leaves out.
     pub left_out: u64,
+    /// SHA-256 of the tables of the same run, in hexadecimal, by the names of their files. A table that is not listed is
+    /// not checked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tables: BTreeMap<String, String>,
     /// Nodes.
     pub nodes: Vec<Node>,
     /// Links.
@@ -184,11 +188,7 @@ fn check_node(i: usize, node: &Node) -> Result<(), ViewError> {
     }
 }
 
-fn wrong(
-    key: &str,
-    expected: impl std::fmt::Display,
-    got: impl std::fmt::Display,
-) -> ViewError {
+fn wrong(key: &str, expected: impl std::fmt::Display, got: impl std::fmt::Display) -> ViewError {
     ViewError::network(format!("{key}: expected {expected}, got {got}"))
 }
 

@@ -40,13 +40,16 @@ pub fn page(scene: &Scene) -> String {
     );
     let about = STANDARD.encode(about.to_string());
     let data = STANDARD.encode(data);
-    fill(HTML, &[
-        ("policy", &policy),
-        ("style", STYLE),
-        ("about", &about),
-        ("data", &data),
-        ("script", &script),
-    ])
+    fill(
+        HTML,
+        &[
+            ("policy", &policy),
+            ("style", STYLE),
+            ("about", &about),
+            ("data", &data),
+            ("script", &script),
+        ],
+    )
 }
 
 /// Replaces each `{{name}}` of a template by its value, once, from left to right.
@@ -202,6 +205,9 @@ mod tests {
         assert!(page.contains(&hash(between("<script>", "</script>"))));
         assert!(page.contains(&hash(between("<style>", "</style>"))));
         let policy = between("Content-Security-Policy\" content=\"", "\"");
-        assert!(policy.starts_with("default-src 'none';") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none';") && !policy.contains("unsafe"),
+            "{policy}"
+        );
     }
 }

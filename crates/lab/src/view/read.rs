@@ -2,7 +2,7 @@
 
 use super::ViewError;
 use super::network::{self, MAX_NAME, MAX_NUMBER, Network};
-use super::tables::{HOP_COLUMNS, HOPS, WINDOW_COLUMNS, WINDOWS};
+use super::tables::{HOP_COLUMNS, HOPS, WINDOW_COLUMNS, WINDOWS, sum};
 use crate::output::read_json_up_to;
 use crate::run::trace::{MAX_HOPS, PacketKind};
 use crate::run::windows::{MAX_CURVES, MAX_TICKS};
@@ -103,9 +103,9 @@ pub fn read(dir: &Path) -> Result<Scene, ViewError> {
     let network: Network = read_json_up_to(&file, "the network of a run", network::MAX_BYTES)
         .map_err(|e| ViewError::network(without_path(&e, &file)))?;
     network.check()?;
-    let table = table(dir, HOPS, &HOP_COLUMNS, MAX_HOPS as u64)?;
+    let table = table(dir, &network, HOPS, &HOP_COLUMNS, MAX_HOPS as u64)?;
     let mut scene = HopReader::new(&network).read(&table)?;
-    let table = self::table(dir, WINDOWS, &WINDOW_COLUMNS, MAX_WINDOWS)?;
+    let table = self::table(dir, &network, WINDOWS, &WINDOW_COLUMNS, MAX_WINDOWS)?;
     scene.curves = curves(&network, &table)?;
     Ok(scene)
 }
@@ -119,6 +119,7 @@ fn without_path(error: &impl std::fmt::Display, path: &Path) -> String {
 
 fn table(
     dir: &Path,
+    network: &Network,
     file: &'static str,
     columns: &[(&str, Type)],
     max_rows: u64,
@@ -129,12 +130,26 @@ fn table(
     if length > MAX_TABLE {
         return Err(failed(format!("expected at most {MAX_TABLE} bytes, got {length}")));
     }
+    if let Some(expected) = network.tables.get(file) {
+        let got = sum(&path).map_err(|e| failed(e.to_string()))?;
+        if got != *expected {
+            let what = format!(
+                "expected the table of the same run, with the SHA-256 {} of {}, got {got}",
+                expected.chars().take(MAX_NAME).collect::<String>(),
+                network::FILE
+            );
+            return Err(failed(what));
+        }
+    }
     let table = read_parquet_up_to(&path, max_rows).map_err(|e| failed(e.to_string()))?;
     let got: Vec<(&str, Type)> =
         table.schema().columns().iter().map(|c| (c.name.as_str(), c.kind)).collect();
     if got != columns {
         let list = |all: &[(&str, Type)]| {
-            all.iter().map(|(name, kind)| format!("{name} ({kind:?})")).collect::<Vec<_>>().join(", ")
+            all.iter()
+                .map(|(name, kind)| format!("{name} ({kind:?})"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         return Err(failed(format!("expected the columns {}, got {}", list(columns), list(&got))));
     }
@@ -167,9 +182,7 @@ impl<'a> Row<'a> {
     fn number(&self, column: usize, max: u64) -> Result<Option<u64>, ViewError> {
         match self.table.get(self.row, column) {
             Some(Cell::U64(n)) if n <= max => Ok(Some(n)),
-            Some(Cell::U64(n)) => {
-                Err(self.wrong(column, format!("at most {max}"), &n.to_string()))
-            }
+            Some(Cell::U64(n)) => Err(self.wrong(column, format!("at most {max}"), &n.to_string())),
             _ => Ok(None),
         }
     }

@@ -5,6 +5,10 @@ use crate::run::View;
 use crate::run::Window;
 use crate::run::trace::{Content, Hop, TracedPacket};
 use ringway_figures::table::{Cell, ParquetWriter, RowSink, Schema, Table, TableError, Type};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 /// Name of the file of hops.
@@ -45,12 +49,32 @@ pub(super) const WINDOW_COLUMNS: [(&str, Type); 7] = [
     ("srtt_ns", Type::U64),
 ];
 
-/// Writes the tables of a run.
-pub fn write(dir: &Path, view: &View) -> Result<(), OutputError> {
+/// Writes the tables of a run; returns the sum of each.
+pub fn write(dir: &Path, view: &View) -> Result<BTreeMap<String, String>, OutputError> {
     let path = dir.join(HOPS);
     write_hops(&path, view).map_err(|e| OutputError::rendering(&path, e))?;
     let table = windows(view).map_err(|e| OutputError::rendering(&dir.join(WINDOWS), e))?;
-    write_both(dir, WINDOWS_STEM, &table)
+    write_both(dir, WINDOWS_STEM, &table)?;
+    let sum = |name: &str| {
+        let path = dir.join(name);
+        Ok((name.to_string(), sum(&path).map_err(OutputError::file(&path))?))
+    };
+    [HOPS, WINDOWS].into_iter().map(sum).collect()
+}
+
+/// Returns the SHA-256 of a file in hexadecimal.
+pub(super) fn sum(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let mut hash = Sha256::new();
+    let mut part = vec![0; 1 << 16];
+    loop {
+        let length = file.read(&mut part)?;
+        if length == 0 {
+            break;
+        }
+        hash.update(&part[..length]);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn write_hops(path: &Path, view: &View) -> Result<(), TableError> {

@@ -125,9 +125,9 @@ impl Trace {
             return;
         }
         self.packets.resize_with(record.packet as usize - 1, TracedPacket::default);
-        let ports = payload.first_chunk::<4>().map(|p| {
-            [u16::from_be_bytes([p[0], p[1]]), u16::from_be_bytes([p[2], p[3]])]
-        });
+        let ports = payload
+            .first_chunk::<4>()
+            .map(|p| [u16::from_be_bytes([p[0], p[1]]), u16::from_be_bytes([p[2], p[3]])]);
         let flow = ports.and_then(|ports| self.by_ports.get(&ports).copied());
         let content = flow.map_or_else(Content::default, |(flow, there)| {
             let [sent, received] = &mut self.numbers[flow as usize];
@@ -265,7 +265,10 @@ fn cuts(config: &LinkConfig) -> Vec<u64> {
         return first;
     }
     let periods = (0..).map(|n| period.saturating_mul(n));
-    periods.flat_map(|began| first.iter().map(move |at| began.saturating_add(*at))).take(MAX_CUTS).collect()
+    periods
+        .flat_map(|began| first.iter().map(move |at| began.saturating_add(*at)))
+        .take(MAX_CUTS)
+        .collect()
 }
 
 impl Recorder for Trace {
@@ -316,13 +319,18 @@ mod tests {
         Record { at, step, node: 0, interface, packet, born: at, size: 100, flow: 1, hops: 64 }
     }
 
+    fn addressing() -> Addressing {
+        let any = std::net::Ipv4Addr::UNSPECIFIED.into();
+        Addressing::new(any, any, 17)
+    }
+
     fn trace(limit: usize, records: &[(u64, u64, u32, Step)]) -> Trace {
         let mut trace = Trace::new(limit);
         let link = LinkConfig::default();
         trace.add_link([0, 1], [&link, &link]);
         trace.add_flow([1, 2]);
         for &(at, packet, interface, step) in records {
-            trace.record(&record(at, packet, Some(interface), step), &Addressing::default(), &[0, 1, 0, 2]);
+            trace.record(&record(at, packet, Some(interface), step), &addressing(), &[0, 1, 0, 2]);
         }
         trace
     }
@@ -334,17 +342,20 @@ mod tests {
     /// A copy has the number of its original; the steps of both are told apart by their states.
     #[test]
     fn copies_have_hops_of_their_own() {
-        let all = trace(9, &[
-            (10, 1, 0, Step::Enqueue),
-            (10, 1, 0, Step::Enqueue),
-            (10, 1, 0, Step::Dequeue),
-            (10, 1, 0, leave(15, 20)),
-            (15, 1, 0, Step::Dequeue),
-            (20, 1, 1, Step::Receive),
-            (15, 1, 0, leave(21, 27)),
-            (27, 1, 1, Step::Receive),
-            (30, 1, 1, Step::Enqueue),
-        ]);
+        let all = trace(
+            9,
+            &[
+                (10, 1, 0, Step::Enqueue),
+                (10, 1, 0, Step::Enqueue),
+                (10, 1, 0, Step::Dequeue),
+                (10, 1, 0, leave(15, 20)),
+                (15, 1, 0, Step::Dequeue),
+                (20, 1, 1, Step::Receive),
+                (15, 1, 0, leave(21, 27)),
+                (27, 1, 1, Step::Receive),
+                (30, 1, 1, Step::Enqueue),
+            ],
+        );
         let parts = |hop: &Hop| (hop.link, hop.waited, hop.sending, hop.flying);
         let expected = [
             (Some((0, true)), Some(0), Some(5), Some(5)),
@@ -368,15 +379,18 @@ mod tests {
     #[test]
     fn losses_end_hops() {
         let drop = |reason| Step::Drop(Reason::Link(reason));
-        let mut all = trace(9, &[
-            (10, 1, 0, Step::Enqueue),
-            (14, 1, 0, drop(DropReason::QueueEarly)),
-            (20, 2, 0, drop(DropReason::Loss)),
-            (30, 3, 0, Step::Enqueue),
-            (31, 3, 0, Step::Dequeue),
-            (36, 3, 0, drop(DropReason::Loss)),
-        ]);
-        all.record(&record(40, 3, None, Step::Drop(Reason::NoRoute)), &Addressing::default(), &[]);
+        let mut all = trace(
+            9,
+            &[
+                (10, 1, 0, Step::Enqueue),
+                (14, 1, 0, drop(DropReason::QueueEarly)),
+                (20, 2, 0, drop(DropReason::Loss)),
+                (30, 3, 0, Step::Enqueue),
+                (31, 3, 0, Step::Dequeue),
+                (36, 3, 0, drop(DropReason::Loss)),
+            ],
+        );
+        all.record(&record(40, 3, None, Step::Drop(Reason::NoRoute)), &addressing(), &[]);
         let parts = |hop: &Hop| (hop.waited, hop.sending, hop.lost.map(Reason::as_str));
         let expected = [
             (Some(4), None, Some("dropped early by the queue")),
