@@ -78,7 +78,7 @@ class Stage {
     // it, below if it is level, and to the right if it is upright.
     const out = (mx - this.centre[0]) * -uy + (my - this.centre[1]) * ux;
     const level = Math.abs(ux) > 0.95 ? Math.sign(ux) : Math.abs(ux) < 0.05 ? -Math.sign(uy) : -Math.sign(ux);
-    const side = Math.abs(out) > 0.15 * length ? Math.sign(out) : level;
+    const side = Math.abs(out) > Math.min(0.05 * length, 12) ? Math.sign(out) : level;
     const [nx, ny] = [-uy * side, ux * side];
     const [px, py] = [mx + nx * (LANE + (Math.abs(nx) > 0.9 ? 70 : 30)), my + ny * (LANE + 34) - (ny < 0 ? 10 : 4)];
     const steep = Math.abs(nx) > 0.4;
