@@ -96,7 +96,20 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
             (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
         }
         Lab::Report { dir, output } => (commands::report(&dir), output.json),
-        Lab::View { dir, out, output } => (commands::view(&ViewArgs { dir, out }), output.json),
+        Lab::View { dir, out, output } => {
+            let hook = std::panic::take_hook();
+            let name = dir.display().to_string();
+            // What reads tables panics at some damaged ones, which ends the program where panics do not unwind.
+            std::panic::set_hook(Box::new(move |panic| {
+                out::errors(&[format!(
+                    "{name}: expected the tables of a run, got damaged ones: {panic}"
+                )]);
+                std::process::exit(1);
+            }));
+            let answer = commands::view(&ViewArgs { dir, out });
+            std::panic::set_hook(hook);
+            (answer, output.json)
+        }
     };
     match answer.map(|answer| show(&answer, json)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,

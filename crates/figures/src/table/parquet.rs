@@ -8,9 +8,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::parquet::basic::{
-    Compression, Encoding, LogicalType, PageType, Repetition, Type as Physical,
-};
+use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::column::writer::ColumnWriter;
 use ::parquet::data_type::{ByteArray, DataType};
@@ -215,21 +213,29 @@ pub fn read_parquet(path: &Path) -> Result<Table, TableError> {
     Ok(whole.unwrap_or_else(|| Table::new(schema)))
 }
 
-/// Reads a whole Parquet file as [`read_parquet`] does if it has at most `max_rows` rows, which is checked before any of
-/// them is read.
+/// Reads a whole Parquet file of any origin as [`read_parquet`] does, if it has at most `max_rows` rows, which is checked
+/// before any of them is read.
+///
+/// The library panics at some pages that are not as their headers describe. That is an error here, where panics unwind.
 ///
 /// # Errors
 /// More rows; as for [`read_parquet`].
 pub fn read_parquet_up_to(path: &Path, max_rows: u64) -> Result<Table, TableError> {
-    let reader = SerializedFileReader::new(File::open(path)?)?;
-    let groups = reader.metadata().row_groups().iter();
-    let rows = groups.fold(0u64, |n, group| {
-        n.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
-    });
-    if rows > max_rows {
-        return Err(TableError::Parquet(format!("expected at most {max_rows} rows, got {rows}")));
-    }
-    read_parquet(path)
+    let read = || {
+        let reader = SerializedFileReader::new(File::open(path)?)?;
+        let groups = reader.metadata().row_groups().iter();
+        let rows = groups.fold(0u64, |n, group| {
+            n.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
+        });
+        if rows > max_rows {
+            return Err(TableError::Parquet(format!(
+                "expected at most {max_rows} rows, got {rows}"
+            )));
+        }
+        read_parquet(path)
+    };
+    let damaged = "expected pages as their headers describe, got a damaged one";
+    std::panic::catch_unwind(read).unwrap_or_else(|_| Err(TableError::Parquet(damaged.to_owned())))
 }
 
 /// Reads a Parquet file one row group at a time, so that no more than that is in memory, and
@@ -285,33 +291,10 @@ fn read_group(schema: &Schema, group: &dyn RowGroupReader) -> Result<Table, Tabl
     let rows = rows as usize;
     let mut table = Table::new(schema.clone());
     for (i, column) in schema.columns().iter().enumerate() {
-        check_pages(column, group, i)?;
         table.columns[i] = read_column(column, group.get_column_reader(i)?, rows)?;
     }
     table.rows = rows;
     Ok(table)
-}
-
-/// Refuses pages that the library would stop the program at: data by a dictionary that is not there.
-fn check_pages(column: &Column, group: &dyn RowGroupReader, i: usize) -> Result<(), TableError> {
-    let mut has_dictionary = false;
-    for page in group.get_column_page_reader(i)? {
-        let page = page?;
-        if page.page_type() == PageType::DICTIONARY_PAGE {
-            has_dictionary = true;
-            continue;
-        }
-        #[allow(deprecated)]
-        let by_dictionary =
-            matches!(page.encoding(), Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
-        if by_dictionary && !has_dictionary || page.buffer().is_empty() && page.num_values() > 0 {
-            return Err(TableError::Parquet(format!(
-                "column \"{}\": expected a dictionary and data, got a page without",
-                column.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn read_column(column: &Column, reader: ColumnReader, rows: usize) -> Result<Values, TableError> {
