@@ -2,7 +2,7 @@
 
 use crate::out::{self, CommandError};
 use clap::{Args, Subcommand};
-use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs};
+use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs, ViewArgs};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -37,17 +37,20 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: Common,
     },
-    /// Draws the figures and the page of a folder again
+    /// Draws the figures and the page of a folder again, and shows its tables
     Report {
         /// What run, sweep or paper has written
         dir: PathBuf,
         #[command(flatten)]
         output: OutputArgs,
     },
-    /// Shows the tables of a folder, and the path of its page
+    /// Makes a page of a run: an animation of its packets, and plots of its flows
     View {
-        /// What run, sweep or paper has written
+        /// What run has written
         dir: PathBuf,
+        /// The page [default: view.html in the folder]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
         #[command(flatten)]
         output: OutputArgs,
     },
@@ -93,7 +96,20 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
             (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
         }
         Lab::Report { dir, output } => (commands::report(&dir), output.json),
-        Lab::View { dir, output } => (commands::view(&dir), output.json),
+        Lab::View { dir, out, output } => {
+            let hook = std::panic::take_hook();
+            let name = dir.display().to_string();
+            // What reads tables panics at some damaged ones, which ends the program where panics do not unwind.
+            std::panic::set_hook(Box::new(move |panic| {
+                out::errors(&[format!(
+                    "{name}: expected the tables of a run, got damaged ones: {panic}"
+                )]);
+                std::process::exit(1);
+            }));
+            let answer = commands::view(&ViewArgs { dir, out });
+            std::panic::set_hook(hook);
+            (answer, output.json)
+        }
     };
     match answer.map(|answer| show(&answer, json)) {
         Ok(Ok(true)) => ExitCode::SUCCESS,

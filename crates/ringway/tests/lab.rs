@@ -138,18 +138,29 @@ fn a_run_prints_results_and_writes_files() {
     for name in [
         "figures/cwnd.png",
         "figures/cwnd.svg",
+        "hops.parquet",
         "manifest.json",
         "measures.csv",
         "measures.parquet",
+        "network.json",
         "report.html",
         "report.json",
         "runs.json",
         "scenario.toml",
         "series.csv",
+        "windows.csv",
     ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
     assert_eq!(one, two);
+    // The page of the run, in its folder or elsewhere.
+    let view = workdir.json(&["view", "one", "--json"]);
+    assert!(view["hops"].as_u64() >= Some(200) && view["left_out"] == 0, "{view}");
+    let (text, _) = workdir.lab(0, &["view", "two", "--out", "pages/two.html"]);
+    assert!(text.contains("pages/two.html"), "{text}");
+    let page = std::fs::read(workdir.path("one/view.html")).unwrap();
+    assert_eq!(view["bytes"].as_u64(), Some(page.len() as u64));
+    assert!(page == std::fs::read(workdir.path("pages/two.html")).unwrap());
     let other = workdir.json(&["run", "line.toml", "--json", "--seed", "8"]);
     assert_ne!(other["runs"], run["runs"]);
     // Means with their intervals over several runs.
@@ -237,7 +248,8 @@ fn mistakes_are_reported_with_location() {
         let (_, err) = workdir.lab(1, &["sweep", "c.toml"]);
         assert!(err.contains(expected), "{new}\nexpected {expected}\ngot      {err}");
     }
-    workdir.lab(1, &["view", "."]);
+    let (_, err) = workdir.lab(1, &["view", "."]);
+    assert!(err.contains("./network.json: expected a folder that ringway lab run"), "{err}");
     workdir.lab(1, &["report", "nowhere"]);
 }
 
@@ -371,7 +383,7 @@ fn a_search_finds_the_settings_of_table_1() {
     assert_eq!((&choices["source stops"], &choices["cut"]), (&"28 s".into(), &"29 s".into()));
     assert!(best["error_percent"].as_f64().unwrap() < 0.1);
     assert!(search["best"][1]["error_percent"].as_f64().unwrap() > 0.1);
-    let (text, _) = workdir.lab(0, &["view", "lab-results/gangurde-udp-search"]);
+    let (text, _) = workdir.lab(0, &["report", "lab-results/gangurde-udp-search"]);
     assert!(text.contains("1 of 300 settings"), "{text}");
     // A target that no setting meets is a failure.
     let impossible = "[campaign]\ntitle = \"t\"\nscenario = \"gangurde-udp\"\n[target]\ntolerance = \"1 %\"\n\

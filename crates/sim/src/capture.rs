@@ -51,7 +51,7 @@ impl<W: Write + 'static> Recorder for Capture<W> {
         let (Some(&position), None) = (position, &self.error) else { return };
         let (direction, comment) = match record.step {
             Step::Receive => (Direction::Inbound, None),
-            Step::Leave(_) => (Direction::Outbound, None),
+            Step::Leave { .. } => (Direction::Outbound, None),
             Step::Drop(reason) => (Direction::Outbound, Some(format!("dropped: {reason}"))),
             Step::Enqueue | Step::Dequeue => return,
         };

@@ -47,8 +47,13 @@ pub enum Step {
     Enqueue,
     /// Removed from the queue, to be sent.
     Dequeue,
-    /// In flight, with its arrival time.
-    Leave(Time),
+    /// Sent from now on.
+    Leave {
+        /// When its last bit is sent.
+        sent: Time,
+        /// When it arrives.
+        arrives: Time,
+    },
     /// Received by an interface.
     Receive,
     /// Dropped.

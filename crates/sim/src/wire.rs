@@ -91,7 +91,8 @@ impl Outlet for Wire<'_> {
         }
         self.counters.left += 1;
         self.counters.left_bytes += u64::from(departure.packet.size);
-        self.notify(departure.started, Step::Leave(departure.arrives), packet);
+        let step = Step::Leave { sent: departure.sent, arrives: departure.arrives };
+        self.notify(departure.started, step, packet);
         *self.requested += 1;
         let order = Order::new(self.node, *self.requested);
         let (arrives, link) = (departure.arrives, self.interface);

@@ -222,12 +222,12 @@ fn every_link_conserves(shape: u64, records: &[Record]) {
             |step: fn(&Step) -> bool| records.iter().filter(here).filter(|r| step(&r.step)).count();
         let queued = count(|s| *s == Step::Enqueue);
         let taken = count(|s| *s == Step::Dequeue);
-        let left = count(|s| matches!(s, Step::Leave(_)));
+        let left = count(|s| matches!(s, Step::Leave { .. }));
         let inside = count(|s| matches!(s, Step::Drop(_) if !is_cut(s)));
         assert!(queued >= taken && taken >= left && queued - left <= inside, "{shape} link {link}");
         // The two interfaces of a connection have neighbouring numbers.
         let arrivals = |r: &Record| match r.step {
-            Step::Leave(at) if r.interface == Some(link) => Some((r.packet, at)),
+            Step::Leave { arrives: at, .. } if r.interface == Some(link) => Some((r.packet, at)),
             _ => None,
         };
         let ends = |r: &Record| {

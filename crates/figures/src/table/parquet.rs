@@ -25,6 +25,8 @@ use super::{
 
 /// Most rows of a row group that is read: one that another program wrote may be larger than ours.
 const MAX_GROUP: i64 = 16 << 20;
+/// Most bytes of text of a column of a row group that is read: in the file a text that occurs often stands once.
+const MAX_GROUP_TEXT: usize = 1 << 30;
 
 impl From<ParquetError> for TableError {
     fn from(error: ParquetError) -> Self {
@@ -211,6 +213,31 @@ pub fn read_parquet(path: &Path) -> Result<Table, TableError> {
     Ok(whole.unwrap_or_else(|| Table::new(schema)))
 }
 
+/// Reads a whole Parquet file of any origin as [`read_parquet`] does, if it has at most `max_rows` rows, which is checked
+/// before any of them is read.
+///
+/// The library panics at some pages that are not as their headers describe. That is an error here, where panics unwind.
+///
+/// # Errors
+/// More rows; as for [`read_parquet`].
+pub fn read_parquet_up_to(path: &Path, max_rows: u64) -> Result<Table, TableError> {
+    let read = || {
+        let reader = SerializedFileReader::new(File::open(path)?)?;
+        let groups = reader.metadata().row_groups().iter();
+        let rows = groups.fold(0u64, |n, group| {
+            n.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
+        });
+        if rows > max_rows {
+            return Err(TableError::Parquet(format!(
+                "expected at most {max_rows} rows, got {rows}"
+            )));
+        }
+        read_parquet(path)
+    };
+    let damaged = "expected pages as their headers describe, got a damaged one";
+    std::panic::catch_unwind(read).unwrap_or_else(|_| Err(TableError::Parquet(damaged.to_owned())))
+}
+
 /// Reads a Parquet file one row group at a time, so that no more than that is in memory, and
 /// returns its schema.
 ///
@@ -284,8 +311,16 @@ fn read_column(column: &Column, reader: ColumnReader, rows: usize) -> Result<Val
         (Type::Text, ColumnReader::ByteArrayColumnReader(mut reader)) => {
             let texts = read_values(column, &mut reader, rows, |x| x)?;
             let mut values = Values::new(Type::Text);
+            let mut bytes = 0;
             for text in &texts {
                 let text = text.as_ref().map_or(Ok(""), |text| text.as_utf8())?;
+                bytes += text.len();
+                if bytes > MAX_GROUP_TEXT {
+                    return Err(TableError::Parquet(format!(
+                        "column \"{}\": expected at most {MAX_GROUP_TEXT} bytes of text in a row group, got more",
+                        column.name
+                    )));
+                }
                 values.push(&Cell::Text(text));
             }
             values

@@ -225,6 +225,30 @@ fn a_table_without_rows_keeps_its_schema() {
     assert_eq!(read_parquet(&path).unwrap(), Table::new(schema()));
 }
 
+/// More rows than the caller has room for are refused before any is read, and a byte that is changed is an error or another
+/// table, never a panic: of the sample, whose columns have dictionaries, each byte is changed.
+#[test]
+fn a_changed_file_does_no_harm() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    sample().write_parquet(&path).unwrap();
+    let rows = sample().len() as u64;
+    assert!(same(&read_parquet_up_to(&path, rows).unwrap(), &sample()));
+    let error = read_parquet_up_to(&path, rows - 1).unwrap_err().to_string();
+    assert_eq!(error, "Parquet: expected at most 6 rows, got 7");
+    let good = std::fs::read(&path).unwrap();
+    let mut refused = 0;
+    for at in 0..good.len() {
+        for change in [0xff, 1 << (at % 8)] {
+            let mut bad = good.clone();
+            bad[at] ^= change;
+            std::fs::write(&path, &bad).unwrap();
+            refused += usize::from(read_parquet_up_to(&path, rows).is_err());
+        }
+    }
+    assert!(refused > good.len() / 2, "{refused} of {}", 2 * good.len());
+}
+
 #[test]
 fn a_file_that_is_not_parquet_is_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -9,12 +9,14 @@ mod run;
 mod scale;
 mod sweep;
 mod users;
+mod view;
 
 pub use paper::{PaperArgs, paper};
-pub use report::{report, view};
+pub use report::report;
 pub(crate) use run::with_interval;
 pub use run::{RunArgs, run};
 pub use sweep::{SweepArgs, sweep};
+pub use view::{ViewArgs, view};
 
 use crate::builtin;
 use crate::mesh::scale::Settings;

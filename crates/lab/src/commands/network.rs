@@ -1,9 +1,12 @@
 //! The network in a report: its drawing, and the times at which links are down.
 
-use crate::output::{LinkSheet, NetworkSheet, figure};
+use crate::output::{LinkSheet, NetworkSheet, figure, version};
+use crate::run::{Outcome, View};
 use crate::scenario::Scenario;
+use crate::view::network as file;
 use ringway_link::{LinkConfig, Loss};
 use ringway_sansio::Duration;
+use std::collections::BTreeMap;
 
 /// Maximum number of intervals shaded in a figure.
 const MAX_DOWN_INTERVALS: usize = 200;
@@ -24,6 +27,60 @@ pub(super) fn network(scenario: &Scenario) -> NetworkSheet {
         LinkSheet { between: l.between, label, goes_down }
     };
     NetworkSheet { nodes: scenario.nodes.clone(), links: scenario.links.iter().map(link).collect() }
+}
+
+/// Returns the network of a run for `ringway lab view`.
+pub(super) fn view_network(
+    scenario: &Scenario,
+    outcome: &Outcome,
+    view: &View,
+    seed: u64,
+    tables: BTreeMap<String, String>,
+) -> file::Network {
+    let direction = |config: &LinkConfig| file::Direction {
+        text: describe(config),
+        down_ns: down_intervals(config, outcome.ended)
+            .into_iter()
+            .map(|interval| interval.map(|s| (s * 1e9).round() as u64))
+            .collect(),
+    };
+    file::Network {
+        format: file::FORMAT,
+        title: scenario.title.clone(),
+        version: version(),
+        seed,
+        ended_ns: (outcome.ended * 1e9).round() as u64,
+        left_out: view.trace.left_out,
+        tables,
+        nodes: scenario
+            .nodes
+            .iter()
+            .map(|name| file::Node {
+                name: name.clone(),
+                position: scenario.positions.get(name).copied(),
+            })
+            .collect(),
+        links: scenario
+            .links
+            .iter()
+            .map(|l| file::Link {
+                name: l.name.clone(),
+                between: l.between,
+                there: direction(&l.there),
+                back: direction(&l.back),
+            })
+            .collect(),
+        flows: scenario
+            .flows
+            .iter()
+            .map(|f| file::Flow {
+                name: f.name.clone(),
+                from: f.from,
+                to: f.to,
+                transport: f.transport.as_str().into(),
+            })
+            .collect(),
+    }
 }
 
 /// Describes rate, delay and loss in one line.

@@ -1,4 +1,4 @@
-//! `ringway lab report` and `ringway lab view`: draw or show results on disk.
+//! `ringway lab report`: draws and shows results on disk.
 
 use super::{Answer, Failure};
 use crate::campaign;
@@ -22,28 +22,23 @@ fn load(dir: &Path) -> Result<Sheet, Failure> {
     Ok(output::read_json(&sheet, "what ringway lab has written")?)
 }
 
-/// Draws the figures and the page of a folder again.
+/// Draws the figures and the page of a folder again, and shows its tables.
 pub fn report(dir: &Path) -> Result<Answer, Failure> {
     let sheet = load(dir)?;
     let made = output::draw(&sheet, dir)?;
-    let plural = if made.len() == 1 { "" } else { "s" };
-    let text = format!("{} file{plural}, {}\n", made.len(), dir.join(PAGE).display());
-    Ok(Answer { text, json: json!({ "dir": dir, "files": made }), faults: Vec::new() })
-}
-
-/// Shows the tables of a folder, and the path of its page.
-pub fn view(dir: &Path) -> Result<Answer, Failure> {
-    let sheet = load(dir)?;
     let mut text = format!("{}\n\n", sheet.title);
     for table in &sheet.tables {
         text += &format!("{}\n{}\n", table.caption, columns(&table.head, &table.rows));
     }
+    let plural = if made.len() == 1 { "" } else { "s" };
     let page = dir.join(PAGE);
-    if page.exists() {
-        text += &format!("{}\n", page.display());
-    } else {
-        text += &format!("no page yet: ringway lab report {}\n", dir.display());
-    }
-    let json = json!({ "dir": dir, "title": sheet.title, "tables": sheet.tables, "page": page });
+    text += &format!("{} file{plural}, {}\n", made.len(), page.display());
+    let json = json!({
+        "dir": dir,
+        "title": sheet.title,
+        "tables": sheet.tables,
+        "files": made,
+        "page": page,
+    });
     Ok(Answer { text, json, faults: Vec::new() })
 }

@@ -1,6 +1,6 @@
 //! `ringway lab run`: one or more replications of a scenario.
 
-use super::network::{down_caption, down_times, network};
+use super::network::{down_caption, down_times, network, view_network};
 use super::{Answer, Failure, Source, scale, source, users};
 use crate::builtin;
 use crate::estimate::{EQUAL, estimate, is_even, kinds, runs_note};
@@ -13,6 +13,7 @@ use crate::output::{
 use crate::progress::Progress;
 use crate::run::{MEASURES, Options, Outcome, RunError, Series, run as run_once, unit};
 use crate::scenario::{Document, MAX_REPLICATIONS, ProbeKind, Scenario};
+use crate::view;
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
 use serde_json::{Value, json};
@@ -111,6 +112,7 @@ fn replicate(
                 probes: replication == 0,
                 delays: out.is_some(),
                 captures: out.filter(|_| replication == 0).map(Path::to_path_buf),
+                view: out.is_some() && replication == 0,
             };
             let mut last = 0.0;
             let outcome = run_once(scenario, &options, |share| {
@@ -334,6 +336,14 @@ fn sheet(
     }
     if first.is_some_and(|r| r.records.is_some()) {
         listed.push(("packets.parquet", "every step of every packet"));
+    }
+    if first.is_some_and(|r| r.view.is_some()) {
+        listed.extend([
+            (view::network::FILE, "nodes, links and flows, for ringway lab view"),
+            (view::tables::HOPS, "every packet at every link"),
+            ("windows.csv", "windows of the senders"),
+            (view::tables::WINDOWS, "the same as Parquet"),
+        ]);
     }
     let mut listed: Vec<(String, String)> =
         listed.into_iter().map(|(a, b)| (a.into(), b.into())).collect();
@@ -599,6 +609,11 @@ fn write(
         }
         if let Some(records) = &first.records {
             output::packets(&out.join("packets.parquet"), records)?;
+        }
+        if let Some(view) = &first.view {
+            let tables = view::tables::write(out, view)?;
+            let network = view_network(scenario, first, view, seed, tables);
+            output::write_json(&out.join(view::network::FILE), &network)?;
         }
     }
     output::write_json(&out.join(SHEET), sheet)?;

@@ -19,6 +19,7 @@ pub use text::{columns, figure};
 use ringway_figures::statistics::Kind;
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 /// File of a [`Sheet`].
@@ -467,12 +468,22 @@ pub fn read_json<T: for<'de> Deserialize<'de>>(
     path: &Path,
     expected: &'static str,
 ) -> Result<T, OutputError> {
-    let length = fs::metadata(path).map_err(OutputError::file(path))?.len();
+    read_json_up_to(path, expected, MAX_SHEET)
+}
+
+/// Reads a value from JSON of at most `max` bytes.
+pub fn read_json_up_to<T: for<'de> Deserialize<'de>>(
+    path: &Path,
+    expected: &'static str,
+    max: u64,
+) -> Result<T, OutputError> {
     let wrong = |got: String| OutputError::Content { path: path.into(), expected, got };
-    if length > MAX_SHEET {
-        return Err(wrong(format!("{length} bytes")));
+    let file = fs::File::open(path).map_err(OutputError::file(path))?;
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes).map_err(OutputError::file(path))?;
+    if bytes.len() as u64 > max {
+        return Err(wrong(format!("more than {max} bytes")));
     }
-    let bytes = fs::read(path).map_err(OutputError::file(path))?;
     serde_json::from_slice(&bytes).map_err(|error| wrong(error.to_string()))
 }
 

@@ -2,12 +2,13 @@
 
 use super::ledger::{CountedPackets, FlowLedger, Ledger};
 use super::statistics::BoundedSamples;
+use super::trace::{MAX_HOPS, Trace};
 use super::transport::{self, Ends, RunningFlow};
 use crate::scenario::{MAX_FLOWS, ProbeKind, Scenario, Transport};
 use ringway_link::{LinkConfig, Streams};
 use ringway_sim::{Budget, Error, InterfaceId, NodeId, World};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Ports of the two ends of flow 0; those of flow n are n higher.
@@ -22,6 +23,26 @@ pub(super) struct BuiltWorld {
     pub(super) flows: Vec<Box<dyn RunningFlow>>,
     /// Number of the ledger among the world's recorders.
     pub(super) ledger: usize,
+}
+
+impl BuiltWorld {
+    /// Adds a recorder of the ways of packets; returns its number.
+    pub(super) fn add_trace(&mut self, scenario: &Scenario) -> usize {
+        let mut trace = Trace::new(MAX_HOPS);
+        for (link, interfaces) in scenario.links.iter().zip(&self.interfaces) {
+            trace.add_link(interfaces.map(|i| i.index()), [&link.there, &link.back]);
+        }
+        for number in 0..scenario.flows.len() {
+            trace.add_flow(PORTS.map(|port| port + number as u16));
+        }
+        self.world.add_recorder(trace)
+    }
+}
+
+/// Returns the link of each address that a path of a flow begins at.
+pub(super) fn paths(scenario: &Scenario) -> BTreeMap<IpAddr, String> {
+    let ends = scenario.links.iter().enumerate();
+    ends.flat_map(|(n, link)| [0, 1].map(|end| (address(n, end), link.name.clone()))).collect()
 }
 
 /// Returns the address of one end of a link.

@@ -270,7 +270,7 @@ impl Recorder for Ledger {
         match record.step {
             Step::Enqueue => account.queued += 1,
             Step::Dequeue => account.unqueued += 1,
-            Step::Leave(_) => account.left += 1,
+            Step::Leave { .. } => account.left += 1,
             Step::Receive => {
                 account.ended += 1;
                 if record.node == far {

@@ -10,10 +10,13 @@ mod canonical;
 mod ledger;
 pub mod measures;
 mod statistics;
+pub mod trace;
 mod transport;
+pub mod windows;
 
 pub use measures::{Back, Delay, FlowMeasures, Kind, LinkMeasures, MEASURES, Messages, kind, unit};
 pub use statistics::MAX_SAMPLES;
+pub use transport::Window;
 
 use crate::scenario::{Probe, ProbeKind, Scenario, Stop};
 use build::BuiltWorld;
@@ -26,8 +29,11 @@ use statistics::BoundedSamples;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufWriter;
+use std::net::IpAddr;
 use std::path::PathBuf;
+use trace::Trace;
 use transport::ProgramStats;
+use windows::Windows;
 
 /// Interval of the check whether all flows are done.
 const DONE_CHECK_INTERVAL: Duration = Duration::from_millis(10);
@@ -66,6 +72,8 @@ pub struct Options {
     pub delays: bool,
     /// Folder of the captures; none are written without it.
     pub captures: Option<PathBuf>,
+    /// Whether the way of packets and the windows of senders are recorded for `ringway lab view`.
+    pub view: bool,
 }
 
 /// Observations of a probe.
@@ -105,8 +113,28 @@ pub struct Outcome {
     /// Every step of every packet, if a probe requests it.
     #[serde(skip)]
     pub records: Option<Rows>,
+    /// What `ringway lab view` shows, if it was requested.
+    #[serde(skip)]
+    pub view: Option<View>,
     /// Names of the capture files.
     pub captures: Vec<String>,
+}
+
+/// The ways of packets and the windows of senders, with the names of nodes, links and flows by number.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The ways of packets.
+    pub trace: Trace,
+    /// The windows of senders.
+    pub windows: Windows,
+    /// Names of nodes.
+    pub nodes: Vec<String>,
+    /// Names of links, and the numbers of their nodes.
+    pub links: Vec<(String, [usize; 2])>,
+    /// Names of flows.
+    pub flows: Vec<String>,
+    /// Name of the link of each local address of a path.
+    pub paths: BTreeMap<IpAddr, String>,
 }
 
 /// Every step of every packet, with the names of nodes and interfaces.
@@ -138,7 +166,7 @@ impl Rows {
         match record.step {
             Step::Enqueue => ("enqueue", ""),
             Step::Dequeue => ("dequeue", ""),
-            Step::Leave(_) => ("leave", ""),
+            Step::Leave { .. } => ("leave", ""),
             Step::Receive => ("receive", ""),
             Step::Drop(reason) => ("drop", reason.as_str()),
         }
@@ -174,6 +202,8 @@ fn run_canonical(
         let wanted = scenario.probes.iter().any(|p| p.what == ProbeKind::Packets);
         rows = wanted.then(|| built.world.add_recorder(Rows::default()));
     }
+    let trace = options.view.then(|| built.add_trace(scenario));
+    let mut windows = Windows::new(options.view);
     let mut samples = Samples::new(scenario, options.probes);
     let delays = options.probes || options.delays;
     let end = Time::ZERO + Duration::from(scenario.end());
@@ -183,9 +213,10 @@ fn run_canonical(
     let mut next_check = if waits { Time::ZERO + DONE_CHECK_INTERVAL } else { end };
     let mut running = 0;
     loop {
-        let until = end.min(next_part).min(next_check).min(samples.next());
+        let until = end.min(next_part).min(next_check).min(samples.next()).min(windows.next());
         built.world.run_until(until)?;
         samples.take(until, scenario, &built);
+        windows.take(until, &built);
         if until >= next_part {
             next_part = until + part;
             progress(until.as_nanos() as f64 / end.as_nanos() as f64);
@@ -213,7 +244,17 @@ fn run_canonical(
         interfaces: names(&|i| built.world.interface_name(i).map(Into::into)),
         ..rows
     });
+    let trace = trace.and_then(|number| built.world.take_recorder::<Trace>(number));
+    let view = trace.map(|trace| View {
+        trace,
+        windows,
+        nodes: scenario.nodes.clone(),
+        links: scenario.links.iter().map(|l| (l.name.clone(), l.between)).collect(),
+        flows: scenario.flows.iter().map(|f| f.name.clone()).collect(),
+        paths: build::paths(scenario),
+    });
     let mut outcome = outcome(scenario, options.replication, seed, built, samples, rows, captures);
+    outcome.view = view;
     outcome.series.retain(|s| options.probes || delays && s.what == ProbeKind::MessageDelay);
     Ok(outcome)
 }
@@ -363,6 +404,7 @@ fn outcome(
         links,
         series,
         records,
+        view: None,
         captures: captures.into_iter().map(|c| c.1).collect(),
     }
 }

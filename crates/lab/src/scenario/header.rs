@@ -2,6 +2,7 @@
 
 use ringway_link::{Generator, Span};
 use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Maximum virtual time of a run.
@@ -48,6 +49,7 @@ pub(crate) struct Header {
     pub(crate) title: String,
     pub(crate) text: String,
     pub(crate) nodes: Vec<String>,
+    pub(crate) positions: BTreeMap<String, [f64; 2]>,
     pub(crate) seed: u64,
     pub(crate) replications: u64,
     pub(crate) generator: Generator,
@@ -62,6 +64,7 @@ impl Default for Header {
             title: String::new(),
             text: String::new(),
             nodes: Vec::new(),
+            positions: BTreeMap::new(),
             // The default seed of ns-2.
             seed: 12_345,
             replications: 1,

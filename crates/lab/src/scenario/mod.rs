@@ -24,7 +24,7 @@ use header::Header;
 use ringway_document::nearest;
 use ringway_link::{Generator, Span};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of static routes.
 pub const MAX_ROUTES: usize = 65_536;
@@ -38,6 +38,8 @@ pub const MAX_PROBES: usize = 256;
 pub const MAX_REPLICATIONS: u64 = 1_000_000;
 /// Maximum number of samples of a probe in a run.
 pub const MAX_LOOKS: u64 = 4_000_000;
+/// Maximum coordinate of a node's position.
+pub const MAX_POSITION: f64 = 1e6;
 /// Maximum length of a name.
 pub const MAX_NAME: usize = 64;
 
@@ -62,6 +64,8 @@ pub struct Scenario {
     pub events: u64,
     /// Names of the nodes.
     pub nodes: Vec<String>,
+    /// Positions of the nodes in drawings, to the right and downwards; none, or one for each node.
+    pub positions: BTreeMap<String, [f64; 2]>,
     /// Links.
     pub links: Vec<Link>,
     /// Static routes, which precede computed ones.
@@ -167,6 +171,7 @@ impl Reader<'_, '_> {
             at_most: header.at_most,
             events: header.events,
             nodes: header.nodes,
+            positions: header.positions,
             links,
             routes,
             flows,
@@ -198,6 +203,28 @@ impl Reader<'_, '_> {
         if header.nodes.len() < 2 {
             let what = format!("expected at least 2 names, got {}", header.nodes.len());
             self.report("scenario", None, "nodes", what);
+        }
+        self.positions(header);
+    }
+
+    fn positions(&mut self, header: &Header) {
+        if header.positions.is_empty() {
+            return;
+        }
+        let known: Vec<&str> = header.nodes.iter().map(String::as_str).collect();
+        let nodes: BTreeSet<&str> = known.iter().copied().collect();
+        for (name, position) in &header.positions {
+            if !nodes.contains(name.as_str()) {
+                self.report("scenario", None, "positions", no_such("node", name, &known));
+            }
+            if !position.iter().all(|x| x.abs() <= MAX_POSITION) {
+                let what = format!("expected numbers of at most {MAX_POSITION}, got {position:?}");
+                self.report("scenario", None, "positions", what);
+            }
+        }
+        for name in known.iter().filter(|name| !header.positions.contains_key(**name)) {
+            let what = format!("expected a position of each node, got none of \"{name}\"");
+            self.report("scenario", None, "positions", what);
         }
     }
 

@@ -79,6 +79,21 @@ fn a_scenario_is_read() {
 fn mistakes_are_reported_with_line_key_and_expectation() {
     for (old, new, expected) in [
         (
+            "stop = \"10 s\"",
+            "stop = \"10 s\"\npositions = { a = [0, 0], B = [1, 0.5], c = [2, 0] }",
+            "x.toml:6:13: scenario.positions: no node \"B\"; did you mean \"b\"?",
+        ),
+        (
+            "stop = \"10 s\"",
+            "stop = \"10 s\"\npositions = { a = [0, 0], b = [1, 0] }",
+            "scenario.positions: expected a position of each node, got none of \"c\"",
+        ),
+        (
+            "stop = \"10 s\"",
+            "stop = \"10 s\"\npositions = { a = [0, inf], b = [1, 0], c = [2, 0] }",
+            "scenario.positions: expected numbers of at most 1000000, got [0.0, inf]",
+        ),
+        (
             "delay = \"10",
             "delya = \"10",
             "x.toml:11:1: link.line: unknown key `delya`; did you mean `delay`?",

@@ -41,6 +41,21 @@ pub(crate) struct SenderState {
     pub(crate) window_full: u64,
 }
 
+/// The window of a sender on a path. Sizes are in bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Local address of the path, where the transport has several.
+    pub path: Option<IpAddr>,
+    /// Congestion window.
+    pub cwnd: f64,
+    /// Slow start threshold, once there is one.
+    pub ssthresh: Option<f64>,
+    /// Data in flight.
+    pub flight: f64,
+    /// The smoothed round-trip time, once measured.
+    pub srtt: Option<Duration>,
+}
+
 /// Counters of the programs at both ends.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ProgramStats {
@@ -117,6 +132,10 @@ pub(crate) trait RunningFlow {
     fn stats(&self, world: &World) -> ProgramStats;
     /// Returns the state of the sender.
     fn sender_state(&self, world: &World) -> Option<SenderState>;
+    /// Returns the windows of the sender, one for each path; none without a connection.
+    fn windows(&self, _: &World) -> Vec<Window> {
+        Vec::new()
+    }
     /// Returns whether the flow has ended, successfully or not, according to its ends.
     fn is_done(&self, world: &World) -> bool;
 }

@@ -1,6 +1,8 @@
 //! Flows over ns-2's one-way TCP and SCTP.
 
-use super::{Clock, Ends, ProgramStats, Progress, RunningFlow, SenderState, endpoint, start, stop};
+use super::{
+    Clock, Ends, ProgramStats, Progress, RunningFlow, SenderState, Window, endpoint, start, stop,
+};
 use crate::ns2::{sctp as sctp_ns2, tcp as tcp_ns2};
 use crate::scenario::{Flow, Traffic};
 use ringway_link::Streams;
@@ -18,6 +20,8 @@ trait Model: Endpoint + 'static {
     fn acknowledged(&self) -> u64;
     /// Returns the state of the sender, with packets of `packet` bytes.
     fn sender_state(&self, packet: u64) -> SenderState;
+    /// Returns the window of the sender, with packets of `packet` bytes.
+    fn window(&self, packet: u64) -> Window;
 }
 
 impl Model for tcp_ns2::Sender {
@@ -38,6 +42,17 @@ impl Model for tcp_ns2::Sender {
             window_full: 0,
         }
     }
+
+    fn window(&self, packet: u64) -> Window {
+        let snapshot = self.snapshot();
+        Window {
+            path: None,
+            cwnd: snapshot.cwnd * packet as f64,
+            ssthresh: Some(f64::from(snapshot.ssthresh) * packet as f64),
+            flight: (snapshot.in_flight * packet) as f64,
+            srtt: snapshot.srtt,
+        }
+    }
 }
 
 impl Model for sctp_ns2::Sender {
@@ -56,6 +71,17 @@ impl Model for sctp_ns2::Sender {
             retransmits: snapshot.retransmits,
             timeouts: snapshot.timeouts,
             window_full: 0,
+        }
+    }
+
+    fn window(&self, _: u64) -> Window {
+        let snapshot = self.snapshot();
+        Window {
+            path: None,
+            cwnd: snapshot.cwnd.into(),
+            ssthresh: Some(snapshot.ssthresh.into()),
+            flight: snapshot.in_flight.into(),
+            srtt: snapshot.srtt,
         }
     }
 }
@@ -259,6 +285,11 @@ impl<S: Model, R: Receiver> RunningFlow for Ns2Flow<S, R> {
 
     fn sender_state(&self, world: &World) -> Option<SenderState> {
         Some(endpoint::<Sender<S>>(world, self.sender)?.inner.sender_state(self.packet))
+    }
+
+    fn windows(&self, world: &World) -> Vec<Window> {
+        let sender = endpoint::<Sender<S>>(world, self.sender);
+        sender.map(|sender| sender.inner.window(self.packet)).into_iter().collect()
     }
 
     fn is_done(&self, world: &World) -> bool {

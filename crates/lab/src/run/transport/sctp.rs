@@ -2,8 +2,8 @@
 //! use the streams and paths of the flow.
 
 use super::{
-    Clock, Ends, MAX_BACKLOG, Numbers, ProgramStats, RunningFlow, SenderState, endpoint, start,
-    stop,
+    Clock, Ends, MAX_BACKLOG, Numbers, ProgramStats, RunningFlow, SenderState, Window, endpoint,
+    start, stop,
 };
 use crate::scenario::{Deal, Flow, MIN_MESSAGE, Sctp as Use, Traffic};
 use bytes::Bytes;
@@ -507,6 +507,19 @@ impl RunningFlow for SctpFlow {
 
     fn sender_state(&self, world: &World) -> Option<SenderState> {
         Some(endpoint::<Program>(world, self.client)?.sender_state)
+    }
+
+    fn windows(&self, world: &World) -> Vec<Window> {
+        let client = endpoint::<Program>(world, self.client);
+        let Some(snapshot) = client.and_then(Program::snapshot) else { return Vec::new() };
+        let window = |path: &ringway_sctp::PathSnapshot| Window {
+            path: Some(path.local),
+            cwnd: path.cwnd.into(),
+            ssthresh: Some(path.ssthresh.into()),
+            flight: path.flight.into(),
+            srtt: path.srtt,
+        };
+        snapshot.paths.iter().map(window).collect()
     }
 
     fn is_done(&self, world: &World) -> bool {

@@ -1,13 +1,16 @@
 //! Flows over TCP: a complete TCP endpoint at each end of each flow, on its own port.
 
 use super::stream::{Conduit, ConduitEvent, Program, programs};
-use super::{Ends, ProgramStats, RunningFlow, SenderState, endpoint};
+use super::{Ends, ProgramStats, RunningFlow, SenderState, Window, endpoint};
 use crate::scenario::Flow;
 use ringway_link::Streams;
 use ringway_sansio::{Addressing, Endpoint, Time};
 use ringway_sim::{Bind, EndpointId, Error, World};
 use ringway_tcp::{Close, ConnId, Event, Limits, PROTOCOL, Snapshot, Tcp};
 use std::net::SocketAddr;
+
+/// Thresholds from this on have not been set by a loss.
+const MAX_SSTHRESH: u32 = 1 << 30;
 
 pub(super) fn attach(
     world: &mut World,
@@ -191,6 +194,20 @@ impl RunningFlow for TcpFlow {
 
     fn sender_state(&self, world: &World) -> Option<SenderState> {
         Some(endpoint::<End>(world, self.client)?.conduit.sender_state())
+    }
+
+    fn windows(&self, world: &World) -> Vec<Window> {
+        let client = endpoint::<End>(world, self.client);
+        let snapshot = client.and_then(|client| client.conduit.snapshot());
+        let window = |s: Snapshot| Window {
+            path: None,
+            cwnd: s.cwnd.into(),
+            // Before the first loss it is a number that no window reaches.
+            ssthresh: (s.ssthresh < MAX_SSTHRESH).then(|| s.ssthresh.into()),
+            flight: s.in_flight.into(),
+            srtt: s.srtt,
+        };
+        snapshot.map(window).into_iter().collect()
     }
 
     fn is_done(&self, world: &World) -> bool {
