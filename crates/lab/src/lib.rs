@@ -7,7 +7,7 @@
 //! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
 //! figures, [`sip`] makes calls, [`mesh`] runs mesh routers, [`ns2`] has the protocols of that
 //! simulator, [`topology`] reads maps of real networks, [`papers`] holds the
-//! printed figures, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
+//! printed figures, [`watch`] follows and ends a command from another thread, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
 //! long a command takes.
 
 #![forbid(unsafe_code)]
@@ -27,3 +27,4 @@ pub mod scenario;
 pub mod search;
 pub mod sip;
 pub mod topology;
+pub mod watch;

@@ -16,7 +16,7 @@ fn a_mesh_is_written_and_repeated() {
     std::fs::write(&file, TEXT).unwrap();
     let out = folder.path().join("out");
     let args =
-        |out| RunArgs { scenario: file.display().to_string(), out, seed: Some(3), reps: None };
+        |out| RunArgs { scenario: file.display().to_string(), out, seed: Some(3), ..RunArgs::default() };
     let answer = run(&args(Some(out.clone()))).unwrap();
     assert_eq!(answer.json["runs"].as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(answer.json["runs"][0]["measures"]["delivery"], 1.0);

@@ -81,16 +81,17 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
         Lab::List(output) => (commands::list(), output.json),
         Lab::Run { scenario, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::run(&RunArgs { scenario, out, seed, reps }), output.json)
+            (commands::run(&RunArgs { scenario, out, seed, reps, ..RunArgs::default() }), output.json)
         }
         Lab::Sweep { file, common, threads } => {
             let Common { out, seed, reps, output } = common;
-            let args = SweepArgs { campaign: file, out, seed, reps, threads: threads.into() };
+            let threads = threads.into();
+            let args = SweepArgs { campaign: file, out, seed, reps, threads, ..SweepArgs::default() };
             (commands::sweep(&args), output.json)
         }
         Lab::Paper { name, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
+            (commands::paper(&PaperArgs { name, out, seed, reps, tables: false }), output.json)
         }
         Lab::Report { dir, output } => (commands::report(&dir), output.json),
         Lab::View { dir, output } => (commands::view(&dir), output.json),

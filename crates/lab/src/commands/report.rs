@@ -28,7 +28,7 @@ pub fn report(dir: &Path) -> Result<Answer, Failure> {
     let made = output::draw(&sheet, dir)?;
     let plural = if made.len() == 1 { "" } else { "s" };
     let text = format!("{} file{plural}, {}\n", made.len(), dir.join(PAGE).display());
-    Ok(Answer { text, json: json!({ "dir": dir, "files": made }), faults: Vec::new() })
+    Ok(Answer { text, json: json!({ "dir": dir, "files": made }), ..Answer::default() })
 }
 
 /// Shows the tables of a folder, and the path of its page.
@@ -45,5 +45,5 @@ pub fn view(dir: &Path) -> Result<Answer, Failure> {
         text += &format!("no page yet: ringway lab report {}\n", dir.display());
     }
     let json = json!({ "dir": dir, "title": sheet.title, "tables": sheet.tables, "page": page });
-    Ok(Answer { text, json, faults: Vec::new() })
+    Ok(Answer { text, json, ..Answer::default() })
 }
