@@ -41,6 +41,8 @@ mod numbers;
     allow(dead_code)
 )]
 mod out;
+#[cfg(feature = "lab")]
+mod python;
 #[cfg(feature = "server")]
 mod perf;
 #[cfg(feature = "server")]
