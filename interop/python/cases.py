@@ -29,7 +29,8 @@ RINGWAY = TARGET / "debug" / "ringway"
 def environment(c):
     """Of programs that import the package: its place, and no configuration of the user's."""
     return {"PYTHONPATH": f"{SITE}:{TESTS}", "MYPYPATH": str(SITE), "HOME": str(c.folder),
-            "RINGWAY_PYTHON": str(PYTHON), "PYTHONDONTWRITEBYTECODE": "1", "RAY_USAGE_STATS_ENABLED": "0", "PATH": f"{BIN}:{os.environ['PATH']}"}
+            "RINGWAY_PYTHON": str(PYTHON), "PYTHONDONTWRITEBYTECODE": "1",
+            "RAY_USAGE_STATS_ENABLED": "0", "PATH": f"{BIN}:{os.environ['PATH']}"}
 
 
 def python(c, name, *words, seconds=120, env=None):

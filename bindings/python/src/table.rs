@@ -11,8 +11,8 @@ use pyo3::types::PyCapsule;
 use ringway_figures::table::{Cell, Column, Table as LongTable, Type};
 use std::sync::Arc;
 
-/// A table of results. `pyarrow.table`, `polars.DataFrame` and `pandas.DataFrame.from_arrow` read it by the Arrow PyCapsule
-/// interface; none of them copies its numbers.
+/// A table of results. `pyarrow.table`, `polars.DataFrame` and `pandas.DataFrame.from_arrow` read it by
+/// the Arrow PyCapsule interface.
 #[pyclass(frozen, module = "ringway")]
 pub(crate) struct Table(RecordBatch);
 

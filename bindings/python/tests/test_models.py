@@ -18,7 +18,7 @@ class Links(Case):
 
     def test_feeding_and_offering_decide_alike(self):
         config = {
-            "rate": "10 Mbit/s",
+            "rate": "20 Mbit/s",
             "delay": "10 ms",
             "jitter": "3 ms",
             "loss": {"model": "random", "chance": "5 %"},
@@ -145,7 +145,7 @@ class Sctp(Case):
         self.assertEqual(client.snapshot(number)["state"], "Established")
 
     def test_errors_say_what_was_expected(self):
-        with self.assertRaisesRegex(ringway.UsageError, "setting 'rak': no such setting"):
+        with self.assertRaisesRegex(ringway.UsageError, 'setting "rak": no such setting'):
             Pair(rak=True)
         with self.assertRaisesRegex(ringway.UsageError, "an MTU"):
             Pair(mtu=10)

@@ -47,8 +47,8 @@ impl Interrupt {
         CURRENT.with_borrow(Clone::clone).unwrap_or_default()
     }
 
-    /// Returns an error if the flag is set.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    /// Returns an error if the flag is set. What computes for long without a world calls this.
+    pub fn check(&self) -> Result<(), Error> {
         if self.is_set() { Err(Error::Interrupted) } else { Ok(()) }
     }
 }

@@ -3,7 +3,23 @@
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
-__file__: str
+__all__ = [
+    "Cells",
+    "Endpoint",
+    "Engine",
+    "Error",
+    "Link",
+    "Table",
+    "UsageError",
+    "build",
+    "builtin",
+    "catalogue",
+    "paper",
+    "run",
+    "set_program",
+    "sweep",
+    "version",
+]
 
 class Error(Exception): ...
 class UsageError(Error): ...

@@ -65,7 +65,7 @@ class Result(Mapping[str, Table]):
     """What a command returns. It is also the mapping of its tables.
 
     A table is read by `pyarrow.table(t)`, `polars.DataFrame(t)` and `pandas.DataFrame.from_arrow(t)` through the Arrow
-    PyCapsule interface, and its numbers are not copied.
+    PyCapsule interface. pyarrow and polars do not copy its numbers; docs/python.md has how pandas does not.
     """
 
     text: str
@@ -146,7 +146,7 @@ def document(source: str | os.PathLike[str]) -> dict[str, Any]:
     """A scenario or campaign as a dict, to be changed and run.
 
     >>> document("lossy-bulk")["scenario"]["nodes"]
-    ['a', 'router', 'b']
+    ['server', 'router', 'client']
     """
     path = Path(source)
     return tomllib.loads(path.read_text("utf-8") if path.exists() else text(os.fspath(source)))

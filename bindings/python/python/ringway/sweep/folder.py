@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +26,7 @@ class Folder:
             self.local = Path(name)
             return
         try:
-            import fsspec
+            fsspec: Any = import_module("fsspec")
         except ImportError as error:
             raise missing(name, "fsspec", "stores", error) from None
         try:

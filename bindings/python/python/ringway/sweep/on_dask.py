@@ -1,6 +1,7 @@
 """Workers of Dask."""
 
 import os
+from importlib import import_module
 from typing import Any
 
 from ringway.lab import Error
@@ -12,10 +13,10 @@ class Dask(Pool):
 
     def __init__(self, spec: str, workers: int, address: str | None) -> None:
         try:
-            import distributed
+            distributed: Any = import_module("distributed")
         except ImportError as error:
             raise missing("dask", "distributed", "dask", error) from None
-        self.distributed: Any = distributed
+        self.distributed = distributed
         self.cluster: Any = None
         if address is None:
             self.cluster = distributed.LocalCluster(

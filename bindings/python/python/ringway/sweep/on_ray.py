@@ -1,6 +1,8 @@
 """Workers of Ray."""
 
+import logging
 import os
+from importlib import import_module
 from typing import Any
 
 from ringway.lab import Error
@@ -12,17 +14,17 @@ class Ray(Pool):
 
     def __init__(self, spec: str, workers: int, address: str | None) -> None:
         try:
-            import ray
+            ray: Any = import_module("ray")
         except ImportError as error:
             raise missing("ray", "ray", "ray", error) from None
-        self.ray: Any = ray
+        self.ray = ray
         self.began = not ray.is_initialized()
         if self.began:
             os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
             options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers or os.cpu_count()}
             if not address:
                 options["include_dashboard"] = False
-            ray.init(log_to_driver=False, logging_level="error", **options)
+            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
         self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.spec = ray.put(spec)
         self.work = ray.remote(num_cpus=1, max_retries=MAX_LOSSES)(work)
