@@ -94,25 +94,28 @@ def expect_same(c, one, other):
     c.expect(len(one) > 5 and not differing, f"these files differ: {differing}")
 
 
+def ringway(c, *words, env=None):
+    """Runs `ringway lab`, which must succeed; what it printed."""
+    status, output = c.run("ringway", [RINGWAY, "lab", *words], env={**environment(c), **(env or {})}, seconds=60)
+    c.expect(status == 0, f"ringway lab {' '.join(map(str, words))}: {output}")
+    return output
+
+
 @case("python/command_line", own=True, limit=90)
 def command_line(c):
     """The package writes what `ringway lab` writes, for a scenario, a campaign and a paper, also by `--on`."""
-    def ringway(*words):
-        status, output = c.run("ringway", [RINGWAY, "lab", *words], env=environment(c))
-        c.expect(status == 0, f"ringway lab {' '.join(map(str, words))}: {output}")
-        return output
-
     campaign = TESTS / "campaign.toml"
-    ringway("run", "two-cables", "--seed", "5", "--reps", "2", "--out", c.folder / "run")
-    ringway("sweep", campaign, "--reps", "2", "--out", c.folder / "sweep")
-    ringway("paper", "gangurde", "--out", c.folder / "paper")
+    ringway(c, "run", "two-cables", "--seed", "5", "--reps", "2", "--out", c.folder / "run")
+    ringway(c, "sweep", campaign, "--reps", "2", "--out", c.folder / "sweep")
+    ringway(c, "paper", "gangurde", "--out", c.folder / "paper")
     python(c, "same", "-c", "import sys; from ringway import lab; campaign = sys.argv[1]\n"
            "lab.run('two-cables', seed=5, reps=2, out='run-python')\n"
            "lab.sweep(campaign, reps=2, out='sweep-python')\n"
            "lab.paper('gangurde', out='paper-python')", campaign)
     for what in ("run", "sweep", "paper"):
         expect_same(c, what, f"{what}-python")
-    output = ringway("sweep", campaign, "--reps", "2", "--on", "processes", "--threads", "2", "--out", c.folder / "on")
+    words = ["sweep", campaign, "--reps", "2", "--on", "processes", "--threads", "2", "--out", c.folder / "on"]
+    output = ringway(c, *words)
     c.expect("efficiency" in output and "32 runs made" in output, f"--on processes printed {output}")
     expect_same(c, "sweep", "on")
     status, output = c.run("ringway", [RINGWAY, "lab", "sweep", campaign, "--on", "ray://127.0.0.1:1", "--out", "no"],
@@ -122,9 +125,20 @@ def command_line(c):
 
 @case("python/ray", own=True, alone=True, limit=120)
 def ray(c):
-    """A campaign on a cluster of Ray, with a worker killed."""
-    # A socket's path is short.
-    python(c, "test_ray", "-m", "unittest", "-v", "test_engines.Ray", env={"RAY_TMPDIR": short(c)})
+    """A campaign on a cluster of Ray, with a worker killed; and by the command line on one that runs already."""
+    # A socket's path is short. A client shows the token of the cluster, which Ray makes in HOME.
+    env = {"RAY_TMPDIR": short(c), "RAY_AUTH_MODE": "token"}
+    python(c, "test_ray", "-m", "unittest", "-v", "test_engines.Ray", env=env)
+    port, client = c.ports.take(), c.ports.take()
+    head = c.start("head", [BIN / "ray", "start", "--head", "--block", "--num-cpus=2", f"--port={port}",
+                            f"--ray-client-server-port={client}", "--include-dashboard=false"],
+                   env={**environment(c), **env})
+    c.expect(head.wait_output("Ray runtime started", 30), f"ray start: {head.output()}")
+    campaign = TESTS / "campaign.toml"
+    ringway(c, "sweep", campaign, "--reps", "2", "--out", c.folder / "sweep")
+    words = ["sweep", campaign, "--reps", "2", "--on", f"ray://127.0.0.1:{client}", "--out", c.folder / "on"]
+    print(ringway(c, *words, env=env))
+    expect_same(c, "sweep", "on")
 
 
 @case("python/dask", own=True, alone=True, limit=120)

@@ -53,8 +53,9 @@ pub(crate) fn builtin(name: &str) -> PyResult<&'static str> {
 
 /// Returns the TOML text of a document in JSON.
 fn toml(json: &str) -> PyResult<String> {
-    let value: toml::Value = serde_json::from_str(json)
-        .map_err(|e| usage(format!("expected a document of tables, lists, texts and numbers: {e}")))?;
+    let value: toml::Value = serde_json::from_str(json).map_err(|e| {
+        usage(format!("expected a document of tables, lists, texts and numbers: {e}"))
+    })?;
     toml::to_string(&value).map_err(usage)
 }
 

@@ -36,8 +36,7 @@ struct Carried {
 }
 
 /// A packet that has arrived or is lost: `(at, packet, size, offered, sent, copy_of, ce, flip, dropped)`.
-type Fate =
-    (f64, u32, u32, f64, Option<f64>, Option<u32>, bool, Option<u32>, Option<&'static str>);
+type Fate = (f64, u32, u32, f64, Option<f64>, Option<u32>, bool, Option<u32>, Option<&'static str>);
 
 /// What the link decides.
 #[derive(Default)]
@@ -138,8 +137,8 @@ impl Line {
 
     fn arrive(&mut self, key: (Time, u64)) {
         let Some(departure) = self.world.coming.remove(&key) else { return };
-        let cut = self.link.can_be_cut()
-            && self.link.is_cut(key.0, departure.started, &mut self.world);
+        let cut =
+            self.link.can_be_cut() && self.link.is_cut(key.0, departure.started, &mut self.world);
         let why = cut.then_some(DropReason::Cut);
         self.world.end(key.0, departure.packet, Some(departure), why);
     }

@@ -119,18 +119,15 @@ impl Endpoint {
                 return Err(usage("expected `lifetime` or `retransmissions`, got both"));
             }
         };
-        let options = SendOptions { stream, ppid, unordered, reliability, ..SendOptions::default() };
+        let options =
+            SendOptions { stream, ppid, unordered, reliability, ..SendOptions::default() };
         let mut host = self.host()?;
         let id = host.id(association)?;
         host.sctp.send(time(now)?, id, &options, data.to_vec()).map_err(failed)
     }
 
     /// Returns the next message, or part of a large one; `None` when none is waiting.
-    fn receive<'py>(
-        &self,
-        py: Python<'py>,
-        association: u32,
-    ) -> PyResult<Option<Message<'py>>> {
+    fn receive<'py>(&self, py: Python<'py>, association: u32) -> PyResult<Option<Message<'py>>> {
         let mut out = Vec::new();
         let mut host = self.host()?;
         let id = host.id(association)?;
@@ -193,11 +190,7 @@ impl Endpoint {
     }
 
     /// Returns the next packet to send.
-    fn poll_transmit<'py>(
-        &self,
-        py: Python<'py>,
-        now: f64,
-    ) -> PyResult<Option<Transmit<'py>>> {
+    fn poll_transmit<'py>(&self, py: Python<'py>, now: f64) -> PyResult<Option<Transmit<'py>>> {
         let mut data = Vec::new();
         let addressing = self.host()?.sctp.poll_transmit(time(now)?, &mut data);
         Ok(addressing.map(|to| {

@@ -87,7 +87,10 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
         Lab::List(output) => (commands::list(), output.json),
         Lab::Run { scenario, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::run(&RunArgs { scenario, out, seed, reps, ..RunArgs::default() }), output.json)
+            (
+                commands::run(&RunArgs { scenario, out, seed, reps, ..RunArgs::default() }),
+                output.json,
+            )
         }
         Lab::Sweep { file, common, threads, on: Some(engine) } => {
             let json = common.output.json;
@@ -96,7 +99,8 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
         Lab::Sweep { file, common, threads, on: None } => {
             let Common { out, seed, reps, output } = common;
             let threads = threads.into();
-            let args = SweepArgs { campaign: file, out, seed, reps, threads, ..SweepArgs::default() };
+            let args =
+                SweepArgs { campaign: file, out, seed, reps, threads, ..SweepArgs::default() };
             (commands::sweep(&args), output.json)
         }
         Lab::Paper { name, common } => {

@@ -41,10 +41,10 @@ mod numbers;
     allow(dead_code)
 )]
 mod out;
-#[cfg(feature = "lab")]
-mod python;
 #[cfg(feature = "server")]
 mod perf;
+#[cfg(feature = "lab")]
+mod python;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "with")]

@@ -474,7 +474,8 @@ fn a_sweep_on_an_engine_says_what_is_missing() {
     let on = ["loss-and-tcp", "--on", "ray"];
     let (status, _, err) = sweep("/nowhere/python", &on);
     assert!(status == Some(1) && err.contains("/nowhere/python: No such file"), "{err}");
-    let absent = python(&work, "echo \"ModuleNotFoundError: No module named 'ringway'\" >&2; exit 1");
+    let absent =
+        python(&work, "echo \"ModuleNotFoundError: No module named 'ringway'\" >&2; exit 1");
     let (status, _, err) = sweep(&absent, &on);
     assert!(status == Some(1) && err.contains("No module named 'ringway'"), "{err}");
     assert!(err.contains("pip install"), "{err}");
@@ -489,10 +490,24 @@ fn a_sweep_on_an_engine_hands_its_arguments_over() {
     let work = Workdir::new();
     let there = python(&work, "if [ \"$1\" = -c ]; then echo 0.1.0; else echo \"$@\"; exit 7; fi");
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
-    let args = ["--on", "dask://h:1", "--out", "s3://b/f", "--seed", "5", "--threads", "3", "--json", "c.toml"];
+    let args = [
+        "--on",
+        "dask://h:1",
+        "--out",
+        "s3://b/f",
+        "--seed",
+        "5",
+        "--threads",
+        "3",
+        "--json",
+        "c.toml",
+    ];
     program.args(["lab", "sweep"]).args(args).env("RINGWAY_PYTHON", there);
     let done = program.output().unwrap();
     let expected =
         "-m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
-    assert_eq!((done.status.code(), String::from_utf8(done.stdout).unwrap()), (Some(7), expected.into()));
+    assert_eq!(
+        (done.status.code(), String::from_utf8(done.stdout).unwrap()),
+        (Some(7), expected.into())
+    );
 }

@@ -27,9 +27,8 @@ fn figures(outcome: &Outcome) -> Figures {
 fn run_replication(campaign: &Campaign, cell: usize, replication: u64) -> Result<Figures, String> {
     let options = Options { replication, ..Options::default() };
     let cell = &campaign.cells[cell];
-    let failed = |error: RunError| {
-        format!("{}, replication {replication}: {error}", campaign.name(cell))
-    };
+    let failed =
+        |error: RunError| format!("{}, replication {replication}: {error}", campaign.name(cell));
     Ok(figures(&run_once(&cell.scenario, &options, |_| ()).map_err(failed)?))
 }
 

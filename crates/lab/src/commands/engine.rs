@@ -47,7 +47,8 @@ impl Engine {
             seed: args.seed,
             reps: args.reps,
         };
-        let spec = serde_json::to_string(&spec).map_err(|e| Failure::Failed(vec![e.to_string()]))?;
+        let spec =
+            serde_json::to_string(&spec).map_err(|e| Failure::Failed(vec![e.to_string()]))?;
         let plan = Plan::new(&prepared.campaign, &prepared.build, known);
         Ok(Engine { prepared, spec, store, plan, faults: Vec::new() })
     }
@@ -79,7 +80,9 @@ impl Engine {
         let refused = |what: String| Failure::Failed(vec![what]);
         let expected = self.plan.ids().get(cell).copied();
         let Some(((id, number), figures)) = campaign::parse(line.trim_end_matches('\n')) else {
-            return Err(refused("expected a line of results, got one with a wrong checksum".into()));
+            return Err(refused(
+                "expected a line of results, got one with a wrong checksum".into(),
+            ));
         };
         if expected != Some(id) || number != replication {
             return Err(refused(format!(
