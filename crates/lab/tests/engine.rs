@@ -1,5 +1,7 @@
 //! Campaigns whose runs something else schedules, and commands that are ended early.
 
+#![allow(clippy::unwrap_used)]
+
 use ringway_lab::commands::{self, Cells, Engine, Failure, RunArgs, SweepArgs};
 use ringway_lab::watch::Watch;
 use std::collections::BTreeMap;
