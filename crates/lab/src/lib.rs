@@ -7,7 +7,8 @@
 //! crosses parameters and replications, [`mod@search`] finds the parameters that reproduce printed
 //! figures, [`sip`] makes calls, [`mesh`] runs mesh routers, [`ns2`] has the protocols of that
 //! simulator, [`topology`] reads maps of real networks, [`papers`] holds the
-//! printed figures, [`view`] makes a page of a run, [`commands`] implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
+//! printed figures, [`view`] makes a page of a run, [`watch`] follows and ends a command from another thread, [`commands`]
+//! implements the command line, and [`output`] writes files. No sockets are used; the real clock only measures how
 //! long a command takes.
 
 #![forbid(unsafe_code)]
@@ -28,3 +29,4 @@ pub mod search;
 pub mod sip;
 pub mod topology;
 pub mod view;
+pub mod watch;

@@ -1,5 +1,7 @@
-//! Shows the progress of a long command on standard error, if that is a terminal.
+//! Shows the progress of a long command on standard error, if that is a terminal, or to the thread's
+//! [`Watch`].
 
+use crate::watch::Watch;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,10 +16,18 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(200);
 const RESOLUTION: f64 = 1e9;
 
 #[derive(Debug, Default)]
-struct Shared {
+pub(crate) struct Shared {
     done: AtomicU64,
     finished: AtomicBool,
     text: Mutex<String>,
+}
+
+impl Shared {
+    /// Returns the share that is done, and the description of the current work.
+    pub(crate) fn get(&self) -> (f64, String) {
+        let done = self.done.load(Ordering::Relaxed) as f64 / RESOLUTION;
+        (done.min(1.0), self.text.lock().map_or(String::new(), |text| text.clone()))
+    }
 }
 
 /// A line that shows progress and the remaining time until it is dropped.
@@ -28,8 +38,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Starts the display if standard error is a terminal.
+    /// Starts the display if standard error is a terminal; under a watch there is none.
     pub fn start() -> Self {
+        if let Some(watch) = Watch::current() {
+            return Progress { shared: watch.shared(), thread: None };
+        }
         let shared = Arc::new(Shared::default());
         let shown = std::io::stderr().is_terminal();
         let thread = shown.then(|| {
@@ -77,15 +90,14 @@ fn show(shared: &Shared) {
         if passed < SHOW_AFTER || shared.finished.load(Ordering::Relaxed) {
             continue;
         }
-        let done = shared.done.load(Ordering::Relaxed) as f64 / RESOLUTION;
+        let (done, text) = shared.get();
         let left = match done > 0.0 {
-            true => duration(passed.as_secs_f64() * (1.0 - done.min(1.0)) / done),
+            true => duration(passed.as_secs_f64() * (1.0 - done) / done),
             false => "?".into(),
         };
-        let text = shared.text.lock().map_or(String::new(), |t| t.clone());
         let mut out = std::io::stderr().lock();
         // An error cannot be reported anywhere else.
-        let _ = write!(out, "\r\x1b[K{:3.0} %  {left} left  {text}", done.min(1.0) * 100.0);
+        let _ = write!(out, "\r\x1b[K{:3.0} %  {left} left  {text}", done * 100.0);
         let _ = out.flush();
         shown = true;
     }

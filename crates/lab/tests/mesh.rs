@@ -15,8 +15,12 @@ fn a_mesh_is_written_and_repeated() {
     let file = folder.path().join("mesh.toml");
     std::fs::write(&file, TEXT).unwrap();
     let out = folder.path().join("out");
-    let args =
-        |out| RunArgs { scenario: file.display().to_string(), out, seed: Some(3), reps: None };
+    let args = |out| RunArgs {
+        scenario: file.display().to_string(),
+        out,
+        seed: Some(3),
+        ..RunArgs::default()
+    };
     let answer = run(&args(Some(out.clone()))).unwrap();
     assert_eq!(answer.json["runs"].as_array().unwrap().len(), 2 * 2 * 2);
     assert_eq!(answer.json["runs"][0]["measures"]["delivery"], 1.0);

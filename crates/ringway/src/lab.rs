@@ -1,8 +1,10 @@
 //! `ringway lab`: parses arguments, calls [`ringway_lab::commands`], prints the result.
 
 use crate::out::{self, CommandError};
+use crate::python;
 use clap::{Args, Subcommand};
 use ringway_lab::commands::{self, Answer, Failure, PaperArgs, RunArgs, SweepArgs, ViewArgs};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,9 +28,13 @@ pub(crate) enum Lab {
         file: String,
         #[command(flatten)]
         common: Common,
-        /// Threads [default: one a processor]
+        /// Threads, or an engine's workers [default: one a processor]
         #[arg(long, value_name = "N", default_value = "0", hide_default_value = true)]
         threads: u16,
+        /// Makes the runs on a cluster: ray, ray://HOST:PORT, dask, dask://HOST:PORT or slurm; --out may
+        /// be a URL of fsspec. Needs the Python package ringway
+        #[arg(long, value_name = "ENGINE")]
+        on: Option<String>,
     },
     /// Reproduces a paper's experiments and compares its figures; without a name, lists the papers
     Paper {
@@ -84,16 +90,25 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
         Lab::List(output) => (commands::list(), output.json),
         Lab::Run { scenario, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::run(&RunArgs { scenario, out, seed, reps }), output.json)
+            (
+                commands::run(&RunArgs { scenario, out, seed, reps, ..RunArgs::default() }),
+                output.json,
+            )
         }
-        Lab::Sweep { file, common, threads } => {
+        Lab::Sweep { file, common, threads, on: Some(engine) } => {
+            let json = common.output.json;
+            (Err(on(&file, &engine, &common, threads)), json)
+        }
+        Lab::Sweep { file, common, threads, on: None } => {
             let Common { out, seed, reps, output } = common;
-            let args = SweepArgs { campaign: file, out, seed, reps, threads: threads.into() };
+            let threads = threads.into();
+            let args =
+                SweepArgs { campaign: file, out, seed, reps, threads, ..SweepArgs::default() };
             (commands::sweep(&args), output.json)
         }
         Lab::Paper { name, common } => {
             let Common { out, seed, reps, output } = common;
-            (commands::paper(&PaperArgs { name, out, seed, reps }), output.json)
+            (commands::paper(&PaperArgs { name, out, seed, reps, tables: false }), output.json)
         }
         Lab::Report { dir, output } => (commands::report(&dir), output.json),
         Lab::View { dir, out, output } => {
@@ -123,6 +138,28 @@ pub(crate) fn lab(command: Lab) -> ExitCode {
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// Runs a campaign on a cluster; returns only if it cannot.
+fn on(file: &str, engine: &str, common: &Common, threads: u16) -> Failure {
+    let workers = threads.to_string();
+    let seed = common.seed.map(|seed| seed.to_string());
+    let reps = common.reps.map(|reps| reps.to_string());
+    let mut arguments: Vec<&OsStr> = vec!["--on".as_ref(), engine.as_ref()];
+    arguments.extend(["--workers".as_ref(), OsStr::new(&workers)]);
+    for (name, value) in [
+        ("--out", common.out.as_ref().map(|out| out.as_os_str())),
+        ("--seed", seed.as_ref().map(OsStr::new)),
+        ("--reps", reps.as_ref().map(OsStr::new)),
+    ] {
+        arguments.extend(value.into_iter().flat_map(|value| [OsStr::new(name), value]));
+    }
+    if common.output.json {
+        arguments.push("--json".as_ref());
+    }
+    // What follows is no option, however it begins.
+    arguments.extend(["--".as_ref(), OsStr::new(file)]);
+    python::sweep(&arguments)
 }
 
 /// Prints the answer; returns whether it has no faults.

@@ -43,6 +43,8 @@ mod numbers;
 mod out;
 #[cfg(feature = "server")]
 mod perf;
+#[cfg(feature = "lab")]
+mod python;
 #[cfg(feature = "server")]
 mod server;
 #[cfg(feature = "with")]

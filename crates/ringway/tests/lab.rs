@@ -441,9 +441,7 @@ fn a_campaign_survives_being_killed() {
     assert!(reused >= 1 && ran < total, "{ran} {reused}");
     let again = workdir.json(&["sweep", "c.toml", "--out", "killed", "--json"]);
     assert_eq!(again["ran"].as_u64(), Some(0));
-    let (mut one, mut two) = (files(&workdir.path("whole")), files(&workdir.path("killed")));
-    // The results in their order, without the truncated one.
-    assert!(one.remove("results.log").is_some() && two.remove("results.log").is_some());
+    let (one, two) = (files(&workdir.path("whole")), files(&workdir.path("killed")));
     let names: Vec<&String> = one.keys().collect();
     assert_eq!(names, two.keys().collect::<Vec<_>>());
     for (name, bytes) in &one {
@@ -462,4 +460,64 @@ fn a_campaign_survives_being_killed() {
     let other = workdir
         .json(&["sweep", "c.toml", "--out", "killed", "--json", "--seed", "2", "--reps", "1"]);
     assert_eq!((other["ran"].as_u64(), other["reused"].as_u64()), (Some(4), Some(0)));
+}
+
+/// A program in the place of Python: `script` is run by sh.
+fn python(work: &Workdir, script: &str) -> String {
+    use std::os::unix::fs::PermissionsExt;
+    let path = work.path("python");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn a_sweep_on_an_engine_says_what_is_missing() {
+    let work = Workdir::new();
+    let sweep = |python: &str, args: &[&str]| {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
+        program.args(["lab", "sweep"]).args(args).env("RINGWAY_PYTHON", python);
+        let done = program.output().unwrap();
+        let [out, err] = [done.stdout, done.stderr].map(|text| String::from_utf8(text).unwrap());
+        (done.status.code(), out, err)
+    };
+    let on = ["loss-and-tcp", "--on", "ray"];
+    let (status, _, err) = sweep("/nowhere/python", &on);
+    assert!(status == Some(1) && err.contains("/nowhere/python: No such file"), "{err}");
+    let absent =
+        python(&work, "echo \"ModuleNotFoundError: No module named 'ringway'\" >&2; exit 1");
+    let (status, _, err) = sweep(&absent, &on);
+    assert!(status == Some(1) && err.contains("No module named 'ringway'"), "{err}");
+    assert!(err.contains("pip install"), "{err}");
+    let old = python(&work, "echo 0.0.1");
+    let (status, _, err) = sweep(&old, &on);
+    assert!(status == Some(1) && err.contains("expected version 0.1.0"), "{err}");
+    assert!(err.contains("got 0.0.1"), "{err}");
+}
+
+#[test]
+fn a_sweep_on_an_engine_hands_its_arguments_over() {
+    let work = Workdir::new();
+    let there = python(&work, "if [ \"$1\" = -c ]; then echo 0.1.0; else echo \"$@\"; exit 7; fi");
+    let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
+    let args = [
+        "--on",
+        "dask://h:1",
+        "--out",
+        "s3://b/f",
+        "--seed",
+        "5",
+        "--threads",
+        "3",
+        "--json",
+        "c.toml",
+    ];
+    program.args(["lab", "sweep"]).args(args).env("RINGWAY_PYTHON", there);
+    let done = program.output().unwrap();
+    let expected =
+        "-m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
+    assert_eq!(
+        (done.status.code(), String::from_utf8(done.stdout).unwrap()),
+        (Some(7), expected.into())
+    );
 }

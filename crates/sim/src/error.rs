@@ -74,6 +74,9 @@ pub enum Error {
         /// The error of the settings.
         what: String,
     },
+    /// The run was ended early by its [`Interrupt`](crate::Interrupt).
+    #[error("interrupted")]
+    Interrupted,
     /// The event budget is exhausted.
     #[error("event budget of {max} used up at {at:?}; node {node} took most, {took} events")]
     Budget {

@@ -15,6 +15,7 @@ pub mod events;
 pub mod flows;
 pub mod graph;
 pub mod headers;
+pub mod interrupt;
 mod node;
 mod packed;
 mod pool;
@@ -27,6 +28,7 @@ pub mod world;
 
 pub use capture::Capture;
 pub use error::{Budget, Error};
+pub use interrupt::Interrupt;
 pub use node::{Bind, Counters, EndpointId, InterfaceId, NodeId, Plug};
 pub use pool::MAX_PACKETS;
 pub use record::{Reason, Record, Recorder, Records, Step};

@@ -3,6 +3,7 @@
 use crate::error::{Budget, Error};
 use crate::events::{EventQueue, MAX_NODES, Order};
 use crate::headers;
+use crate::interrupt::{self, Interrupt};
 use crate::node::{
     Bind, Counters, EndpointId, Interface, InterfaceId, NEVER, NONE, Node, NodeId, Path, Plug,
     Plugged,
@@ -356,10 +357,15 @@ impl World {
 
     /// Advances time to `end`: every event due by then is processed.
     pub fn run_until(&mut self, end: Time) -> Result<(), Error> {
+        let interrupt = Interrupt::current();
+        interrupt.check()?;
         self.route();
         while let Some((at, event)) = self.events.pop(end) {
             self.now = at;
             self.happened += 1;
+            if self.happened & interrupt::EVENTS == 0 {
+                interrupt.check()?;
+            }
             match event.unpack() {
                 Event::First { link } => self.first(link)?,
                 Event::Arrive { packet, link } => self.arrive(packet, link)?,

@@ -1,13 +1,14 @@
 //! Campaigns: a scenario whose parameters are crossed. Each combination is replicated until its
 //! figures are accurate enough.
 //!
-//! `file` reads the campaign, `runner` runs the missing replications on all cores and appends each
-//! result to `store`, and `sheet` makes tables and figures of the results. Replication r of every
+//! `file` reads the campaign, `plan` decides which replications are missing, `runner` runs them on all
+//! cores and appends each result to `store`, and `sheet` makes tables and figures of the results. Replication r of every
 //! cell uses the same random numbers, so differences between cells come from the parameters and not
 //! from chance. The output does not depend on the number of threads, nor on how often the campaign
 //! was interrupted and resumed.
 
 mod file;
+mod plan;
 mod runner;
 mod sheet;
 mod store;
@@ -16,9 +17,10 @@ pub use file::{
     Campaign, Cell, Choice, MAX_CELLS, MAX_REPLICATIONS, MAX_SET, MAX_VALUES, MAX_VARY, Target,
     Vary, read, scenario_and_title,
 };
-pub(crate) use runner::{CampaignResults, gather, run};
+pub(crate) use plan::{CampaignResults, Plan};
+pub(crate) use runner::{bounded, run, run_line};
 pub(crate) use sheet::{json, long_table, sheet, summary_table};
-pub(crate) use store::{Store, hash};
+pub(crate) use store::{KnownResults, Store, hash, parse};
 
 use crate::commands::Failure;
 use crate::output::{self, MANIFEST, Manifest, Sheet};
@@ -47,7 +49,7 @@ pub(crate) fn load_report(dir: &Path) -> Result<Sheet, Failure> {
     campaign.at_least = chosen("at_least").unwrap_or(campaign.at_least);
     campaign.at_most = chosen("at_most").unwrap_or(campaign.at_most);
     let known = Store::load(&dir.join(RESULTS))?;
-    let done = gather(&campaign, &manifest.host.build, &known);
+    let done = Plan::new(&campaign, &manifest.host.build, known).gather(&campaign);
     if done.samples.iter().all(Vec::is_empty) && dir.join(output::SHEET).exists() {
         // The folder was written by a build that names cells differently; its own report is in the
         // folder.

@@ -1,7 +1,7 @@
 //! Tables and figures of a campaign.
 
 use super::file::{Campaign, Vary};
-use super::runner::CampaignResults;
+use super::plan::CampaignResults;
 use super::store::Figures;
 use crate::estimate::{self, EQUAL, is_even, kinds, runs_note};
 use crate::output::{

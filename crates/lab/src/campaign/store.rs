@@ -65,13 +65,31 @@ impl Store {
         self.file.write_all(line.as_bytes()).map_err(OutputError::file(&self.path))
     }
 
+    /// Writes the file anew, in the order of `cells` and of their replications, so that it does not
+    /// depend on the order in which results came. Those of other cells come first.
+    pub(crate) fn put_in_order(
+        self,
+        cells: &[CellId],
+        known: &KnownResults,
+    ) -> Result<(), OutputError> {
+        let mut text = String::new();
+        let positions: BTreeMap<CellId, usize> =
+            cells.iter().enumerate().map(|(position, cell)| (*cell, position)).collect();
+        let mut ordered: Vec<_> = known.iter().collect();
+        ordered.sort_by_key(|((cell, replication), _)| (positions.get(cell), *cell, *replication));
+        for ((cell, replication), figures) in ordered {
+            text += &line(*cell, *replication, figures);
+        }
+        crate::output::write(&self.path, text.as_bytes())
+    }
+
     /// Writes the results to stable storage.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         self.file.sync_data().map_err(OutputError::file(&self.path))
     }
 }
 
-fn line(cell: CellId, replication: u64, figures: &Figures) -> String {
+pub(super) fn line(cell: CellId, replication: u64, figures: &Figures) -> String {
     let mut text = format!("{cell:016x}\t{replication}");
     for (name, value) in figures {
         // The shortest decimal text that parses back to the same number.
@@ -80,7 +98,8 @@ fn line(cell: CellId, replication: u64, figures: &Figures) -> String {
     format!("{:016x}\t{text}\n", hash(text.as_bytes()))
 }
 
-fn parse(line: &str) -> Option<((CellId, u64), Figures)> {
+/// Returns the cell, the replication and the figures of a line; `None` if its checksum is wrong.
+pub(crate) fn parse(line: &str) -> Option<((CellId, u64), Figures)> {
     let (check, text) = line.split_once('\t')?;
     if u64::from_str_radix(check, 16).ok()? != hash(text.as_bytes()) {
         return None;

@@ -2,6 +2,7 @@
 //!
 //! They print only progress; the command line prints the answer as text or as JSON.
 
+mod engine;
 mod network;
 mod paper;
 mod report;
@@ -11,6 +12,7 @@ mod sweep;
 mod users;
 mod view;
 
+pub use engine::{Cells, Engine};
 pub use paper::{PaperArgs, paper};
 pub use report::report;
 pub(crate) use run::with_interval;
@@ -21,17 +23,21 @@ pub use view::{ViewArgs, view};
 use crate::builtin;
 use crate::mesh::scale::Settings;
 use crate::scenario::{Document, MAX_FILE, Problem, Problems, Scenario};
+use ringway_figures::table::Table;
 use serde_json::{Value, json};
 use std::io::Read;
 use std::path::Path;
 
 /// Result of a command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Text for people.
     pub text: String,
     /// JSON for programs; its keys are stable.
     pub json: Value,
+    /// The long tables that `--out` writes, by the names of their files, if the arguments ask for
+    /// them.
+    pub tables: Vec<(&'static str, Table)>,
     /// Problems of a command that still has a result: lines for standard error. Any of them makes
     /// the command fail.
     pub faults: Vec<String>,
@@ -111,13 +117,31 @@ pub fn list() -> Result<Answer, Failure> {
             entries.iter().map(|(name, title)| json!({ "name": name, "title": title })).collect();
         json[what] = entries.into();
     }
-    Ok(Answer { text: text.trim_end().to_string() + "\n", json, faults: Vec::new() })
+    Ok(Answer { text: text.trim_end().to_string() + "\n", json, ..Answer::default() })
 }
 
 /// An input file: its name for error messages, and its text.
+#[derive(Clone, Debug)]
 struct Source {
     name: String,
     text: String,
+}
+
+impl Source {
+    /// Takes the text if there is one, or else reads what is named.
+    fn new(
+        name: &str,
+        text: Option<&str>,
+        builtins: &[builtin::Builtin],
+        kind: &str,
+    ) -> Result<Self, Failure> {
+        let Some(text) = text else { return source(name, builtins, kind) };
+        if text.len() > MAX_FILE {
+            let what = format!("expected at most {MAX_FILE} bytes, got {}", text.len());
+            return Err(Failure::Failed(vec![Problem::whole(name, what).to_string()]));
+        }
+        Ok(Source { name: name.into(), text: text.into() })
+    }
 }
 
 /// Reads a built-in file by its name, or a file by its path.

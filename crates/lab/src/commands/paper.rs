@@ -19,13 +19,15 @@ pub struct PaperArgs {
     pub seed: Option<u64>,
     /// Number of replications; only for papers with random experiments.
     pub reps: Option<u64>,
+    /// Whether the answer has the long tables, of one paper.
+    pub tables: bool,
 }
 
 /// Reproduces papers. Figures outside of their tolerance are faults.
 pub fn paper(args: &PaperArgs) -> Result<Answer, Failure> {
     let Some(name) = args.name.as_deref() else { return Ok(list()) };
     if name == "all" {
-        let mut all = Answer { text: String::new(), json: json!([]), faults: Vec::new() };
+        let mut all = Answer { json: json!([]), ..Answer::default() };
         for paper in papers::ALL {
             let out = args.out.as_ref().map(|out| out.join(paper.name));
             let answer = run_one(paper, args, out.as_deref())?;
@@ -52,7 +54,7 @@ fn list() -> Answer {
     Answer {
         text: papers::ALL.iter().map(line).collect(),
         json: papers::ALL.iter().map(|p| json!({ "name": p.name, "title": p.title })).collect(),
-        faults: Vec::new(),
+        ..Answer::default()
     }
 }
 
@@ -96,7 +98,12 @@ fn run_one(paper: &Paper, args: &PaperArgs, out: Option<&Path>) -> Result<Answer
     }
     let faults = done.outside();
     let json = serde_json::to_value(&done).map_err(|e| Failure::Failed(vec![e.to_string()]))?;
-    Ok(Answer { text, json, faults })
+    let mut tables = Vec::new();
+    if args.tables {
+        tables.push(("figures", done.table()?));
+        tables.push(("points", done.points()?));
+    }
+    Ok(Answer { text, json, tables, faults })
 }
 
 fn text(done: &Reproduction) -> String {

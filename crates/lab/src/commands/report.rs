@@ -40,5 +40,5 @@ pub fn report(dir: &Path) -> Result<Answer, Failure> {
         "files": made,
         "page": page,
     });
-    Ok(Answer { text, json, faults: Vec::new() })
+    Ok(Answer { text, json, ..Answer::default() })
 }

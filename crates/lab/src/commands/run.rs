@@ -1,7 +1,7 @@
 //! `ringway lab run`: one or more replications of a scenario.
 
 use super::network::{down_caption, down_times, network, view_network};
-use super::{Answer, Failure, Source, scale, source, users};
+use super::{Answer, Failure, Source, scale, users};
 use crate::builtin;
 use crate::estimate::{EQUAL, estimate, is_even, kinds, runs_note};
 use crate::mesh::scale::is_scale;
@@ -16,6 +16,7 @@ use crate::scenario::{Document, MAX_REPLICATIONS, ProbeKind, Scenario};
 use crate::view;
 use rayon::prelude::*;
 use ringway_figures::statistics::Estimate;
+use ringway_figures::table::Table;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,16 @@ const MAX_DELAYS: usize = 1 << 20;
 pub struct RunArgs {
     /// Name of a built-in scenario, or a file.
     pub scenario: String,
+    /// Text of the scenario; then `scenario` is only its name for error messages.
+    pub text: Option<String>,
     /// Output folder.
     pub out: Option<PathBuf>,
     /// Seed; replaces that of the scenario.
     pub seed: Option<u64>,
     /// Number of replications; replaces that of the scenario.
     pub reps: Option<u64>,
+    /// Whether the answer has the long tables.
+    pub tables: bool,
 }
 
 impl RunArgs {
@@ -65,7 +70,7 @@ struct FlowEstimate<'a> {
 /// Runs a scenario.
 pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     let builtins = [builtin::ALL, builtin::MESHES, builtin::USERS].concat();
-    let source = source(&args.scenario, &builtins, "scenario")?;
+    let source = Source::new(&args.scenario, args.text.as_deref(), &builtins, "scenario")?;
     let document = Document::parse(&source.name, &source.text)?;
     if is_scale(&document) {
         return scale::run(args, &source, &document);
@@ -76,7 +81,7 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
     let scenario = Scenario::from_document(&document)?;
     let (seed, replications) = args.begin(scenario.seed, scenario.replications)?;
     let began = Instant::now();
-    let runs = replicate(&scenario, seed, replications, args.out.as_deref())?;
+    let runs = replicate(&scenario, seed, replications, args)?;
     let summed = estimate_measures(&runs);
     let sheet = sheet(&scenario, &runs, &summed, seed, args.out.is_some());
     let mut text = text(&scenario, &runs, &sheet);
@@ -90,7 +95,8 @@ pub fn run(args: &RunArgs) -> Result<Answer, Failure> {
         Some(format!("flow {} failed in replication {}: {why}", f.flow, r.replication))
     });
     let faults = faults.collect();
-    Ok(Answer { text, json: json(&source, &scenario, &runs, &summed, seed), faults })
+    let tables = if args.tables { tables(&runs, &summed)? } else { Vec::new() };
+    Ok(Answer { text, json: json(&source, &scenario, &runs, &summed, seed), tables, faults })
 }
 
 /// Runs all replications on all cores. The first one records its probes; all record the delays of
@@ -99,7 +105,7 @@ fn replicate(
     scenario: &Scenario,
     seed: u64,
     replications: u64,
-    out: Option<&Path>,
+    args: &RunArgs,
 ) -> Result<Vec<Outcome>, RunError> {
     let progress = Progress::start();
     progress.set_text(&scenario.title);
@@ -110,9 +116,9 @@ fn replicate(
                 seed: Some(seed),
                 replication,
                 probes: replication == 0,
-                delays: out.is_some(),
-                captures: out.filter(|_| replication == 0).map(Path::to_path_buf),
-                view: out.is_some() && replication == 0,
+                delays: args.out.is_some() || args.tables,
+                captures: args.out.clone().filter(|_| replication == 0),
+                view: args.out.is_some() && replication == 0,
             };
             let mut last = 0.0;
             let outcome = run_once(scenario, &options, |share| {
@@ -552,6 +558,26 @@ fn text(scenario: &Scenario, runs: &[Outcome], sheet: &Sheet) -> String {
     let events: u64 = runs.iter().map(|r| r.events).sum();
     let ended = runs.first().map_or(0.0, |r| r.ended);
     text + &format!("ended at {} s of virtual time, {events} events in all\n", figure(ended))
+}
+
+/// Returns the long tables of a run, and the estimates.
+fn tables(
+    runs: &[Outcome],
+    summed: &[FlowEstimate<'_>],
+) -> Result<Vec<(&'static str, Table)>, Failure> {
+    let estimates = summed.iter().map(|s| (s.flow, s.measure, s.estimate));
+    let mut tables = vec![
+        ("measures", output::measures(runs)?),
+        ("summary", output::summary(estimates)?),
+        ("links", output::links(runs)?),
+    ];
+    if let Some(first) = runs.first() {
+        tables.push(("series", output::series(first)?));
+        if let Some(records) = &first.records {
+            tables.push(("packets", output::packet_table(records)?));
+        }
+    }
+    Ok(tables)
 }
 
 fn summary(summed: &[FlowEstimate<'_>]) -> Vec<Value> {

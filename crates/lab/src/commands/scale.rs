@@ -35,7 +35,12 @@ pub(super) fn run(
         text += &format!("\nwritten to {}\n", out.join(PAGE).display());
     }
     let json = json(source, &settings, &cells, seed, replications);
-    Ok(Answer { text, json, faults: Vec::new() })
+    let mut tables = Vec::new();
+    if args.tables {
+        tables.push(("cells", scale::long_table(&cells)?));
+        tables.push(("summary", scale::summary_table(&cells)?));
+    }
+    Ok(Answer { text, json, tables, ..Answer::default() })
 }
 
 /// Returns a line of the time that each size took.

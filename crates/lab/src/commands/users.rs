@@ -77,7 +77,8 @@ pub(super) fn run(
         output::write_json(&out.join(MANIFEST), &manifest)?;
         text += &format!("\nwritten to {}\n", out.display());
     }
-    Ok(Answer { text, json, faults: Vec::new() })
+    let tables = if args.tables { vec![("cells", table(&all)?)] } else { Vec::new() };
+    Ok(Answer { text, json, tables, ..Answer::default() })
 }
 
 fn milliseconds(time: Option<Duration>) -> Option<f64> {

@@ -44,5 +44,5 @@ pub fn view(args: &ViewArgs) -> Result<Answer, Failure> {
         "hops": hops,
         "left_out": left_out,
     });
-    Ok(Answer { text, json, faults: Vec::new() })
+    Ok(Answer { text, json, ..Answer::default() })
 }

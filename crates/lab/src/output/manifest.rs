@@ -1,6 +1,8 @@
 //! The manifest: how a result was produced.
 
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the file of a [`Manifest`].
@@ -45,10 +47,24 @@ pub fn version() -> String {
     env!("CARGO_PKG_VERSION").into()
 }
 
+static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// Names the file that holds the program, for [`build`]: a library, if that is what the laboratory is
+/// loaded from. The first call counts.
+pub fn set_program(path: PathBuf) {
+    // A later call names the same file.
+    let _ = PROGRAM.set(path);
+}
+
 /// Returns the hash of the program's file, or its version if the file cannot be read.
 pub fn build() -> String {
-    let file = std::env::current_exe().and_then(std::fs::read);
-    file.map_or_else(|_| version(), |bytes| format!("{:016x}", crate::campaign::hash(&bytes)))
+    static BUILD: OnceLock<String> = OnceLock::new();
+    let hash = |bytes: Vec<u8>| format!("{:016x}", crate::campaign::hash(&bytes));
+    let read = || match PROGRAM.get() {
+        Some(path) => std::fs::read(path),
+        None => std::env::current_exe().and_then(std::fs::read),
+    };
+    BUILD.get_or_init(|| read().map_or_else(|_| version(), hash)).clone()
 }
 
 /// Describes this host and the present time.

@@ -12,8 +12,8 @@ mod tables;
 mod text;
 
 pub use draw::draw;
-pub use manifest::{FILE as MANIFEST, Manifest, build, host, version};
-pub use tables::{measures, packets, series, write_both};
+pub use manifest::{FILE as MANIFEST, Manifest, build, host, set_program, version};
+pub use tables::{links, measures, packet_table, packets, series, summary, write_both};
 pub use text::{columns, figure};
 
 use ringway_figures::statistics::Kind;

@@ -62,6 +62,10 @@ impl Source {
                 super::postgres::Server::new((**uri).clone(), table, follow, roots.as_deref())
                     .map(|server| Some(Source::Postgres(server)))
             }
+            (UserSource::Store, Some(StoreKind::Redis(uri))) if uri.cluster => {
+                Err("users.source: expected a store of one primary for users in the store, got a Redis Cluster"
+                    .to_owned())
+            }
             (UserSource::Store, Some(StoreKind::Redis(uri))) => {
                 let of_store = settings.cluster.roots.as_ref().map(read).transpose()?;
                 let replicas = settings.cluster.replicas;

@@ -10,6 +10,7 @@ use super::pages::{Head, Pages};
 use super::queue::QueuesOf;
 use super::store::MAX_LEN;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use ringway_sansio::Time;
 
 /// The bit of a packet's number in an [`Entry`] that distinguishes broadcasts.
@@ -108,9 +109,11 @@ impl Lane<'_> {
         exchange: &Exchange,
         end: Time,
         budget: u64,
+        interrupt: &Interrupt,
     ) -> Result<bool, Error> {
         let mut attendance = Attendance { exchange, is_early: true };
         for turn in 0.. {
+            interrupt.check()?;
             let report = Report { first: self.shard.first(), events: engine.totals.events };
             let Shard { out, flight, .. } = &mut *self.shard;
             let (adjacency, first) = (self.adjacency, engine.nodes().start);

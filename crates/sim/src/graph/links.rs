@@ -8,6 +8,7 @@ use super::lane::{Lane, Shard};
 use super::node::GraphNode;
 use super::queue::Queues;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use core::ops::Range;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use ringway_sansio::Time;
@@ -126,6 +127,8 @@ impl<N: GraphNode> Medium<N> for Links {
         self.hand_over();
         let exchange = Exchange::new(self.shards.len());
         let budget = engines.first().map_or(0, |engine| engine.budget().events);
+        // Of this thread: the shards' threads have none.
+        let interrupt = Interrupt::current();
         let pool = self.pool.take();
         let parts = engines.iter_mut().zip(self.lanes());
         let parts: Vec<_> = parts.map(|part| Mutex::new(Some(part))).collect();
@@ -134,7 +137,7 @@ impl<N: GraphNode> Medium<N> for Links {
                 .get(index)
                 .map(|part| part.lock().unwrap_or_else(PoisonError::into_inner).take());
             let Some(Some((engine, mut lane))) = part else { return Ok(true) };
-            lane.run(engine, &exchange, end, budget)
+            lane.run(engine, &exchange, end, budget, &interrupt)
         };
         let results = match &pool {
             // Each shard is always on the same thread.

@@ -6,6 +6,7 @@
 use super::{Study, StudyResult};
 use crate::output::{AxisSheet, ChartSheet, RingSheet, SeriesSheet, Style};
 use crate::papers::{Claim, MeasuredFigure, MeasuredRow, MeasuredTable};
+use crate::run::RunError;
 use rayon::prelude::*;
 use ringway_figures::statistics::{Estimate, mean};
 use ringway_link::Streams;
@@ -13,6 +14,7 @@ use ringway_link::random::Stream;
 use ringway_mesh::identity::{KEY, MODIFIER, Search};
 use ringway_mesh::{NodeId, Proof};
 use ringway_sansio::Random;
+use ringway_sim::Interrupt;
 
 /// Table 4: MAC addresses of routers 1 to 3.
 const MACS: [u64; 3] = [0x001c_1052_1dbf, 0x001c_1052_4456, 0x001c_1052_47b3];
@@ -174,7 +176,7 @@ impl Spread {
 }
 
 /// Returns the spread for each number of routers and kind of ids.
-fn replication(seed: u64, number: u64) -> Vec<[Spread; 3]> {
+fn replication(seed: u64, number: u64) -> Result<Vec<[Spread; 3]>, RunError> {
     let streams = Streams::new(seed, number);
     let mut random = streams.stream("keys");
     let mut keys: Vec<NodeId> = (0..KEYS).map(|_| NodeId::new(random.next_u64())).collect();
@@ -182,12 +184,18 @@ fn replication(seed: u64, number: u64) -> Vec<[Spread; 3]> {
     let mut random = streams.stream("routers");
     let mut spread =
         |ids: Ids, routers| Spread::of(&shares(&ids.many(routers, &mut random), &keys));
-    ROUTERS.iter().map(|routers| Ids::ALL.map(|ids| spread(ids, *routers))).collect()
+    let interrupt = Interrupt::current();
+    let of = |routers: &usize| {
+        interrupt.check()?;
+        Ok(Ids::ALL.map(|ids| spread(ids, *routers)))
+    };
+    ROUTERS.iter().map(of).collect()
 }
 
-pub(super) fn run(study: &Study) -> StudyResult {
+pub(super) fn run(study: &Study) -> Result<StudyResult, RunError> {
+    let replications = (0..study.replications).into_par_iter();
     let spreads: Vec<Vec<[Spread; 3]>> =
-        (0..study.replications).into_par_iter().map(|r| replication(study.seed, r)).collect();
+        replications.map(|r| replication(study.seed, r)).collect::<Result<_, RunError>>()?;
     let largest = spread_table(
         &spreads,
         "largest share",
@@ -207,7 +215,7 @@ pub(super) fn run(study: &Study) -> StudyResult {
     let rings = Ids::ALL.map(|ids| ring(study, ids)).to_vec();
     let findings = vec![finding(&largest)];
     let tables = vec![table_of_hashes(study), table_of_parts(study), largest, variation];
-    StudyResult { tables, claims, charts, rings, findings, ..StudyResult::default() }
+    Ok(StudyResult { tables, claims, charts, rings, findings, ..StudyResult::default() })
 }
 
 fn finding(largest: &MeasuredTable) -> String {

@@ -97,7 +97,7 @@ pub(super) fn run(seed: u64, replications: u64) -> Result<Reproduction, RunError
     let study = Study { seed, replications };
     let mut all = StudyResult::default();
     let parts = [
-        ids::run(&study),
+        ids::run(&study)?,
         table9::run(&study)?,
         running::run(&study)?,
         plan::run(&study)?,

@@ -9,6 +9,7 @@ use crate::graph::engine::{Arrival, Carrier, Engine, Medium, Timer, mix};
 use crate::graph::node::{Destination, GraphNode};
 use crate::graph::random::uniform;
 use crate::graph::store::{Head, MAX_LEN, MAX_PACKETS, Store};
+use crate::interrupt::{self, Interrupt};
 use ringway_sansio::{Duration, SplitMix, Time};
 use std::collections::VecDeque;
 
@@ -321,7 +322,13 @@ impl<N: GraphNode> Medium<N> for Air {
     fn run(&mut self, engines: &mut [Engine<N>], end: Time) -> Result<(), Error> {
         // Whoever hears a packet hears it at once, so there is one shard.
         let [engine] = engines else { return Ok(()) };
+        let interrupt = Interrupt::current();
+        let mut happened = 0u64;
         while let Some((at, (event, node))) = self.events.pop(end) {
+            if happened & interrupt::EVENTS == 0 {
+                interrupt.check()?;
+            }
+            happened += 1;
             engine.set_now(at);
             match event {
                 Event::Timer => engine.timer(self, node)?,

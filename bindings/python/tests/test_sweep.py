@@ -1,0 +1,114 @@
+"""`ringway.sweep` without an engine, the folders it writes to, and what it starts by the command line."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import fsspec
+import ringway
+from common import CAMPAIGN, Case
+from ringway import lab, sweep
+from ringway.sweep.pool import work
+
+
+class Sweeps(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory()
+        cls.expected = Path(cls.scratch.name, "expected")
+        cls.result = lab.sweep(CAMPAIGN, out=cls.expected, workers=1)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.scratch.cleanup()
+
+    def folder(self, name):
+        return Path(self.scratch.name, name)
+
+    def test_the_stopping_rule_ends_cells_at_different_numbers_of_runs(self):
+        numbers = {cell["n"] for cell in self.result.data["cells"]}
+        self.assertGreater(len(numbers), 2)
+        self.assertTrue(all(4 <= n <= 16 for n in numbers))
+
+    def test_any_number_of_processes_writes_the_same_bytes_also_when_one_is_killed(self):
+        for workers in (1, 3):
+            killed = []
+
+            def observe(_runs, process, killed=killed):
+                if not killed:
+                    killed.append(process)
+                    os.kill(process, signal.SIGKILL)
+
+            out = self.folder(f"processes-{workers}")
+            result = sweep.run(CAMPAIGN, on="processes", out=out, workers=workers, observe=observe)
+            self.assertEqual(result.data["ran"], self.result.data["ran"])
+            self.assertEqual(len(killed), 1)
+            self.assert_same_files(self.expected, out)
+
+    def test_an_interrupted_sweep_is_resumed(self):
+        class Stop(Exception):
+            pass
+
+        def stop(_runs, _process):
+            raise Stop
+
+        out = self.folder("resumed")
+        with self.assertRaises(Stop):
+            sweep.run(CAMPAIGN, out=out, workers=2, observe=stop)
+        result = sweep.run(CAMPAIGN, out=out, workers=2)
+        self.assertGreater(result.data["reused"], 0)
+        self.assertEqual(result.data["reused"] + result.data["ran"], self.result.data["ran"])
+        self.assert_same_files(self.expected, out)
+
+    def test_an_object_store_gets_the_files_and_resumes(self):
+        url = "memory://bucket/sweeps/one"
+        result = sweep.run(CAMPAIGN, out=url, workers=2)
+        self.assertEqual(result.data["out"], url)
+        self.assertIn(f"written to {url}/report.html", result.text)
+        copied = self.folder("copied")
+        fsspec.filesystem("memory").get("/bucket/sweeps/one", str(copied), recursive=True)
+        self.assert_same_files(self.expected, copied)
+        again = sweep.run(CAMPAIGN, out=url, workers=1)
+        self.assertEqual((again.data["ran"], again.data["reused"]), (0, self.result.data["ran"]))
+        by_file = self.folder("by-file")
+        sweep.run(CAMPAIGN, out=by_file.as_uri(), workers=2)
+        self.assert_same_files(self.expected, by_file)
+
+    def test_a_run_that_fails_is_a_fault(self):
+        document = lab.document("lossy-bulk")
+        document["scenario"]["events"] = 1000
+        campaign = lab.document(CAMPAIGN)
+        result = sweep.run(campaign, scenario=document, out=self.folder("failing"), workers=2)
+        self.assertIn("event budget of 1000 used up", result.faults[0])
+        local = lab.sweep(campaign, scenario=document)
+        self.assertEqual(result.data["cells"], local.data["cells"])
+
+    def test_a_worker_of_another_build_is_refused(self):
+        spec = ringway._ringway.Engine((str(CAMPAIGN), None, None), None, None, str(self.folder("spec"))).spec
+        with self.assertRaisesRegex(ringway.Error, "expected build"):
+            work(spec.replace('"build":"', '"build":"0'), [(0, 0)])
+
+    def test_errors_say_what_is_missing(self):
+        with self.assertRaisesRegex(ringway.UsageError, "expected processes, ray"):
+            sweep.run(CAMPAIGN, on="pbs", out=self.folder("x"))
+        with self.assertRaisesRegex(ringway.UsageError, "no-such://"):
+            sweep.run(CAMPAIGN, out="no-such://bucket")
+        hidden = "import sys; sys.modules['ray'] = None; from ringway.sweep.__main__ import main; sys.exit(main())"
+        words = [sys.executable, "-c", hidden, "--on", "ray", "--out", str(self.folder("x")), str(CAMPAIGN)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--on ray needs the package ray: pip install 'ringway[ray]'", done.stderr)
+        done = subprocess.run(
+            [sys.executable, "-m", "ringway.sweep", "--on", "slurm", "--out", str(self.folder("y")), str(CAMPAIGN)],
+            capture_output=True, text=True, check=False, env={**os.environ, "PATH": "/nowhere"},
+        )
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--on slurm needs the program sbatch", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
