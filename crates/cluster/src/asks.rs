@@ -1,30 +1,32 @@
 //! Requests that wait for a read.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ringway_proxy::AskId;
 use ringway_sansio::Time;
 
 use crate::config::{MAX_ASKS, MAX_BATCH, READ_LIMIT};
+use crate::shards::{Queue, Shards};
+use crate::slots::{Shard, slot_of_user};
 
 /// A worker's question.
 pub type Asked = (u8, AskId);
 
-/// The users that are to be read, and who waits for them. At most one read is under way.
+/// The users that are to be read, and who waits for them. At most one read is under way at each shard.
 #[derive(Default)]
 pub struct Asks {
     waiting: BTreeMap<Box<[u8]>, Waiting>,
     /// The number of questions that wait.
     total: usize,
     /// Users in the order in which they are read.
-    queue: VecDeque<Box<[u8]>>,
+    queue: Queue,
     /// Deadlines, the earliest first. A user who was answered meanwhile has another number.
     deadlines: VecDeque<(Time, u64, Box<[u8]>)>,
     /// Users who have no deadline yet.
     new: Vec<(u64, Box<[u8]>)>,
     number: u64,
-    /// The users of the read under way, and whether a change of them was reported since it began.
-    reading: Vec<(Box<[u8]>, bool)>,
+    /// The users of the reads under way, and whether a change of them was reported since theirs began.
+    reading: BTreeMap<Shard, Vec<(Box<[u8]>, bool)>>,
 }
 
 struct Waiting {
@@ -45,8 +47,8 @@ impl Asks {
         }
         self.number += 1;
         self.new.push((self.number, user.into()));
-        if !self.reading.iter().any(|(reading, _)| **reading == *user) {
-            self.queue.push_back(user.into());
+        if !self.reading.values().flatten().any(|(reading, _)| **reading == *user) {
+            self.queue.push(user.into());
         }
         self.waiting.insert(user.into(), Waiting { number: self.number, asked: vec![asked] });
         true
@@ -58,12 +60,13 @@ impl Asks {
         self.deadlines.extend(deadlines);
     }
 
-    /// Returns the questions whose deadline has passed.
-    pub fn overdue(&mut self, now: Time) -> Vec<Asked> {
+    /// Returns the questions whose deadline has passed, and adds the slots of their users.
+    pub fn overdue(&mut self, now: Time, slots: &mut BTreeSet<u16>) -> Vec<Asked> {
         let mut overdue = Vec::new();
         while self.deadlines.front().is_some_and(|(deadline, ..)| *deadline <= now) {
             let Some((_, number, user)) = self.deadlines.pop_front() else { break };
             if self.waiting.get(&user).is_some_and(|waiting| waiting.number == number) {
+                slots.insert(slot_of_user(&user));
                 overdue.append(&mut self.take(&user));
             }
         }
@@ -75,31 +78,56 @@ impl Asks {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
     }
 
-    /// Begins a read, unless one is under way or nobody waits. Returns its users.
-    pub fn begin(&mut self) -> Option<Vec<Box<[u8]>>> {
-        if !self.reading.is_empty() {
+    /// The shards have changed, or what they are.
+    pub fn unsort(&mut self) {
+        self.queue.unsort();
+    }
+
+    /// Sorts users by shard. Returns the questions about those whose shard is absent.
+    pub fn sort(&mut self, shards: &Shards) -> Vec<Asked> {
+        let absent = self.queue.sort(shards);
+        absent.iter().flat_map(|user| self.take(user)).collect()
+    }
+
+    /// Begins a read at a shard, unless one is under way or nobody waits. Returns its users.
+    pub fn begin(&mut self, shard: &Shard) -> Option<Vec<Box<[u8]>>> {
+        if self.reading.contains_key(shard) {
             return None;
         }
-        while self.reading.len() < MAX_BATCH
-            && let Some(user) = self.queue.pop_front()
+        let mut users = Vec::new();
+        while users.len() < MAX_BATCH
+            && let Some(user) = self.queue.pop(shard)
         {
             // Who has waited for it may have been answered.
             if self.waiting.contains_key(&user) {
-                self.reading.push((user, false));
+                users.push(user);
             }
         }
-        let users = || self.reading.iter().map(|(user, _)| user.clone()).collect();
-        (!self.reading.is_empty()).then(users)
+        if users.is_empty() {
+            return None;
+        }
+        let reading = users.iter().map(|user| (user.clone(), false)).collect();
+        self.reading.insert(shard.clone(), reading);
+        Some(users)
     }
 
-    /// Ends the read under way. Returns its users, and whether a change was reported meanwhile.
-    pub fn end(&mut self) -> Vec<(Box<[u8]>, bool)> {
-        std::mem::take(&mut self.reading)
+    /// Ends the read under way at a shard. Returns its users, and whether a change was reported meanwhile.
+    pub fn end(&mut self, shard: &Shard) -> Vec<(Box<[u8]>, bool)> {
+        self.reading.remove(shard).unwrap_or_default()
+    }
+
+    /// A shard is absent. Returns the questions about users who are read there; those about users who wait for it are
+    /// returned when these are sorted.
+    pub fn fail(&mut self, shard: &Shard) -> Vec<Asked> {
+        self.unsort();
+        let reading = self.reading.get(shard).into_iter().flatten();
+        let users: Vec<_> = reading.map(|(user, _)| user.clone()).collect();
+        users.iter().flat_map(|user| self.take(user)).collect()
     }
 
     /// A change of a user was reported.
     pub fn changed(&mut self, user: &[u8]) {
-        for (reading, changed) in &mut self.reading {
+        for (reading, changed) in self.reading.values_mut().flatten() {
             *changed |= **reading == *user;
         }
     }
@@ -109,15 +137,6 @@ impl Asks {
         let asked = self.waiting.remove(user).map_or(Vec::new(), |waiting| waiting.asked);
         self.total -= asked.len();
         asked
-    }
-
-    /// Returns all questions.
-    pub fn take_all(&mut self) -> Vec<Asked> {
-        self.queue.clear();
-        self.deadlines.clear();
-        self.new.clear();
-        self.total = 0;
-        std::mem::take(&mut self.waiting).into_values().flat_map(|waiting| waiting.asked).collect()
     }
 
     /// Returns the number of questions that wait.

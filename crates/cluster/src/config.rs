@@ -47,6 +47,12 @@ pub const MAX_WAITING: usize = 20_000;
 pub const MAX_ASKS: usize = 10_000;
 /// Number of users whose nodes are remembered, at least; at most twice as many.
 pub const CACHED_USERS: usize = 50_000;
+/// Maximum number of primaries of a database.
+pub const MAX_SHARDS: usize = 500;
+/// Pause before a shard is asked again whose slots have moved.
+pub const MOVED_PAUSE: Duration = Duration::from_millis(50);
+/// Time for which a map of slots is ignored that is older than the one in use.
+pub const STALE_MAP: Duration = Duration::from_secs(30);
 /// Maximum number of nodes.
 pub const MAX_NODES: usize = 1000;
 /// Maximum number of nodes that one user is registered at.
@@ -61,6 +67,8 @@ pub struct Config {
     pub boot: u64,
     /// Number of replicas that must have a registration before it is acknowledged.
     pub replicas: u32,
+    /// Whether the database has many shards, and reports which.
+    pub sharded: bool,
     /// The secret by which this run recognises requests of other nodes.
     pub key: NodeKey,
 }

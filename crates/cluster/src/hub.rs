@@ -7,7 +7,8 @@ use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Question, Reply};
 use ringway_sansio::Time;
 
-use crate::machine::{Command, Counts, Event, Machine, Report};
+use crate::exchange::{Command, Counts, Event, Report};
+use crate::machine::Machine;
 use crate::record::NodeName;
 
 /// What carries events to the server. Nothing of it may wait, or call the hub.
@@ -99,9 +100,9 @@ impl<W: World> Hub<W> {
         self.lock().visit(user, now, visit)
     }
 
-    /// A registration may be taken, as [`Machine::takes_registrations`] decides.
-    pub fn takes_registrations(&self) -> bool {
-        self.lock().takes_registrations()
+    /// A registration of a user may be taken, as [`Machine::takes_registrations`] decides.
+    pub fn takes_registrations(&self, user: &[u8]) -> bool {
+        self.lock().takes_registrations(user)
     }
 
     /// The node is about to stop, as for [`Machine::leave`].

@@ -17,7 +17,7 @@ pub struct ClusterJournal<W> {
 
 impl<W: World> Journal for ClusterJournal<W> {
     fn record(&self, aor: &[u8], record: Option<&[u8]>, tag: Option<CommitTag>) -> Commit {
-        if tag.is_some() && !self.hub.takes_registrations() {
+        if tag.is_some() && !self.hub.takes_registrations(aor) {
             return Commit::Refused;
         }
         // Published first: the disk may have the change before this function returns.

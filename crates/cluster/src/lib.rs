@@ -10,6 +10,9 @@
 //! |---|---|
 //! | [`record`] | what is in the database: names of nodes, records, scripts, messages |
 //! | [`machine`] | one node: leases, what it publishes and reads, deadlines |
+//! | [`exchange`] | what passes between a node and its world |
+//! | [`slots`] | which primary of the database has which users |
+//! | [`shards`] | which of these primaries are there |
 //! | [`own`] | the users of this node, and what of them is not in the database yet |
 //! | [`asks`] | requests that wait for a read |
 //! | [`cache`] | what was read of users at other nodes |
@@ -23,6 +26,7 @@
 pub mod asks;
 pub mod cache;
 pub mod config;
+pub mod exchange;
 pub mod hub;
 pub mod journal;
 pub mod location;
@@ -30,10 +34,14 @@ pub mod machine;
 pub mod nodes;
 pub mod own;
 pub mod record;
+pub mod shards;
+pub mod slots;
 
 pub use config::Config;
 pub use hub::{Hub, World};
 pub use journal::ClusterJournal;
 pub use location::ClusterLocation;
-pub use machine::{Command, Counts, Event, Machine, Reading, Report, Written};
+pub use exchange::{Command, Counts, Event, Probed, Reading, Report, Written};
+pub use machine::Machine;
 pub use record::{Found, Lease, NodeName, Publication};
+pub use slots::{Shard, Slots};

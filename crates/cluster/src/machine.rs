@@ -1,181 +1,31 @@
 //! One node: leases, what it publishes and reads, deadlines.
 //!
-//! The database is asked on three lanes (the lease, changes, reads), each with one command under way. It counts as there
-//! when it has renewed the lease in time, and as absent as soon as a command fails or is late. While it is absent only the
-//! lease is tried, registrations are refused at once, and calls go on from what this node knows.
+//! Each shard of the database is asked on three lanes (probes, changes, reads), each with one command under way; a database
+//! of one server is one shard. The renewal of the lease is the probe of the shard that has the leases. A shard counts as there
+//! when it has answered a probe in time, and as absent as soon as a command fails or is late. While it is absent only probes
+//! are tried, registrations of its users are refused at once, and calls to them go on from what this node knows. So no shard
+//! waits for another.
 
 use std::collections::VecDeque;
 
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
-use ringway_sansio::Time;
+use ringway_sansio::{Duration, Time};
 use ringway_sansio::time::sooner;
 
 use crate::asks::Asks;
 use crate::cache::{Cache, Server};
 use crate::config::{
-    Config, LEASE, MAX_WAITING, MEET_INTERVAL, RENEW_INTERVAL, RENEW_LIMIT, REPORT_INTERVAL,
+    Config, LEASE, MAX_WAITING, MEET_INTERVAL, MOVED_PAUSE, RENEW_INTERVAL, REPORT_INTERVAL,
     RETRY_INTERVAL,
 };
+pub use crate::exchange::{Command, Counts, Event, Probed, Reading, Report, State, Written};
 use crate::nodes::Nodes;
 use crate::own::Own;
-use crate::record::{Found, Lease, Message, NodeName, Publication};
-
-/// A command for the database. Each is answered by one [`Report`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Command {
-    /// Renew the lease of this run: [`Report::Renewed`].
-    Renew {
-        /// The run.
-        boot: u64,
-    },
-    /// End the lease of this run: [`Report::Left`].
-    Leave {
-        /// The run.
-        boot: u64,
-    },
-    /// Publish changes of this run, and have replicas take them: [`Report::Published`].
-    Publish {
-        /// The run.
-        boot: u64,
-        /// The changes.
-        changes: Vec<Publication>,
-    },
-    /// Read users: [`Report::Read`].
-    Read(Vec<Box<[u8]>>),
-}
-
-/// What the database has answered.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Report {
-    /// The leases of all nodes, and the number of replicas that have this one's; none if a later run of a node of this name
-    /// has the lease. `None` if the command has failed.
-    Renewed(Option<(Vec<Lease>, u32)>),
-    /// What became of each change; of none if the command has failed.
-    Published(Vec<Written>),
-    /// What was found of each user; of none if the command has failed.
-    Read(Vec<Reading>),
-    /// Whether the lease has ended.
-    Left(bool),
-    /// The connection for a command was lost, and another carries it.
-    Reconnected,
-    /// Changes are reported from now on.
-    Subscribed,
-    /// Changes are no longer reported.
-    Unsubscribed,
-    /// A change.
-    Heard(Message),
-}
-
-/// What the database has done with a change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Written {
-    /// It has it, and so have this many replicas.
-    Stored(u32),
-    /// A later run of a node of this name has published the user.
-    Outrun {
-        /// That run.
-        boot: u64,
-    },
-    /// The key of the user has what is not ours.
-    Unusable,
-    /// It does not have it.
-    Failed,
-}
-
-/// What the database knows of a user.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reading {
-    /// The nodes.
-    Found(Vec<Found>),
-    /// The key of the user has what is not ours.
-    Unusable,
-    /// Nothing was read.
-    Failed,
-}
-
-/// The state of the database.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// It does not answer.
-    Absent,
-    /// A later run of a node of this name has the lease.
-    Superseded,
-    /// It answers, and has too few replicas.
-    Unreplicated {
-        /// The number of replicas.
-        replicas: u32,
-    },
-    /// Registrations are taken.
-    Ready,
-}
-
-/// What the machine has to say to the server.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// A registration is in the database and on the disk, or is not.
-    Committed {
-        /// The registration.
-        tag: CommitTag,
-        /// Whether it is.
-        stored: bool,
-    },
-    /// The reply to a question.
-    Answered {
-        /// The worker.
-        worker: u8,
-        /// Its question.
-        id: AskId,
-        /// The reply.
-        reply: Reply,
-    },
-    /// The other nodes that live.
-    Nodes(Vec<NodeName>),
-    /// The database has another state.
-    State(State),
-    /// The key of this user has what is not ours; reported at most once in [`REPORT_INTERVAL`].
-    Unusable(Box<[u8]>),
-}
-
-/// What is counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Whether registrations are taken.
-    pub ready: bool,
-    /// Whether the database answers.
-    pub present: bool,
-    /// The number of its replicas, as it was reported last.
-    pub replicas: u32,
-    /// Other nodes that live.
-    pub nodes: usize,
-    /// Users of this node.
-    pub users: usize,
-    /// Registrations that wait for the database.
-    pub waiting: usize,
-    /// Requests that wait for a read.
-    pub asks: usize,
-    /// Users of whom something is remembered.
-    pub cached: usize,
-    /// Changes that are in the database.
-    pub published: u64,
-    /// Users that were read.
-    pub read: u64,
-    /// Registrations refused because the database is absent or has too few replicas, or too many wait.
-    pub refused: u64,
-    /// Registrations that the database did not take in time.
-    pub failed: u64,
-    /// Questions without an answer.
-    pub unanswered: u64,
-    /// Times at which the database became absent.
-    pub outages: u64,
-    /// Times at which changes were no longer reported.
-    pub gaps: u64,
-    /// Changes that were reported of users of whom something is remembered.
-    pub invalidated: u64,
-    /// Changes and reads that found a key with what is not ours.
-    pub unusable: u64,
-}
+use crate::record::{Lease, Message, NodeName};
+use crate::shards::{Lane, Shards};
+use crate::slots::{Shard, Slots, slot_of_user};
 
 /// Whether the node is about to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -188,21 +38,6 @@ enum Stay {
     Left,
 }
 
-/// A command under way, or the time of the next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lane {
-    Idle { next: Time },
-    Busy { since: Time, late: bool },
-}
-
-impl Lane {
-    const READY: Lane = Lane::Idle { next: Time::ZERO };
-
-    fn may_begin(self, now: Time) -> bool {
-        matches!(self, Lane::Idle { next } if next <= now)
-    }
-}
-
 /// One node of a cluster.
 pub struct Machine {
     config: Config,
@@ -210,15 +45,17 @@ pub struct Machine {
     asks: Asks,
     cache: Cache,
     nodes: Nodes,
-    state: State,
+    shards: Shards,
+    /// The state of the whole database, as it was reported.
+    state: Option<State>,
     stay: Stay,
     /// A later run that has published a user of this node, and when that was heard, until it is certain whether it lives.
     outrun: Option<(u64, Time)>,
     /// Time until which unusable keys are not reported.
     silent: Time,
-    /// Whether the state was reported: what is absent at the start is, when that is certain.
-    reported: bool,
     renew: Lane,
+    /// The shard that the last renewal was sent to.
+    renewing: Shard,
     /// The time at which the last renewal began.
     renewal_began: Time,
     /// A run that was not known and was heard of before it, and one since then.
@@ -226,13 +63,9 @@ pub struct Machine {
     meets: Option<(NodeName, u64)>,
     /// Until this time, runs that are not known wait for the next renewal.
     meets_from: Time,
-    publish: Lane,
-    read: Lane,
     /// Number of the period without a gap in the reports of changes, and whether they are reported.
     epoch: u64,
     subscribed: bool,
-    /// The epoch in which the read under way began.
-    read_epoch: Option<u64>,
     commands: VecDeque<Command>,
     events: VecDeque<Event>,
     counts: Counts,
@@ -242,27 +75,26 @@ impl Machine {
     /// Returns a node that does not know the database yet.
     pub fn new(config: Config) -> Self {
         let nodes = Nodes::new(config.name);
+        let slots = if config.sharded { Slots::none() } else { Slots::whole() };
         Machine {
             config,
             own: Own::default(),
             asks: Asks::default(),
             cache: Cache::default(),
             nodes,
-            state: State::Absent,
+            shards: Shards::new(slots),
+            state: None,
             stay: Stay::Stays,
             outrun: None,
             silent: Time::ZERO,
-            reported: false,
             renew: Lane::READY,
+            renewing: Shard::whole(),
             renewal_began: Time::ZERO,
             meeting: None,
             meets: None,
             meets_from: Time::ZERO,
-            publish: Lane::READY,
-            read: Lane::READY,
             epoch: 1,
             subscribed: false,
-            read_epoch: None,
             commands: VecDeque::new(),
             events: VecDeque::new(),
             counts: Counts::default(),
@@ -274,9 +106,10 @@ impl Machine {
         &self.config
     }
 
-    /// Returns whether a registration may be taken: it can be expected to be acknowledged. One that may not is counted.
-    pub fn takes_registrations(&mut self) -> bool {
-        let takes = self.state == State::Ready
+    /// Returns whether a registration of a user may be taken: it can be expected to be acknowledged. One that may not is
+    /// counted.
+    pub fn takes_registrations(&mut self, user: &[u8]) -> bool {
+        let takes = self.shards.state(slot_of_user(user)) == State::Ready
             && self.stay == Stay::Stays
             && self.own.waiting() < MAX_WAITING;
         self.counts.refused += u64::from(!takes);
@@ -289,9 +122,7 @@ impl Machine {
         if self.stay == Stay::Stays {
             self.stay = Stay::Leaves;
             // After the renewal under way, if there is one: that must not come second.
-            if let Lane::Idle { .. } = self.renew {
-                self.renew = Lane::READY;
-            }
+            self.renew.hasten(Time::ZERO);
         }
     }
 
@@ -330,10 +161,10 @@ impl Machine {
         now: Time,
         visit: &mut dyn FnMut(NodeName, NodeKey, u16),
     ) -> Option<bool> {
-        let is_absent = self.is_absent();
+        let is_absent = self.has_no_shard(user);
         let epoch = self.reported_epoch();
         let entry = self.cache.get(user)?;
-        // While the database is absent, what was known last is the best there is.
+        // While the shard is absent, what was known last is the best there is.
         if !is_absent && !entry.is_fresh(now, epoch) {
             return None;
         }
@@ -351,7 +182,7 @@ impl Machine {
 
     /// Answers a question for the nodes of a user now, or later by [`Event::Answered`].
     pub fn ask(&mut self, user: &[u8], worker: u8, id: AskId) -> Option<Reply> {
-        if !self.is_absent() && self.asks.ask(user, (worker, id)) {
+        if !self.has_no_shard(user) && self.asks.ask(user, (worker, id)) {
             return None;
         }
         self.counts.unanswered += 1;
@@ -362,8 +193,10 @@ impl Machine {
     pub fn handle(&mut self, now: Time, report: Report) {
         match report {
             Report::Renewed(renewed) => self.renewed(now, renewed),
-            Report::Published(results) => self.published(now, &results),
-            Report::Read(results) => self.was_read(now, results),
+            Report::Published(shard, results) => self.published(now, &shard, &results),
+            Report::Read(shard, results) => self.was_read(now, &shard, results),
+            Report::Probed(shard, probed) => self.probed(now, &shard, probed),
+            Report::Slots(slots) => self.slots(now, slots),
             Report::Left(done) => {
                 self.renew =
                     if done { Lane::READY } else { Lane::Idle { next: now + RETRY_INTERVAL } };
@@ -396,9 +229,7 @@ impl Machine {
             return;
         }
         self.meets = Some((node, boot));
-        if let Lane::Idle { next } = &mut self.renew {
-            *next = (*next).min(self.renewal_began + MEET_INTERVAL);
-        }
+        self.renew.hasten(self.renewal_began + MEET_INTERVAL);
     }
 
     /// The leases were read.
@@ -421,56 +252,83 @@ impl Machine {
         self.own.date(now);
         self.asks.date(now);
         self.check_deadlines(now);
-        if !self.is_absent() {
+        if !self.shards.leases_are_absent() {
             self.nodes.expire(now);
         }
         if let Some(names) = self.nodes.take_change() {
             self.events.push_back(Event::Nodes(names));
         }
-        if self.renew.may_begin(now) && self.stay != Stay::Left {
-            self.renew = Lane::Busy { since: now, late: false };
-            (self.renewal_began, self.meeting) = (now, self.meets.take());
+        let mut outcomes = Vec::new();
+        self.own.sort(now, &self.shards, &mut outcomes);
+        self.report(outcomes);
+        let asked = self.asks.sort(&self.shards);
+        self.unavailable(asked);
+        self.begin_renewal(now);
+        for shard in self.shards.names().iter() {
+            self.begin(now, shard);
+        }
+    }
+
+    fn begin_renewal(&mut self, now: Time) {
+        let may_begin = self.renew.may_begin(now) && self.stay != Stay::Left;
+        let Some(shard) = self.shards.of_leases().filter(|_| may_begin).cloned() else { return };
+        self.renew = Lane::Busy { since: now, late: false };
+        (self.renewal_began, self.meeting) = (now, self.meets.take());
+        self.renewing = shard.clone();
+        let boot = self.config.boot;
+        self.commands.push_back(match self.stay {
+            Stay::Leaves => Command::Leave { shard, boot },
+            _ => Command::Renew { shard, boot },
+        });
+    }
+
+    /// Begins what may begin at a shard.
+    fn begin(&mut self, now: Time, shard: &Shard) {
+        let has_leases = self.shards.of_leases() == Some(shard);
+        let epoch = self.reported_epoch();
+        let begins_probe = |lane: Lane| !has_leases && lane.may_begin(now);
+        let Some(entry) = self.shards.get_mut(shard) else { return };
+        let (lane, is_absent) = (entry.probe, entry.state.is_absent());
+        if begins_probe(lane)
+            && let Some(slot) = self.shards.probe_slot(shard)
+            && let Some(entry) = self.shards.get_mut(shard)
+        {
+            entry.probe = Lane::Busy { since: now, late: false };
+            self.commands.push_back(Command::Probe { shard: shard.clone(), slot });
+        }
+        let Some(entry) = self.shards.get_mut(shard).filter(|_| !is_absent) else { return };
+        if entry.publish.may_begin(now)
+            && let Some(changes) = self.own.begin(now, shard)
+        {
+            entry.publish = Lane::Busy { since: now, late: false };
             let boot = self.config.boot;
-            self.commands.push_back(match self.stay {
-                Stay::Leaves => Command::Leave { boot },
-                _ => Command::Renew { boot },
-            });
+            self.commands.push_back(Command::Publish { shard: shard.clone(), boot, changes });
         }
-        if self.is_absent() {
-            return;
-        }
-        if self.publish.may_begin(now)
-            && let Some(changes) = self.own.begin(now)
+        if entry.read.may_begin(now)
+            && let Some(users) = self.asks.begin(shard)
         {
-            self.publish = Lane::Busy { since: now, late: false };
-            self.commands.push_back(Command::Publish { boot: self.config.boot, changes });
-        }
-        if self.read.may_begin(now)
-            && let Some(users) = self.asks.begin()
-        {
-            self.read = Lane::Busy { since: now, late: false };
-            self.read_epoch = self.reported_epoch();
-            self.commands.push_back(Command::Read(users));
+            entry.read = Lane::Busy { since: now, late: false };
+            entry.read_epoch = epoch;
+            self.commands.push_back(Command::Read { shard: shard.clone(), users });
         }
     }
 
     /// Returns the time at which [`Machine::handle_timeout`] has something to do.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let renew = match self.renew {
-            _ if self.stay == Stay::Left => None,
-            Lane::Idle { next } => Some(next),
-            Lane::Busy { since, late: false } => Some(since + RENEW_LIMIT),
-            Lane::Busy { late: true, .. } => None,
-        };
-        let publish = match self.publish {
-            Lane::Idle { next } if !self.is_absent() => {
-                self.own.next_change().map(|at| at.max(next))
+        let may_renew = self.stay != Stay::Left && self.shards.of_leases().is_some();
+        let mut first = self.renew.next().filter(|_| may_renew);
+        for (shard, entry, has_leases) in self.shards.all() {
+            first = sooner(first, entry.probe.next().filter(|_| !has_leases));
+            if let Lane::Idle { next } = entry.publish
+                && !entry.state.is_absent()
+                && !self.own.has_nothing_for(shard)
+            {
+                first = sooner(first, Some(next));
             }
-            _ => None,
-        };
-        let lease = self.nodes.next_end().filter(|_| !self.is_absent());
+        }
+        let lease = self.nodes.next_end().filter(|_| !self.shards.leases_are_absent());
         let deadlines = sooner(self.own.next_deadline(), self.asks.next_deadline());
-        sooner(sooner(renew, publish), sooner(lease, deadlines))
+        sooner(sooner(first, self.own.next_change()), sooner(lease, deadlines))
     }
 
     /// Returns the next command for the database.
@@ -485,9 +343,12 @@ impl Machine {
 
     /// Returns what is counted.
     pub fn counts(&self) -> Counts {
+        let (shards, shards_present) = self.shards.count();
         Counts {
-            ready: self.state == State::Ready,
-            present: !self.is_absent(),
+            ready: self.state() == State::Ready,
+            present: !self.state().is_absent(),
+            shards,
+            shards_present,
             nodes: self.nodes.len(),
             users: self.own.len(),
             waiting: self.own.waiting(),
@@ -499,11 +360,11 @@ impl Machine {
 
     /// Returns the state of the database.
     pub fn state(&self) -> State {
-        self.state
+        self.state.unwrap_or(State::Absent)
     }
 
-    fn is_absent(&self) -> bool {
-        matches!(self.state, State::Absent | State::Superseded)
+    fn has_no_shard(&self, user: &[u8]) -> bool {
+        self.shards.present(slot_of_user(user)).is_none()
     }
 
     fn reported_epoch(&self) -> Option<u64> {
@@ -511,31 +372,40 @@ impl Machine {
     }
 
     fn check_deadlines(&mut self, now: Time) {
-        if let Lane::Busy { since, late: false } = self.renew
-            && since + RENEW_LIMIT <= now
-        {
-            self.renew = Lane::Busy { since, late: true };
-            self.is_now(now, State::Absent);
+        if self.renew.is_late(now) {
+            self.is_now(now, &self.renewing.clone(), State::Absent);
+        }
+        for shard in self.shards.names().iter() {
+            if self.shards.get_mut(shard).is_some_and(|entry| entry.probe.is_late(now)) {
+                self.is_now(now, shard, State::Absent);
+            }
         }
         let mut outcomes = Vec::new();
-        let overdue = self.own.overdue(now, &mut outcomes);
+        let mut late = self.own.overdue(now, &mut outcomes);
         self.report(outcomes);
-        let asked = self.asks.overdue(now);
-        let is_late = overdue > 0 || !asked.is_empty();
+        let asked = self.asks.overdue(now, &mut late);
         self.unavailable(asked);
-        if is_late && !self.is_absent() {
-            self.is_now(now, State::Absent);
+        for slot in late {
+            if let Some(shard) = self.shards.present(slot).cloned() {
+                self.is_now(now, &shard, State::Absent);
+            }
         }
     }
 
     fn renewed(&mut self, now: Time, renewed: Option<(Vec<Lease>, u32)>) {
         let Lane::Busy { since, late } = self.renew else { return };
+        let shard = self.renewing.clone();
         let next = now + if renewed.is_some() { RENEW_INTERVAL } else { RETRY_INTERVAL };
         self.renew = if self.stay == Stay::Stays { Lane::Idle { next } } else { Lane::READY };
-        let Some((leases, replicas)) = renewed else { return self.is_now(now, State::Absent) };
+        let Some((leases, replicas)) = renewed else {
+            return self.is_now(now, &shard, State::Absent);
+        };
         let outrun = self.outrun.take_if(|(_, heard)| *heard <= since);
         if leases.is_empty() {
-            return self.is_now(now, State::Superseded);
+            for shard in self.shards.names().iter() {
+                self.is_now(now, shard, State::Superseded);
+            }
+            return;
         }
         if let Some((boot, _)) = outrun {
             self.run_after(boot);
@@ -547,22 +417,72 @@ impl Machine {
             self.renew = Lane::READY;
             return;
         }
-        if self.is_absent() {
+        if self.shards.leases_are_absent() {
             self.nodes.extend(now);
         }
-        self.replicas(now, replicas);
+        for shard in self.shards.names().iter() {
+            if let Some(entry) = self.shards.get_mut(shard)
+                && entry.state == State::Superseded
+            {
+                entry.state = State::Absent;
+                entry.probe.hasten(Time::ZERO);
+            }
+        }
+        self.replicas(now, &shard, replicas);
     }
 
-    fn replicas(&mut self, now: Time, replicas: u32) {
+    /// A shard has answered a probe, or has not.
+    fn probed(&mut self, now: Time, shard: &Shard, probed: Probed) {
+        let Some(entry) = self.shards.get_mut(shard) else { return };
+        let Lane::Busy { late, .. } = entry.probe else { return };
+        let pause = match probed {
+            Probed::Stored(_) if late => Duration::ZERO,
+            Probed::Stored(_) => RENEW_INTERVAL,
+            Probed::Moved => MOVED_PAUSE,
+            Probed::Failed => RETRY_INTERVAL,
+        };
+        entry.probe = Lane::Idle { next: now + pause };
+        self.shards.clean();
+        let is_superseded = self.shards.is_superseded();
+        match probed {
+            Probed::Stored(replicas) if !late && !is_superseded => {
+                self.replicas(now, shard, replicas);
+            }
+            Probed::Failed if !is_superseded => self.is_now(now, shard, State::Absent),
+            _ => {}
+        }
+    }
+
+    /// The map of slots was read.
+    fn slots(&mut self, now: Time, slots: Option<Slots>) {
+        let Some(slots) = slots else {
+            if self.shards.names().is_empty() {
+                self.overall(Some(State::Absent));
+            }
+            return;
+        };
+        let Some(comes_back) = self.shards.replace(now, slots) else { return };
+        self.own.unsort();
+        self.asks.unsort();
+        if comes_back {
+            self.send_again();
+        }
+        self.overall(self.shards.overall());
+    }
+
+    fn replicas(&mut self, now: Time, shard: &Shard, replicas: u32) {
         self.counts.replicas = replicas;
         let enough = replicas >= self.config.replicas;
-        self.is_now(now, if enough { State::Ready } else { State::Unreplicated { replicas } });
+        let state = if enough { State::Ready } else { State::Unreplicated { replicas } };
+        self.is_now(now, shard, state);
     }
 
-    fn published(&mut self, now: Time, results: &[Written]) {
-        self.publish = Lane::READY;
+    fn published(&mut self, now: Time, shard: &Shard, results: &[Written]) {
+        let Some(entry) = self.shards.get_mut(shard) else { return };
+        entry.publish = Lane::READY;
+        let is_absent = entry.state.is_absent();
         let mut outcomes = Vec::new();
-        let unusable = self.own.end(now, results, self.config.replicas, &mut outcomes);
+        let unusable = self.own.end(now, shard, results, self.config.replicas, &mut outcomes);
         self.report(outcomes);
         let is_failed = |result: &Written| *result == Written::Failed;
         let stored = results.iter().filter_map(|result| match result {
@@ -571,9 +491,9 @@ impl Machine {
         });
         self.counts.published += stored.clone().count() as u64;
         if results.iter().all(is_failed) {
-            self.is_now(now, State::Absent);
-        } else if let Some(replicas) = stored.min().filter(|_| !self.is_absent()) {
-            self.replicas(now, replicas);
+            self.is_now(now, shard, State::Absent);
+        } else if let Some(replicas) = stored.min().filter(|_| !is_absent) {
+            self.replicas(now, shard, replicas);
         }
         let outrun = results.iter().filter_map(|result| match result {
             Written::Outrun { boot } => Some(*boot),
@@ -582,14 +502,18 @@ impl Machine {
         if let Some(boot) = outrun.max() {
             self.outrun = Some((boot, now));
             // The next renewal shows whether that run lives.
-            if let Lane::Idle { .. } = self.renew {
-                self.renew = Lane::READY;
-            }
+            self.renew.hasten(Time::ZERO);
         }
-        if self.outrun.is_some() || results.iter().any(is_failed) {
+        let pause = if self.outrun.is_some() || results.iter().any(is_failed) {
             // A part of the database is absent; the rest must not be asked for it all the time.
-            self.publish = Lane::Idle { next: now + RETRY_INTERVAL };
+            Some(RETRY_INTERVAL)
+        } else {
+            results.contains(&Written::Moved).then_some(MOVED_PAUSE)
+        };
+        if let (Some(pause), Some(entry)) = (pause, self.shards.get_mut(shard)) {
+            entry.publish = Lane::Idle { next: now + pause };
         }
+        self.shards.clean();
         self.counts.unusable += unusable.len() as u64;
         if let Some(user) = unusable.into_iter().next() {
             self.report_unusable(now, user);
@@ -600,8 +524,10 @@ impl Machine {
     fn run_after(&mut self, boot: u64) {
         self.config.boot = self.config.boot.max(boot.saturating_add(1));
         self.renew = Lane::READY;
-        if let Lane::Idle { .. } = self.publish {
-            self.publish = Lane::READY;
+        for shard in self.shards.names().iter() {
+            if let Some(entry) = self.shards.get_mut(shard) {
+                entry.publish.hasten(Time::ZERO);
+            }
         }
         self.send_again();
     }
@@ -613,12 +539,13 @@ impl Machine {
         }
     }
 
-    fn was_read(&mut self, now: Time, results: Vec<Reading>) {
-        self.read = Lane::READY;
-        let epoch = self.read_epoch.take();
+    fn was_read(&mut self, now: Time, shard: &Shard, results: Vec<Reading>) {
+        let Some(entry) = self.shards.get_mut(shard) else { return };
+        entry.read = Lane::READY;
+        let epoch = entry.read_epoch.take();
         let is_absent = results.iter().all(|result| *result == Reading::Failed);
         let mut results = results.into_iter();
-        for (user, changed) in self.asks.end() {
+        for (user, changed) in self.asks.end(shard) {
             let asked = self.asks.take(&user);
             let mut found = match results.next() {
                 Some(Reading::Found(found)) => found,
@@ -639,33 +566,48 @@ impl Machine {
             }
         }
         if is_absent {
-            self.is_now(now, State::Absent);
+            self.is_now(now, shard, State::Absent);
         }
+        self.shards.clean();
     }
 
-    /// The database has this state.
-    fn is_now(&mut self, now: Time, state: State) {
-        let before = std::mem::replace(&mut self.state, state);
-        if before == state && self.reported {
+    /// A shard has this state.
+    fn is_now(&mut self, now: Time, shard: &Shard, state: State) {
+        // One that has lost its slots concerns nobody.
+        let has_slots = self.shards.has_slots(shard);
+        let Some(entry) = self.shards.get_mut(shard).filter(|_| has_slots) else { return };
+        let before = std::mem::replace(&mut entry.state, state);
+        if before == state && entry.reported {
             return;
         }
-        self.reported = true;
-        self.events.push_back(Event::State(state));
-        if self.is_absent() {
-            self.counts.outages += u64::from(!matches!(before, State::Absent | State::Superseded));
-            let mut outcomes = Vec::new();
-            self.own.fail_all(&mut outcomes);
-            self.report(outcomes);
-            let asked = self.asks.take_all();
-            self.unavailable(asked);
+        entry.reported = true;
+        if !shard.is_whole() {
+            self.events.push_back(Event::Shard(shard.clone(), state));
+        }
+        if state.is_absent() {
             // It is tried again soon, but not at once.
-            if let Lane::Idle { next } = self.renew {
-                self.renew = Lane::Idle { next: next.min(now + RETRY_INTERVAL) };
+            let soon = now + RETRY_INTERVAL;
+            entry.probe.hasten(soon);
+            if self.shards.of_leases() == Some(shard) {
+                self.renew.hasten(soon);
             }
-            return;
-        }
-        if before != State::Ready {
+            self.counts.outages += u64::from(!before.is_absent());
+            let mut outcomes = Vec::new();
+            self.own.fail(shard, &mut outcomes);
+            self.report(outcomes);
+            let asked = self.asks.fail(shard);
+            self.unavailable(asked);
+        } else if before != State::Ready {
             self.send_again();
+        }
+        self.overall(self.shards.overall());
+    }
+
+    /// The database as a whole has this state, if that is certain.
+    fn overall(&mut self, state: Option<State>) {
+        if state.is_some() && state != self.state {
+            self.state = state;
+            self.events.extend(state.map(Event::State));
         }
     }
 

@@ -1,31 +1,32 @@
 //! The users of this node, and what of them is not in the database yet.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::Time;
 
-use crate::config::{
-    COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, REMOVED, REPAIR_STEP, REPAIR_TIME, UNUSABLE_PAUSE,
-};
-use crate::machine::Written;
+use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED, UNUSABLE_PAUSE};
+use crate::exchange::Written;
 use crate::record::Publication;
+use crate::shards::{Queue, Shards};
+use crate::slots::{Shard, slot_of_user};
 
 /// What becomes of a registration: whether it is stored.
 pub type Outcome = (CommitTag, bool);
 
-/// The users of this node. At most one batch of changes is under way.
+/// The users of this node. At most one batch of changes is under way at each shard.
 #[derive(Default)]
 pub struct Own {
     users: BTreeMap<Box<[u8]>, User>,
-    /// Users with a change that was not sent, in order.
-    queue: VecDeque<Box<[u8]>>,
+    /// Users with a change that was not sent.
+    queue: Queue,
     /// Users whose key has what is not ours, and when they are tried again, in order.
     unusable: VecDeque<(Time, Box<[u8]>)>,
-    /// The users of the batch under way, and the number of the change that it has of each.
-    sent: Vec<(Box<[u8]>, u64)>,
-    again: Again,
+    /// The users of the batches under way, and the number of the change that each has of them.
+    sent: BTreeMap<Shard, Vec<(Box<[u8]>, u64)>>,
+    /// The last user that was queued again, while all are.
+    again: Option<Bound<Box<[u8]>>>,
     /// Number of the last change.
     seq: u64,
     waiting: BTreeMap<CommitTag, Waiting>,
@@ -33,33 +34,6 @@ pub struct Own {
     deadlines: VecDeque<(Time, CommitTag, u64)>,
     /// Registrations that have no deadline yet.
     new: Vec<(CommitTag, u64)>,
-}
-
-/// The repair of the database: all users are sent once more.
-struct Again {
-    /// The last user that was sent, while it goes on.
-    after: Option<Bound<Box<[u8]>>>,
-    /// Number of users in the next batch.
-    count: usize,
-    /// When the batch under way began, if it has some.
-    began: Option<Time>,
-}
-
-impl Default for Again {
-    fn default() -> Self {
-        Again { after: None, count: FIRST_REPAIR, began: None }
-    }
-}
-
-impl Again {
-    /// The batch under way has ended: the next has more, or fewer if it has taken too long.
-    fn adapt(&mut self, now: Time) {
-        let Some(began) = self.began.take() else { return };
-        self.count = match now.since(began) > REPAIR_TIME {
-            true => (self.count / 2).max(1),
-            false => (self.count + REPAIR_STEP).min(MAX_BATCH),
-        };
-    }
 }
 
 struct User {
@@ -79,6 +53,8 @@ struct User {
 /// A registration that is not acknowledged yet.
 struct Waiting {
     seq: u64,
+    /// The slot of the user.
+    slot: u16,
     /// Whether the database has it.
     stored: bool,
     /// Whether the disk has it.
@@ -105,11 +81,12 @@ impl Own {
         (entry.q, entry.ends, entry.seq) = (q, ends, self.seq);
         if !entry.queued {
             entry.queued = true;
-            self.queue.push_back(user.into());
+            self.queue.push(user.into());
         }
         if let Some(tag) = waits {
             entry.waiting.push((self.seq, tag));
-            let waiting = Waiting { seq: self.seq, stored: false, on_disk: false };
+            let slot = slot_of_user(user);
+            let waiting = Waiting { seq: self.seq, slot, stored: false, on_disk: false };
             self.waiting.insert(tag, waiting);
             self.new.push((tag, self.seq));
         }
@@ -139,18 +116,18 @@ impl Own {
         self.deadlines.extend(deadlines);
     }
 
-    /// Fails the registrations whose deadline has passed. Returns how many there were.
-    pub fn overdue(&mut self, now: Time, outcomes: &mut Vec<Outcome>) -> usize {
-        let mut count = 0;
+    /// Fails the registrations whose deadline has passed. Returns the slots of their users.
+    pub fn overdue(&mut self, now: Time, outcomes: &mut Vec<Outcome>) -> BTreeSet<u16> {
+        let mut slots = BTreeSet::new();
         while self.deadlines.front().is_some_and(|(deadline, ..)| *deadline <= now) {
             let Some((_, tag, seq)) = self.deadlines.pop_front() else { break };
-            if self.waiting.get(&tag).is_some_and(|w| w.seq == seq && !w.stored) {
+            if let Some(late) = self.waiting.get(&tag).filter(|w| w.seq == seq && !w.stored) {
+                slots.insert(late.slot);
                 self.waiting.remove(&tag);
                 outcomes.push((tag, false));
-                count += 1;
             }
         }
-        count
+        slots
     }
 
     /// Returns the time of the next deadline.
@@ -158,27 +135,42 @@ impl Own {
         self.deadlines.front().map(|(deadline, ..)| *deadline)
     }
 
-    /// Fails all registrations that the database does not have.
-    pub fn fail_all(&mut self, outcomes: &mut Vec<Outcome>) {
-        self.waiting.retain(|tag, waiting| {
-            if !waiting.stored {
-                outcomes.push((*tag, false));
-            }
-            waiting.stored
-        });
-        self.deadlines.clear();
-        self.new.clear();
+    /// A shard is absent: fails the registrations that are under way there. Those that wait for it fail when they are sorted.
+    pub fn fail(&mut self, shard: &Shard, outcomes: &mut Vec<Outcome>) {
+        self.unsort();
+        let sent = self.sent.get(shard).into_iter().flatten();
+        for name in sent.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
+            self.refuse(&name, outcomes);
+        }
+    }
+
+    /// Fails the registrations of a user that the database does not have.
+    fn refuse(&mut self, name: &[u8], outcomes: &mut Vec<Outcome>) {
+        let Some(user) = self.users.get_mut(name) else { return };
+        for (seq, tag) in std::mem::take(&mut user.waiting) {
+            self.settle(tag, seq, false, outcomes);
+        }
+    }
+
+    /// The shards have changed, or what they are.
+    pub fn unsort(&mut self) {
+        self.queue.unsort();
     }
 
     /// Has all users sent once more: the database may have lost them.
     pub fn send_again(&mut self) {
-        self.again.after = Some(Bound::Unbounded);
+        self.again = Some(Bound::Unbounded);
     }
 
-    /// Returns the time at which something is to be sent.
+    /// Returns the time of the next call of [`Own::sort`], whatever the shards do.
     pub fn next_change(&self) -> Option<Time> {
-        let is_now = !self.queue.is_empty() || self.again.after.is_some();
+        let is_now = self.again.is_some() && self.queue.is_short();
         if is_now { Some(Time::ZERO) } else { self.unusable.front().map(|(at, _)| *at) }
+    }
+
+    /// Returns whether nothing is to be sent to a shard.
+    pub fn has_nothing_for(&self, shard: &Shard) -> bool {
+        self.queue.is_empty(shard)
     }
 
     /// Has users sent again whose key could not be used some time ago.
@@ -189,65 +181,80 @@ impl Own {
             user.unusable = false;
             if !user.queued {
                 user.queued = true;
-                self.queue.push_back(name);
+                self.queue.push(name);
             }
         }
     }
 
-    /// Begins a batch, unless one is under way or there is nothing to send.
-    pub fn begin(&mut self, now: Time) -> Option<Vec<Publication>> {
-        if !self.sent.is_empty() {
+    /// Queues the next of all users, while all are sent once more.
+    fn queue_again(&mut self) {
+        let Some(after) = self.again.take_if(|_| self.queue.is_short()) else { return };
+        let mut rest = self.users.range_mut((after, Bound::Unbounded));
+        for (name, user) in rest.by_ref().take(MAX_BATCH) {
+            self.again = Some(Bound::Excluded(name.clone()));
+            if !user.queued {
+                user.queued = true;
+                self.queue.push(name.clone());
+            }
+        }
+        if rest.next().is_none() {
+            self.again = None;
+        }
+    }
+
+    /// Sorts what is to be sent by shard. What is for an absent one fails, and is sent with all users when that is there.
+    pub fn sort(&mut self, now: Time, shards: &Shards, outcomes: &mut Vec<Outcome>) {
+        self.retry_unusable(now);
+        self.queue_again();
+        for name in self.queue.sort(shards) {
+            if let Some(user) = self.users.get_mut(&name) {
+                user.queued = false;
+            }
+            self.refuse(&name, outcomes);
+        }
+    }
+
+    /// Begins a batch for a shard, unless one is under way or there is nothing to send.
+    pub fn begin(&mut self, now: Time, shard: &Shard) -> Option<Vec<Publication>> {
+        if self.sent.contains_key(shard) {
             return None;
         }
-        self.retry_unusable(now);
-        let mut batch = Vec::new();
+        let mut batch: Vec<Publication> = Vec::new();
         while batch.len() < MAX_BATCH
-            && let Some(name) = self.queue.pop_front()
+            && let Some(name) = self.queue.pop(shard)
         {
             if let Some(user) = self.users.get_mut(&name) {
                 user.queued = false;
                 batch.push(user.publication(now, &name));
             }
         }
-        self.repair(now, &mut batch);
-        self.sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
-        (!batch.is_empty()).then_some(batch)
+        if batch.is_empty() {
+            return None;
+        }
+        let sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
+        self.sent.insert(shard.clone(), sent);
+        Some(batch)
     }
 
-    /// Adds to a batch what is sent again.
-    fn repair(&mut self, now: Time, batch: &mut Vec<Publication>) {
-        let Some(after) = self.again.after.clone() else { return };
-        self.again.began = Some(now);
-        let room = self.again.count.min(MAX_BATCH - batch.len());
-        let mut rest = self.users.range((after, Bound::Unbounded));
-        for (name, user) in rest.by_ref().take(room) {
-            self.again.after = Some(Bound::Excluded(name.clone()));
-            if !user.queued && batch.iter().all(|p| p.user != *name) {
-                batch.push(user.publication(now, name));
-            }
-        }
-        if rest.next().is_none() {
-            self.again.after = None;
-        }
-    }
-
-    /// Ends the batch under way. `results` has what became of each change, in order. Registrations are acknowledged that
+    /// Ends the batch under way at a shard. `results` has what became of each change, in order. Registrations are acknowledged that
     /// `replicas` have. Returns the users whose key cannot be used.
     pub fn end(
         &mut self,
         now: Time,
+        shard: &Shard,
         results: &[Written],
         replicas: u32,
         outcomes: &mut Vec<Outcome>,
     ) -> Vec<Box<[u8]>> {
-        self.again.adapt(now);
         let mut unusable = Vec::new();
-        for (i, (name, seq)) in std::mem::take(&mut self.sent).into_iter().enumerate() {
+        let sent = self.sent.remove(shard).unwrap_or_default();
+        for (i, (name, seq)) in sent.into_iter().enumerate() {
             let result = results.get(i).copied().unwrap_or(Written::Failed);
             let Some(user) = self.users.get_mut(&name) else { continue };
             let mut over = Vec::new();
-            // What was outrun is published by a later number of this run, if there is time.
-            if !matches!(result, Written::Outrun { .. }) {
+            // What was outrun is published by a later number of this run, and what has moved where it is now, if there is
+            // time.
+            if !matches!(result, Written::Outrun { .. } | Written::Moved) {
                 let rest;
                 (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
                 user.waiting = rest;
@@ -265,10 +272,10 @@ impl Own {
                         self.unusable.push_back((now + UNUSABLE_PAUSE, name));
                     }
                 }
-                Written::Outrun { .. } | Written::Failed if user.queued => {}
-                Written::Outrun { .. } | Written::Failed => {
+                Written::Outrun { .. } | Written::Moved | Written::Failed if user.queued => {}
+                Written::Outrun { .. } | Written::Moved | Written::Failed => {
                     user.queued = true;
-                    self.queue.push_back(name);
+                    self.queue.push(name);
                 }
             }
             let ok = matches!(result, Written::Stored(have) if have >= replicas);
@@ -311,47 +318,5 @@ impl User {
             None => (None, REMOVED),
         };
         Publication { user: name.into(), seq: self.seq, lifetime, q }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use ringway_sansio::Duration;
-
-    use super::*;
-
-    #[test]
-    fn a_repair_is_made_in_smaller_parts_while_the_database_is_slow() {
-        let mut own = Own::default();
-        let mut now = Time::from_secs(1000);
-        for i in 0..3000 {
-            own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
-        }
-        // Returns the number of users in the next batch, which takes this long.
-        let mut batch = |own: &mut Own, time: Duration| {
-            let count = own.begin(now).map_or(0, |batch| batch.len());
-            now += time;
-            own.end(now, &vec![Written::Stored(1); count], 1, &mut Vec::new());
-            count
-        };
-        let (fast, slow) = (REPAIR_TIME, REPAIR_TIME * 2);
-        while own.next_change().is_some() {
-            // What is new does not wait: nobody knows it.
-            assert!(batch(&mut own, slow) >= 3000 % MAX_BATCH);
-        }
-        own.send_again();
-        let counts = [fast, fast, slow, slow, slow, fast].map(|time| batch(&mut own, time));
-        assert_eq!(counts, [16, 24, 32, 16, 8, 4]);
-        let (mut sum, mut largest) = (counts.iter().sum::<usize>(), 0);
-        while own.next_change().is_some() {
-            let count = batch(&mut own, fast);
-            (sum, largest) = (sum + count, largest.max(count));
-        }
-        assert_eq!(sum, 3000, "each user once");
-        assert!(largest > 150, "{largest}");
-        own.send_again();
-        while own.next_change().is_some() {
-            assert!(batch(&mut own, slow) > 0, "however slow, it goes on");
-        }
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
+use ringway_cluster::{Report, Slots, slots};
 use ringway_sansio::{Duration, Random, SplitMix};
 use world::World;
 
@@ -490,4 +491,174 @@ fn the_same_faults_have_the_same_outcome() {
         (w.now, w.nodes[0].machine.counts(), w.nodes[0].commits.clone())
     };
     assert_eq!(run(), run());
+}
+
+/// Users of each shard: the first has that of the leases.
+fn users_of_shards(w: &World, count: usize) -> Vec<Vec<String>> {
+    let mut users = vec![Vec::new(); 1 + w.others.len()];
+    for i in 0.. {
+        let user = format!("u{i}");
+        users[w.shard_of_user(&user)].push(user);
+        if users.iter().all(|users| users.len() >= count) {
+            break;
+        }
+    }
+    users
+}
+
+/// Nodes that know each other and three shards.
+fn running_on_shards(count: usize) -> (World, Vec<Vec<String>>) {
+    let mut w = World::sharded(count, 3);
+    w.run(3 * SECOND);
+    let users = users_of_shards(&w, 4);
+    (w, users)
+}
+
+#[test]
+fn users_of_all_shards_are_found() {
+    let (mut w, users) = running_on_shards(2);
+    assert_eq!(w.nodes[0].states, [State::Ready], "no shard is absent before that is certain");
+    for (id, user) in users.iter().flatten().enumerate() {
+        assert!(w.register(0, user, 3600, id as u64));
+    }
+    w.run(SECOND);
+    assert!(w.nodes[0].commits.iter().all(|(_, stored)| *stored));
+    for user in users.iter().flatten() {
+        assert_eq!(w.call(1, user), (vec![0], true), "{user}");
+    }
+    let counts = w.nodes[0].machine.counts();
+    assert_eq!((counts.shards, counts.shards_present, counts.nodes), (3, 3, 1));
+}
+
+/// Each shard in turn does nothing, that of the leases among them: users of the others are not even late.
+#[test]
+fn a_paused_shard_concerns_its_users_only() {
+    for paused in 0..3 {
+        let (mut w, users) = running_on_shards(2);
+        for shard in &users {
+            assert!(w.register(0, &shard[0], 3600, 1));
+        }
+        w.run(SECOND);
+        for shard in &users {
+            assert_eq!(w.call(1, &shard[0]), (vec![0], true));
+        }
+        w.nodes[0].commits.clear();
+        w.pause_shard(paused, 10 * SECOND);
+        for round in 0..40 {
+            for (shard, users) in users.iter().enumerate() {
+                let id = 100 * (round + 1) + shard as u64;
+                let taken = w.register(0, &users[1], 3600, id);
+                assert!(taken || shard == paused, "{paused}: {shard} in round {round}");
+                w.run(Duration::from_millis(10));
+                if shard != paused {
+                    assert!(w.nodes[0].commits.contains(&(id, true)), "late: {paused}: {shard}");
+                    assert_eq!(w.call(1, &users[2]), (vec![], true));
+                }
+                // Who was known is called.
+                assert_eq!(w.call(1, &users[0]), (vec![0], true), "{paused}: {shard}");
+            }
+            w.run(Duration::from_millis(170));
+        }
+        let counts = w.nodes[0].machine.counts();
+        assert_eq!((counts.shards, counts.shards_present, counts.outages), (3, 2, 1));
+        assert!(counts.present && counts.ready && counts.nodes == 1, "{counts:?}");
+        let port = 7000 + paused as u16;
+        let absent: Vec<_> = w.nodes[0].shards.iter().filter(|(_, state)| state.is_absent()).collect();
+        assert_eq!(absent, [&(port, State::Absent)], "reported once");
+        w.run(10 * SECOND);
+        assert!(w.register(0, &users[paused][1], 3600, 9));
+        w.run(SECOND);
+        assert_eq!(w.nodes[0].commits.last(), Some(&(9, true)));
+        for user in users.iter().map(|users| &users[1]) {
+            assert_eq!(w.call(1, user), (vec![0], true));
+        }
+        assert_eq!(w.nodes[0].machine.counts().shards_present, 3);
+    }
+}
+
+#[test]
+fn a_shard_without_replicas_concerns_its_users_only() {
+    let (mut w, users) = running_on_shards(2);
+    w.shard(1).replicates = false;
+    w.run(3 * SECOND);
+    for (shard, users) in users.iter().enumerate() {
+        assert_eq!(w.register(0, &users[0], 3600, shard as u64), shard != 1);
+    }
+    w.run(SECOND);
+    assert_eq!(w.nodes[0].commits, [(0, true), (2, true)]);
+    w.shard(1).replicates = true;
+    w.run(2 * SECOND);
+    assert!(w.register(0, &users[1][0], 3600, 3));
+}
+
+/// The primary of a shard is lost with what no replica has: the node publishes its users at the new one.
+#[test]
+fn a_shard_whose_primary_was_lost_is_filled_again() {
+    for lost in 0..3 {
+        let (mut w, users) = running_on_shards(2);
+        w.shard(lost).replicates = false;
+        for shard in &users {
+            w.register(0, &shard[0], 3600, 1);
+        }
+        w.run(Duration::from_millis(100));
+        w.fail_over_shard(lost);
+        w.run(5 * SECOND);
+        for user in users.iter().map(|users| &users[0]) {
+            assert_eq!(w.call(1, user), (vec![0], true), "{lost}");
+        }
+        let counts = w.nodes[0].machine.counts();
+        assert_eq!((counts.shards, counts.shards_present, counts.nodes), (3, 3, 1));
+    }
+}
+
+/// A server that was away reports the map from before: it is not used, unless no other is reported for long.
+#[test]
+fn an_old_map_is_ignored_for_a_while() {
+    let (mut w, users) = running_on_shards(2);
+    let old = w.slots();
+    w.fail_over_shard(1);
+    w.run(2 * SECOND);
+    let now = w.now;
+    w.nodes[0].machine.handle(now, Report::Slots(Some(old.clone())));
+    assert!(w.register(0, &users[1][0], 3600, 1));
+    w.run(40 * SECOND);
+    // The cluster was made anew.
+    let now = w.now;
+    w.nodes[0].machine.handle(now, Report::Slots(Some(old)));
+    assert!(!w.register(0, &users[1][0], 3600, 2));
+    let current = w.slots();
+    w.nodes[0].machine.handle(now, Report::Slots(Some(current)));
+    w.run(2 * SECOND);
+    assert!(w.register(0, &users[1][0], 3600, 3));
+}
+
+#[test]
+fn users_of_slots_without_a_primary_are_refused_at_once() {
+    let mut w = World::sharded(1, 3);
+    let now = w.now;
+    w.nodes[0].machine.handle(now, Report::Slots(None));
+    w.run(Duration::from_millis(10));
+    assert_eq!(w.nodes[0].states, [State::Absent], "no server has answered");
+    assert!(!w.register(0, "bob", 3600, 1));
+    w.run(2 * SECOND);
+    assert!(w.register(0, "bob", 3600, 2));
+    w.run(SECOND);
+    // All slots but bob's are there.
+    let slot = i64::from(slots::slot_of_user(b"bob"));
+    let primary = w.slots().of(0).unwrap().clone();
+    let range = |first, last| slots::Range { first, last, primary: primary.clone() };
+    let gap = Slots::new(2, vec![range(0, slot - 1), range(slot + 1, 16_383)]).unwrap();
+    let now = w.now;
+    w.nodes[0].machine.handle(now, Report::Slots(Some(gap)));
+    assert!(!w.register(0, "bob", 3600, 3));
+    assert!(w.register(0, "carol", 3600, 4));
+    // They are assigned to another server, which has nothing of them: it is published there.
+    let shard = w.shard_of_user("bob");
+    w.shard(shard).forget("bob");
+    let now = w.now;
+    w.epoch = 3;
+    let back = w.slots();
+    w.nodes[0].machine.handle(now, Report::Slots(Some(back)));
+    w.run(2 * SECOND);
+    assert!(w.shard(shard).has("bob"));
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use ringway_cluster::record::Message;
 use ringway_cluster::{
-    Command, Config, Event, Found, Lease, Machine, NodeName, Reading, Report, Written, config,
+    Command, Config, Event, Found, Lease, Machine, NodeName, Probed, Reading, Report, Shard, Slots,
+    Written, config, slots,
 };
 use ringway_proxy::AskId;
 use ringway_proxy::config::NodeKey;
@@ -18,8 +19,8 @@ struct Node {
     /// Registrations that were taken and not answered.
     waiting: BTreeSet<u64>,
     next: u64,
-    /// Commands under way by lane: lease, changes, reads.
-    under_way: [bool; 3],
+    /// Commands under way by lane (lease, changes, reads, probes) and shard.
+    under_way: BTreeSet<(usize, Shard)>,
     asks: usize,
 }
 
@@ -37,15 +38,15 @@ fn words(text: &[u8]) -> Vec<&str> {
 }
 
 impl Node {
-    fn new() -> Node {
+    fn new(sharded: bool) -> Node {
         let name = NodeName { address: ([192, 0, 2, 1], 5060).into(), tcp: false };
-        let config = Config { name, boot: 1000, replicas: 1, key: NodeKey([7; 16]) };
+        let config = Config { name, boot: 1000, replicas: 1, key: NodeKey([7; 16]), sharded };
         Node {
             now: Time::from_secs(1000),
             machine: Machine::new(config),
             waiting: BTreeSet::new(),
             next: 0,
-            under_way: [false; 3],
+            under_way: BTreeSet::new(),
             asks: 0,
         }
     }
@@ -54,14 +55,14 @@ impl Node {
     fn turn(&mut self) {
         self.machine.handle_timeout(self.now);
         while let Some(command) = self.machine.poll_command() {
-            let (lane, count) = match command {
-                Command::Renew { .. } | Command::Leave { .. } => (0, 1),
-                Command::Publish { changes, .. } => (1, changes.len()),
-                Command::Read(users) => (2, users.len()),
+            let (lane, count, shard) = match command {
+                Command::Renew { shard, .. } | Command::Leave { shard, .. } => (0, 1, shard),
+                Command::Publish { shard, changes, .. } => (1, changes.len(), shard),
+                Command::Read { shard, users } => (2, users.len(), shard),
+                Command::Probe { shard, .. } => (3, 1, shard),
             };
-            assert!(!self.under_way[lane], "two commands on lane {lane}");
             assert!((1..=config::MAX_BATCH).contains(&count), "{count} users in a command");
-            self.under_way[lane] = true;
+            assert!(self.under_way.insert((lane, shard)), "two commands on lane {lane}");
         }
         while let Some(event) = self.machine.poll_event() {
             match event {
@@ -73,22 +74,37 @@ impl Node {
                     self.asks -= 1;
                 }
                 Event::Nodes(names) => assert!(names.len() <= config::MAX_NODES),
-                Event::State(_) | Event::Unusable(_) => {}
+                Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
             }
         }
         let next = self.machine.poll_timeout();
         assert!(next.is_none_or(|next| self.now < next), "{next:?} has come: it turns for ever");
     }
 
-    /// The database answers the command of a lane, if one is under way.
-    fn answer(&mut self, lane: usize, report: Report) {
-        if std::mem::take(&mut self.under_way[lane]) {
-            self.machine.handle(self.now, report);
-        }
+    /// The database answers a command of a lane, if one is under way.
+    fn answer(&mut self, lane: usize, pick: u8, report: impl FnOnce(Shard) -> Report) {
+        let shards = || self.under_way.iter().filter(|(of, _)| *of == lane).map(|(_, shard)| shard);
+        let count = shards().count().max(1);
+        let Some(shard) = shards().nth(usize::from(pick) % count).cloned() else { return };
+        self.under_way.remove(&(lane, shard.clone()));
+        self.machine.handle(self.now, report(shard));
+    }
+
+    /// The database reports a map of slots, in which each octet is a primary, or none.
+    fn map(&mut self, epoch: u8, octets: &[u8]) {
+        let each = i64::from(slots::SLOTS) / octets.len().max(1) as i64;
+        let range = |(i, octet): (usize, &u8)| {
+            let primary = Shard::new("192.0.2.9", i64::from(octet % 6)).ok()?;
+            let first = i as i64 * each;
+            Some(slots::Range { first, last: first + each - 1, primary })
+        };
+        let ranges = octets.iter().enumerate().filter_map(range).collect();
+        let slots = Slots::new(epoch.into(), ranges).ok();
+        self.machine.handle(self.now, Report::Slots(slots));
     }
 
     fn register(&mut self, user: &[u8], lifetime: u8) {
-        if !self.machine.takes_registrations() {
+        if !self.machine.takes_registrations(user) {
             return;
         }
         let tag = CommitTag { worker: 0, id: self.next };
@@ -110,27 +126,30 @@ impl Node {
             4 => drop(self.machine.changed(text(rest), None, None)),
             5 => {
                 let leases = Lease::parse(&words(text(rest)));
-                self.answer(0, Report::Renewed(Some((leases, u32::from(extent % 4)))));
+                self.answer(0, 0, |_| Report::Renewed(Some((leases, u32::from(extent % 4)))));
             }
-            6 => self.answer(0, Report::Renewed(None)),
+            6 => self.answer(0, 0, |_| Report::Renewed(None)),
             7 | 8 => {
                 let written = |b: &u8| match b % 4 {
+                    _ if *b == 0x7f => Written::Moved,
                     0 => Written::Stored(u32::from(b >> 2)),
                     1 => Written::Outrun { boot: u64::from(*b) << (extent % 57) },
                     2 => Written::Unusable,
                     _ => Written::Failed,
                 };
                 let results = text(rest).iter().map(written).collect();
-                self.answer(1, Report::Published(results));
+                self.answer(1, extent, |shard| Report::Published(shard, results));
             }
             9 => {
                 let found = Found::parse(&words(text(rest)));
                 let results = (0..extent).map(|i| match i % 8 {
+                    5 => Reading::Moved,
                     6 => Reading::Unusable,
                     7 => Reading::Failed,
                     _ => Reading::Found(found.clone()),
                 });
-                self.answer(2, Report::Read(results.collect()));
+                let results = results.collect();
+                self.answer(2, extent, |shard| Report::Read(shard, results));
             }
             10 => {
                 if let Ok(message) = Message::parse(text(rest)) {
@@ -149,17 +168,29 @@ impl Node {
                 }
             }
             _ if extent == 255 => self.machine.leave(),
-            _ => self.answer(0, Report::Left(extent.is_multiple_of(2))),
+            _ if extent >= 128 => {
+                let probed = match extent % 8 {
+                    0 => Probed::Failed,
+                    1 => Probed::Moved,
+                    replicas => Probed::Stored(u32::from(replicas) - 2),
+                };
+                self.answer(3, extent >> 3, |shard| Report::Probed(shard, probed));
+            }
+            _ if extent >= 64 => self.map(extent % 4, text(rest)),
+            _ => self.answer(0, 0, |_| Report::Left(extent.is_multiple_of(2))),
         }
         self.turn();
     }
 }
 
 /// Lets a database do what these octets say. Nothing is answered twice, no lane has two commands, there is always an end to
-/// what is due, and once the database is silent every registration and question is answered.
+/// what is due, and once the database is silent every registration and question is answered. A database of many shards
+/// begins with 255.
 pub(crate) fn run(octets: &[u8]) {
-    let mut node = Node::new();
     let mut rest = octets;
+    let sharded = rest.first() == Some(&255);
+    rest = &rest[usize::from(sharded)..];
+    let mut node = Node::new(sharded);
     node.turn();
     while let Some(step) = rest.split_off_first() {
         node.step(*step, &mut rest);

@@ -2,14 +2,17 @@
 //!
 //! The model leaves out the text of records and scripts, which the checks under `interop/cluster` run against the real
 //! database. A paused database carries out what it was sent when it goes on, long after its clients have given up on it, as
-//! a real one does. A primary that is lost takes with it what no replica has.
+//! a real one does. A primary that is lost takes with it what no replica has. A database may have many shards, each with a
+//! replica; the first has the leases. A shard whose primary is lost has another address then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
+use ringway_cluster::slots::{self, Range};
 use ringway_cluster::{
-    Command, Config, Event, Found, Lease, Machine, NodeName, Publication, Reading, Report, Written,
+    Command, Config, Event, Found, Lease, Machine, NodeName, Probed, Publication, Reading, Report,
+    Shard, Slots, Written,
 };
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
@@ -90,6 +93,18 @@ impl Database {
     }
 }
 
+impl Database {
+    /// Loses a user.
+    pub(crate) fn forget(&mut self, user: &str) {
+        self.primary.users.remove(user.as_bytes());
+    }
+
+    /// Returns whether it has a user.
+    pub(crate) fn has(&self, user: &str) -> bool {
+        self.primary.users.contains_key(user.as_bytes())
+    }
+}
+
 enum Step {
     /// A command of a run of a node arrives at the database.
     Command(usize, u64, u64, Command),
@@ -108,55 +123,129 @@ pub(crate) struct Node {
     pub(crate) boot: u64,
     pub(crate) alive: bool,
     subscribed: bool,
-    /// Numbers of commands under way, by lane.
-    under_way: BTreeMap<u8, u64>,
+    /// Numbers of commands under way, by shard and lane.
+    under_way: BTreeMap<Lane, u64>,
     /// Lanes whose connection is lost: the next command needs another.
-    broken: [bool; 3],
+    broken: BTreeSet<Lane>,
     pub(crate) replies: Vec<(u8, Reply)>,
     pub(crate) commits: Vec<(u64, bool)>,
     pub(crate) unusable: Vec<Box<[u8]>>,
     pub(crate) peers: Vec<NodeName>,
     pub(crate) states: Vec<State>,
+    pub(crate) shards: Vec<(u16, State)>,
     /// Number of renewals of the lease that were begun.
     pub(crate) renewals: u64,
 }
 
 pub(crate) struct World {
     pub(crate) now: Time,
+    /// The database, or its first shard.
     pub(crate) database: Database,
+    /// The other shards.
+    pub(crate) others: Vec<Database>,
+    /// The addresses of all.
+    addresses: Vec<Shard>,
+    pub(crate) epoch: u64,
     pub(crate) nodes: Vec<Node>,
     steps: BTreeMap<(Time, u64), Step>,
     numbers: u64,
 }
 
-fn lane(command: &Command) -> u8 {
-    match command {
-        Command::Renew { .. } | Command::Leave { .. } => 0,
-        Command::Publish { .. } => 1,
-        Command::Read(_) => 2,
-    }
+/// A shard, and which commands for it.
+type Lane = (Shard, u8);
+
+fn lane(command: &Command) -> Lane {
+    let (shard, lane) = match command {
+        Command::Renew { shard, .. } | Command::Leave { shard, .. } => (shard, 0),
+        Command::Publish { shard, .. } => (shard, 1),
+        Command::Read { shard, .. } => (shard, 2),
+        Command::Probe { shard, .. } => (shard, 3),
+    };
+    (shard.clone(), lane)
 }
 
-fn failed(lane: u8) -> Report {
+fn failed((shard, lane): Lane) -> Report {
     match lane {
         0 => Report::Renewed(None),
-        1 => Report::Published(Vec::new()),
-        _ => Report::Read(Vec::new()),
+        1 => Report::Published(shard, Vec::new()),
+        2 => Report::Read(shard, Vec::new()),
+        _ => Report::Probed(shard, Probed::Failed),
     }
 }
 
 impl World {
     /// Nodes that have just started beside a database.
     pub(crate) fn new(count: usize) -> World {
-        let database = Database::empty();
-        let now = Time::from_secs(1_000_000);
-        let mut world =
-            World { now, database, nodes: Vec::new(), steps: BTreeMap::new(), numbers: 0 };
+        World::of_shards(count, &[Shard::whole()])
+    }
+
+    /// Nodes that have just started beside a database of this many shards.
+    pub(crate) fn sharded(count: usize, shards: i64) -> World {
+        let address = |i| Shard::new("db", 7000 + i).unwrap();
+        let addresses: Vec<Shard> = (0..shards).map(address).collect();
+        World::of_shards(count, &addresses)
+    }
+
+    fn of_shards(count: usize, addresses: &[Shard]) -> World {
+        let mut world = World {
+            now: Time::from_secs(1_000_000),
+            database: Database::empty(),
+            others: addresses.iter().skip(1).map(|_| Database::empty()).collect(),
+            addresses: addresses.to_vec(),
+            epoch: 1,
+            nodes: Vec::new(),
+            steps: BTreeMap::new(),
+            numbers: 0,
+        };
         for i in 0..count {
             let name = NodeName { address: ([10, 0, 0, i as u8 + 1], 5060).into(), tcp: false };
-            world.nodes.push(start(name, 1));
+            world.nodes.push(start(name, 1, world.is_sharded()));
         }
+        world.report_slots();
         world
+    }
+
+    fn is_sharded(&self) -> bool {
+        self.addresses.len() > 1
+    }
+
+    /// Returns the index of the shard of a slot.
+    fn shard_of(&self, slot: u16) -> usize {
+        let index = |slot: u16| usize::from(slot) * self.addresses.len() / usize::from(slots::SLOTS);
+        let first = index(slots::slot_of_leases());
+        (index(slot) + self.addresses.len() - first) % self.addresses.len()
+    }
+
+    /// Returns the index of the shard of a user.
+    pub(crate) fn shard_of_user(&self, user: &str) -> usize {
+        self.shard_of(slots::slot_of_user(user.as_bytes()))
+    }
+
+    /// Returns a shard.
+    pub(crate) fn shard(&mut self, index: usize) -> &mut Database {
+        match index {
+            0 => &mut self.database,
+            _ => &mut self.others[index - 1],
+        }
+    }
+
+    /// Returns what the database reports of its slots.
+    pub(crate) fn slots(&self) -> Slots {
+        let range = |slot: u16| Range {
+            first: slot.into(),
+            last: slot.into(),
+            primary: self.addresses[self.shard_of(slot)].clone(),
+        };
+        Slots::new(self.epoch, (0..slots::SLOTS).map(range).collect()).unwrap()
+    }
+
+    fn report_slots(&mut self) {
+        if self.is_sharded() {
+            let slots = self.slots();
+            for i in 0..self.nodes.len() {
+                self.report(i, Duration::from_millis(50), Report::Slots(Some(slots.clone())));
+            }
+        }
     }
 
     /// Kills a node; what it has sent arrives nevertheless.
@@ -172,7 +261,8 @@ impl World {
 
     /// Starts a node that was killed as the run with this number, without its bindings.
     pub(crate) fn restart_as(&mut self, node: usize, boot: u64) {
-        self.nodes[node] = start(self.nodes[node].name, boot);
+        self.nodes[node] = start(self.nodes[node].name, boot, self.is_sharded());
+        self.report_slots();
     }
 
     /// A node hears a message on the channel.
@@ -194,25 +284,47 @@ impl World {
         self.database.replica = self.database.primary.clone();
     }
 
-    /// Has the database do nothing for this long.
+    /// Has the database, or its first shard, do nothing for this long.
     pub(crate) fn pause(&mut self, time: Duration) {
-        self.database.paused = self.now + time;
+        self.pause_shard(0, time);
+    }
+
+    /// Has a shard do nothing for this long.
+    pub(crate) fn pause_shard(&mut self, shard: usize, time: Duration) {
+        self.shard(shard).paused = self.now + time;
     }
 
     /// The primary is lost, and its replica takes over.
     pub(crate) fn fail_over(&mut self) {
-        self.database.primary = self.database.replica.clone();
-        self.database.replicates = true;
-        for i in 0..self.nodes.len() {
-            self.nodes[i].subscribed = false;
-            let boot = self.nodes[i].boot;
-            self.nodes[i].broken = [true; 3];
-            for (lane, number) in self.nodes[i].under_way.clone() {
-                self.nodes[i].broken[usize::from(lane)] = false;
-                self.later(Duration::ZERO, Step::Answer(i, boot, number, failed(lane)));
-            }
-            self.report(i, Duration::ZERO, Report::Unsubscribed);
+        self.fail_over_shard(0);
+    }
+
+    /// The primary of a shard is lost, and its replica takes over.
+    pub(crate) fn fail_over_shard(&mut self, shard: usize) {
+        let database = self.shard(shard);
+        database.primary = database.replica.clone();
+        database.replicates = true;
+        let lost = self.addresses[shard].clone();
+        if self.is_sharded() {
+            self.shard(shard).paused = Time::ZERO;
+            self.addresses[shard].port += 100;
+            self.epoch += 1;
         }
+        for i in 0..self.nodes.len() {
+            self.nodes[i].subscribed &= shard > 0;
+            let boot = self.nodes[i].boot;
+            self.nodes[i].broken.extend((0..4).map(|lane| (lost.clone(), lane)));
+            for (lane, number) in self.nodes[i].under_way.clone() {
+                if lane.0 == lost {
+                    self.nodes[i].broken.remove(&lane);
+                    self.later(Duration::ZERO, Step::Answer(i, boot, number, failed(lane)));
+                }
+            }
+            if !self.nodes[i].subscribed {
+                self.report(i, Duration::ZERO, Report::Unsubscribed);
+            }
+        }
+        self.report_slots();
     }
 
     /// A user registers at a node until this time from now. Returns whether the node takes it at once.
@@ -220,7 +332,7 @@ impl World {
         let ends = self.now + Duration::from_secs(lifetime);
         let tag = CommitTag { worker: 0, id };
         let machine = &mut self.nodes[node].machine;
-        if !machine.takes_registrations() {
+        if !machine.takes_registrations(user.as_bytes()) {
             return false;
         }
         machine.changed(user.as_bytes(), Some((1000, ends)), Some(tag));
@@ -315,6 +427,7 @@ impl World {
                 Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
                 Event::Nodes(names) => node.peers = names,
                 Event::State(state) => node.states.push(state),
+                Event::Shard(shard, state) => node.shards.push((shard.port, state)),
                 Event::Unusable(user) => node.unusable.push(user),
             }
         }
@@ -324,10 +437,11 @@ impl World {
             self.numbers += 1;
             let (number, lane) = (self.numbers, lane(&command));
             self.nodes[i].renewals += u64::from(matches!(command, Command::Renew { .. }));
-            let before = self.nodes[i].under_way.insert(lane, number);
+            let before = self.nodes[i].under_way.insert(lane.clone(), number);
             assert_eq!(before, None, "two commands on a lane");
-            let latency = self.database.latency / 2;
-            if std::mem::take(&mut self.nodes[i].broken[usize::from(lane)]) {
+            let index = self.addresses.iter().position(|shard| *shard == lane.0).unwrap_or(0);
+            let latency = self.shard(index).latency / 2;
+            if self.nodes[i].broken.remove(&lane) {
                 self.report(i, Duration::ZERO, Report::Reconnected);
             }
             self.later(latency, Step::Command(i, boot, number, command));
@@ -349,13 +463,17 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Command(i, boot, number, command) if self.now < self.database.paused => {
-                let rest = self.database.paused - self.now;
-                self.later(rest, Step::Command(i, boot, number, command));
-            }
             Step::Command(i, boot, number, command) => {
-                let (wait, report) = self.carry_out(i, &command);
-                let delay = wait + self.database.latency / 2;
+                let lane = lane(&command);
+                let Some(shard) = self.addresses.iter().position(|shard| *shard == lane.0) else {
+                    return self.later(Duration::ZERO, Step::Answer(i, boot, number, failed(lane)));
+                };
+                let (now, paused) = (self.now, self.shard(shard).paused);
+                if now < paused {
+                    return self.later(paused - now, Step::Command(i, boot, number, command));
+                }
+                let (wait, report) = self.carry_out(i, shard, &command);
+                let delay = wait + self.shard(shard).latency / 2;
                 self.later(delay, Step::Answer(i, boot, number, report));
             }
             Step::Answer(i, boot, number, report) => {
@@ -383,21 +501,22 @@ impl World {
     }
 
     /// Returns the lane on which a command of this run of a node is under way.
-    fn lane_of(&self, i: usize, boot: u64, number: u64) -> Option<u8> {
+    fn lane_of(&self, i: usize, boot: u64, number: u64) -> Option<Lane> {
         let node = &self.nodes[i];
         let lane = node.under_way.iter().find(|(_, n)| **n == number);
-        lane.map(|(lane, _)| *lane).filter(|_| node.boot == boot && node.alive)
+        lane.map(|(lane, _)| lane.clone()).filter(|_| node.boot == boot && node.alive)
     }
 
     /// Has the database carry out a command. Returns how long it waits for replicas, and its answer.
-    fn carry_out(&mut self, i: usize, command: &Command) -> (Duration, Report) {
+    fn carry_out(&mut self, i: usize, shard: usize, command: &Command) -> (Duration, Report) {
         let (now, name) = (self.now, self.nodes[i].name);
         let mut messages = Vec::new();
-        let database = &mut self.database;
+        let address = self.addresses[shard].clone();
+        let database = self.shard(shard);
         let replicas = u32::from(database.replicates);
         let wait = if database.replicates { Duration::ZERO } else { WAIT };
         let answer = match command {
-            Command::Renew { boot } => {
+            Command::Renew { boot, .. } => {
                 let leases = &mut database.primary.leases;
                 leases.retain(|_, (_, ends)| now < *ends);
                 let ends = now + ringway_cluster::config::LEASE;
@@ -415,7 +534,7 @@ impl World {
                 let all = leases.iter().filter(|_| !is_outrun).map(lease).collect();
                 (wait, Report::Renewed(Some((all, replicas))))
             }
-            Command::Leave { boot } => {
+            Command::Leave { boot, .. } => {
                 let leases = &mut database.primary.leases;
                 if leases.get(&name).is_some_and(|(held, _)| held == boot) {
                     leases.remove(&name);
@@ -423,7 +542,8 @@ impl World {
                 }
                 (Duration::ZERO, Report::Left(true))
             }
-            Command::Publish { boot, changes } => {
+            Command::Probe { .. } => (wait, Report::Probed(address, Probed::Stored(replicas))),
+            Command::Publish { boot, changes, .. } => {
                 let mut publish = |change: &Publication| {
                     if database.foreign.contains(&*change.user) {
                         return Written::Unusable;
@@ -439,9 +559,9 @@ impl World {
                     }
                 };
                 let results = changes.iter().map(&mut publish).collect();
-                (wait, Report::Published(results))
+                (wait, Report::Published(address, results))
             }
-            Command::Read(users) => {
+            Command::Read { users, .. } => {
                 let found = |user: &[u8]| {
                     if database.foreign.contains(user) {
                         return Reading::Unusable;
@@ -454,7 +574,8 @@ impl World {
                     };
                     Reading::Found(live.filter_map(one).collect())
                 };
-                (Duration::ZERO, Report::Read(users.iter().map(|user| found(user)).collect()))
+                let results = users.iter().map(|user| found(user)).collect();
+                (Duration::ZERO, Report::Read(address, results))
             }
         };
         if database.replicates {
@@ -480,20 +601,21 @@ fn key_of(name: &NodeName) -> NodeKey {
     NodeKey(key)
 }
 
-fn start(name: NodeName, boot: u64) -> Node {
+fn start(name: NodeName, boot: u64, sharded: bool) -> Node {
     Node {
         name,
-        machine: Machine::new(Config { name, boot, replicas: 1, key: key_of(&name) }),
+        machine: Machine::new(Config { name, boot, replicas: 1, key: key_of(&name), sharded }),
         boot,
         alive: true,
         subscribed: false,
         under_way: BTreeMap::new(),
-        broken: [false; 3],
+        broken: BTreeSet::new(),
         replies: Vec::new(),
         commits: Vec::new(),
         unusable: Vec::new(),
         peers: Vec::new(),
         states: Vec::new(),
+        shards: Vec::new(),
         renewals: 0,
     }
 }
