@@ -1,10 +1,12 @@
 """Several servers as one on Debian's redis-server: which node has a phone, and what happens when a node or the database
 is gone."""
 
+import itertools
 import re
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from sipp import Sipp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from database import HOST, Redis, Sentinels
+from database import HOST, LEASE_SLOT, Redis, RedisCluster, Sentinels, slot_of
 
 USERS = {"alice": "wonderland", "bob": "builder", "carol": "singer", "dave": "diver"}
 # A lease lives for five seconds.
@@ -172,6 +174,12 @@ def paused(c):
     bob.is_called(second)
 
 
+def documented_rules():
+    """What the ACL user of docs/cluster.md may do."""
+    document = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
+    return re.search(r"(?m)^ACL SETUSER ringway (.*)$", document).group(1)
+
+
 def text(c, name):
     """What a program has logged."""
     path = c.folder / name
@@ -232,8 +240,7 @@ def sentinel(c):
 def secured(c):
     """The database by TLS, as an ACL user who may do what docs/cluster.md lists and no more."""
     certificate = Server(c, start=False, tls=True)
-    document = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
-    rules = re.search(r"(?m)^ACL SETUSER ringway (.*)$", document).group(1).replace("PASSWORD", "let-me-in").split()
+    rules = documented_rules().replace("PASSWORD", "let-me-in").split()
     tls = ["--tls-port", c.ports.take(), "--tls-cert-file", certificate.certificate, "--tls-key-file", certificate.key,
            "--tls-auth-clients", "no"]
     database = Redis(c, "primary", options=tls)
@@ -397,3 +404,228 @@ def strange(c):
                 c.expect(answer is not None and answer.status == 200, f"{name}: {answer and answer.start}")
                 c.expect(got == f"MESSAGE sip:{name}@127.0.0.1:{phone.getsockname()[1]} SIP/2.0", f"{name}: {got}")
     c.expect(len(primary.cli("KEYS", "ringway:at:*").splitlines()) == len(names), "two users have one key")
+
+
+class Load:
+    """Registers users of one shard at a node, one after the other and again and again, until it is to end."""
+
+    def __init__(self, server, users):
+        # When each was answered, who, and what.
+        self.server, self.users, self.answers, self.ends = server, users, [], False
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        """Registers."""
+        while not self.ends:
+            for user in self.users:
+                answer, _ = answered(self.server, user, 9)
+                self.answers.append((time.monotonic(), user, answer.status if answer else 0))
+                if self.ends:
+                    break
+                time.sleep(0.01)
+
+    def end(self):
+        """Ends it; what was answered otherwise than by 200."""
+        self.ends = True
+        self.thread.join()
+        return [entry for entry in self.answers if entry[2] != 200]
+
+    def acknowledged(self):
+        """The users who were answered by 200."""
+        return {user for _, user, status in self.answers if status == 200}
+
+    def gap(self):
+        """The longest time without a 200."""
+        times = [at for at, _, status in self.answers if status == 200]
+        return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
+
+
+def shards(c, replicas=1):
+    """A Redis Cluster, and two nodes on it."""
+    database = RedisCluster(c, documented_rules())
+    open_because = "registers hundreds of users, each again and again"
+    cluster = f"replicas = {replicas}\n"
+    first, second = (node(c, database.uri(), open_because=open_because, cluster=cluster) for _ in range(2))
+    together(c, first, second)
+    all_present(c, first, second)
+    return database, first, second
+
+
+def all_present(c, *nodes):
+    """Waits until the nodes find all shards there."""
+    for one in nodes:
+        c.until(lambda one=one: metric(one, "shards_present") == metric(one, "shards") == 3, 15,
+                lambda one=one: f"shards are missing: {one.process.output()[-900:]}")
+
+
+def expect_keys(c, database, users):
+    """Nothing that was acknowledged is lost."""
+    keys = database.keys()
+    lost = [user for user in users if KEY % user not in keys]
+    c.expect(not lost, f"acknowledged and lost: {lost}")
+
+
+@case("cluster/shards", limit=60)
+def many_primaries(c):
+    """Three primaries have the users: each is found by the other node. The first host of the URI is down, and the ACL
+    user may do what docs/cluster.md lists."""
+    database, first, second = shards(c)
+    users = database.users(30)
+    for names in users.values():
+        for user in names:
+            registers(c, first, user, 200)
+    expect_keys(c, database, [user for names in users.values() for user in names])
+    for primary, names in users.items():
+        c.expect(KEY % names[0] in primary.cli("KEYS", "ringway:at:*"), "a user is in another shard")
+        phone = Phone(c, names[0])
+        phone.register(first)
+        phone.is_called(second)
+    for one in (first, second):
+        c.expect(metric(one, "outages_total") == 0, f"a shard was absent: {one.process.output()[-600:]}")
+        c.expect(RedisCluster.password not in one.process.output(), "the password is in the log")
+
+
+@case("cluster/shards-lost-primary", limit=60)
+def lost_primary(c):
+    """A primary is killed while the nodes do nothing: its replica has every registration that was acknowledged. Then
+    that of the leases is killed under registrations: users of other shards are not refused."""
+    database, first, second = shards(c)
+    users = database.users(60)
+    for names in users.values():
+        for user in names:
+            registers(c, first, user, 200)
+    leases = database.primary_of(LEASE_SLOT)
+    lost = next(one for one in users if one is not leases)
+    for one in (first, second):
+        one.process.signal(signal.SIGSTOP)
+    slot = slot_of(users[lost][0])
+    lost.kill()
+    c.until(lambda: database.primary_of(slot), 15, "no replica is promoted")
+    expect_keys(c, database, [user for names in users.values() for user in names])
+    for one in (first, second):
+        one.process.signal(signal.SIGCONT)
+    lost.start()
+    c.until(database.is_whole, 20, "the server that was lost does not follow")
+    all_present(c, first, second)
+    loads = {one: Load(server, users[one]) for one, server in zip(users, (first, second, first), strict=True)}
+    c.sleep(1)
+    leases.kill()
+    c.until(lambda: database.primary_of(LEASE_SLOT), 15, "no replica is promoted")
+    leases.start()
+    c.until(database.is_whole, 20, "the server that was lost does not follow")
+    all_present(c, first, second)
+    together(c, first, second)
+    c.sleep(1)
+    for one, load in loads.items():
+        refused = load.end()
+        print(f"{len(load.answers)} registrations, {len(refused)} refused, longest gap {load.gap():.2f} s"
+              f"{' (shard of the leases)' if one is leases else ''}")
+        c.expect(one is leases or not refused, f"users of another shard are refused: {refused[:3]}")
+    expect_keys(c, database, [user for load in loads.values() for user in load.acknowledged()])
+    log = first.process.output()
+    c.expect(log.count(f"the shard {HOST}:{leases.port} of the database does not answer") == 1,
+             "the log does not say once which shard is gone")
+    for names in users.values():
+        phone = Phone(c, names[0])
+        phone.register(first)
+        phone.is_called(second)
+
+
+@case("cluster/shards-paused", limit=60)
+def paused_shard(c):
+    """A primary does nothing for some seconds, and is a replica afterwards: users of other shards are not refused, and
+    a call for a known user of its shard goes on."""
+    database, first, second = shards(c)
+    users = database.users(40)
+    paused = next(one for one in users if one is not database.primary_of(LEASE_SLOT))
+    known = Phone(c, users[paused][0])
+    known.register(first)
+    known.is_called(second)
+    loads = {one: Load(first, names[1:]) for one, names in users.items()}
+    c.sleep(1)
+    paused.pause()
+    c.until(lambda: metric(second, "shards_present") == 2, 5, "the shard is not missed")
+    known.is_called(second)
+    c.until(lambda: database.primary_of(slot_of(users[paused][0])), 15, "no replica is promoted")
+    all_present(c, first, second)
+    paused.go_on()
+    c.until(database.is_whole, 20, "it does not follow")
+    c.sleep(1)
+    for one, load in loads.items():
+        refused = load.end()
+        print(f"{len(load.answers)} registrations, {len(refused)} refused, longest gap {load.gap():.2f} s"
+              f"{' (paused)' if one is paused else ''}")
+        c.expect(one is paused or not refused, f"users of another shard are refused: {refused[:3]}")
+    expect_keys(c, database, [user for load in loads.values() for user in load.acknowledged()])
+    all_present(c, first, second)
+    c.expect(metric(second, "gaps_total") <= 1, "changes were not reported")
+
+
+@case("cluster/shards-too-few-replicas", limit=60)
+def shard_without_replica(c):
+    """The replica of one shard is gone: registrations of its users get 503, all others go on."""
+    database, first, _ = shards(c)
+    users = database.users(5)
+    lonely = next(one for one in users if one is not database.primary_of(LEASE_SLOT))
+    replica = database.replica_of(lonely)
+    replica.kill()
+    c.until(lambda: metric(first, "shards_present") == 2, 10, "the missing replica is not noticed")
+    for one, names in users.items():
+        for user in names:
+            answer, _ = answered(first, user, 9)
+            expected = 503 if one is lonely else 200
+            c.expect(answer.status == expected, f"expected {expected}, got {answer.start}")
+            c.expect(answer.status == 200 or answer.get("retry-after"), "no Retry-After")
+    c.expect(f"the shard {HOST}:{lonely.port} of the database has 0 replicas, expected 1" in first.process.output(),
+             "the log does not say why")
+    replica.start()
+    all_present(c, first)
+    # One that has only just come acknowledges once a second at first.
+    c.until(lambda: answered(first, users[lonely][0], 9)[0].status == 200, 10, "registrations are refused")
+
+
+@case("cluster/shards-moved", limit=60)
+def moved(c):
+    """Slots move to another primary under registrations, that of the leases among them: each registration is answered,
+    and nothing that was acknowledged is lost."""
+    database, first, second = shards(c)
+    users = database.users(60)
+    source = database.primary_of(LEASE_SLOT)
+    target = next(one for one in users if one is not source)
+    # A slot on its way: who is not there yet is written at the target (ASK).
+    slot = slot_of(users[source][0])
+    target.cli("CLUSTER", "SETSLOT", slot, "IMPORTING", database.name(source))
+    source.cli("CLUSTER", "SETSLOT", slot, "MIGRATING", database.name(target))
+    asked = Phone(c, users[source][0])
+    asked.register(first)
+    asked.is_called(second)
+    move(c, database, slot, source, target)
+    asked.is_called(second)
+    loads = {one: Load(server, users[one]) for one, server in zip(users, (first, second, first), strict=True)}
+    status, output = c.run("reshard", [
+        "redis-cli", "--cluster", "reshard", f"{HOST}:{target.port}", "--cluster-from", database.name(source),
+        "--cluster-to", database.name(target), "--cluster-slots", 400, "--cluster-yes"])
+    c.expect(status == 0, f"no migration: {output[-400:]}")
+    if database.primary_of(LEASE_SLOT) is source:
+        target.cli("CLUSTER", "SETSLOT", LEASE_SLOT, "IMPORTING", database.name(source))
+        source.cli("CLUSTER", "SETSLOT", LEASE_SLOT, "MIGRATING", database.name(target))
+        move(c, database, LEASE_SLOT, source, target)
+    c.sleep(2)
+    for load in loads.values():
+        refused = load.end()
+        print(f"{len(load.answers)} registrations, {len(refused)} refused, longest gap {load.gap():.2f} s")
+        c.expect(not refused, f"registrations are refused: {refused[:3]}")
+    expect_keys(c, database, [user for load in loads.values() for user in load.acknowledged()])
+    together(c, first, second)
+    all_present(c, first, second)
+    asked.is_called(second)
+
+
+def move(c, database, slot, source, target):
+    """Ends the migration of a slot."""
+    keys = source.cli("CLUSTER", "GETKEYSINSLOT", slot, 100).split()
+    for key in keys:
+        c.expect("OK" in source.cli("MIGRATE", HOST, target.port, key, 0, 1000), "a key does not move")
+    for one in (target, source):
+        c.expect("OK" in one.cli("CLUSTER", "SETSLOT", slot, "NODE", database.name(target)), "a slot does not move")

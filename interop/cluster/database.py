@@ -1,5 +1,7 @@
-"""Debian's redis-server as the database of a cluster: a primary, its replicas, and sentinels that watch them."""
+"""Debian's redis-server as the database of a cluster: a primary, its replicas, and sentinels that watch them; or as a
+Redis Cluster."""
 
+import binascii
 import signal
 
 HOST = "127.0.0.1"
@@ -11,12 +13,17 @@ class Redis:
     def __init__(self, context, name, *, replica_of=None, options=()):
         self.context, self.name, self.port = context, name, context.ports.take()
         follow = ["--replicaof", f"{HOST} {replica_of.port}"] if replica_of else []
-        self.process = context.start(name, [
+        self.paused, self.argv = False, [
             "redis-server", "--port", self.port, "--bind", HOST, "--save", "", "--appendonly", "no",
-            "--repl-diskless-sync-delay", "0", "--dbfilename", f"{name}.rdb", *follow, *options])
-        self.until(lambda: self.cli("PING").strip() == "PONG", "does not answer")
+            "--repl-diskless-sync-delay", "0", "--dbfilename", f"{name}.rdb", *follow, *options]
+        self.start()
         if replica_of:
             self.until(lambda: "master_link_status:up" in self.cli("INFO", "replication"), "does not follow")
+
+    def start(self):
+        """Starts it, without what it had."""
+        self.process = self.context.start(self.name, self.argv)
+        self.until(lambda: self.cli("PING").strip() == "PONG", "does not answer")
 
     def until(self, condition, what):
         """Waits for a condition."""
@@ -29,10 +36,12 @@ class Redis:
     def pause(self):
         """It does nothing more, and its connections stay."""
         self.process.signal(signal.SIGSTOP)
+        self.paused = True
 
     def go_on(self):
         """It goes on."""
         self.process.signal(signal.SIGCONT)
+        self.paused = False
 
     def kill(self):
         """As power loss would."""
@@ -77,3 +86,90 @@ class Sentinels:
     def uri(self):
         """The store of nodes."""
         return f"redis+sentinel://{','.join(f'{HOST}:{port}' for port in self.ports)}/{self.service}"
+
+
+def slot_of(user):
+    """The slot of a user at `ringway.test` (CRC-16/XMODEM of the hash tag)."""
+    return binascii.crc_hqx(f"sip:{user}@ringway.test".encode(), 0) % 16_384
+
+
+# That of `ringway:nodes`, which has no hash tag.
+LEASE_SLOT = binascii.crc_hqx(b"ringway:nodes", 0) % 16_384
+
+
+class RedisCluster:
+    """A Redis Cluster: three primaries, each with a replica, in which each server has an ACL user with these rules."""
+
+    password = "let-me-in"
+
+    def __init__(self, context, rules):
+        self.context, self.servers = context, []
+        for number in range(6):
+            name = f"server{number}"
+            self.servers.append(Redis(context, name, options=[
+                "--cluster-enabled", "yes", "--cluster-config-file", f"{name}.conf", "--cluster-node-timeout", 1000,
+                "--cluster-require-full-coverage", "no", "--cluster-port", context.ports.take(),
+                "--user", "ringway", *rules.replace("PASSWORD", self.password).split()]))
+        status, output = context.run("create", [
+            "redis-cli", "--cluster", "create", *(f"{HOST}:{one.port}" for one in self.servers),
+            "--cluster-replicas", 1, "--cluster-yes"], seconds=30)
+        context.expect(status == 0, f"no cluster: {output[-600:]}")
+        context.until(self.is_whole, 20, "the cluster does not find itself")
+
+    def is_whole(self):
+        """Whether all servers know three primaries, and each of these has a replica that follows it."""
+        return all("cluster_state:ok" in one.cli("CLUSTER", "INFO") for one in self.alive()) and \
+            len(self.primaries()) == 3 and \
+            all("state=online" in one.cli("INFO", "replication") for one in self.primaries())
+
+    def alive(self):
+        """The servers that run."""
+        return [one for one in self.servers if one.process.running() and not one.paused]
+
+    def nodes(self):
+        """What a server knows of all: port, id, flags, slots as pairs."""
+        for line in self.alive()[0].cli("CLUSTER", "NODES").splitlines():
+            name, address, flags, *rest = line.split()
+            slots = [part.split("-") for part in rest[5:] if not part.startswith("[")]
+            port = int(address.split("@")[0].rsplit(":", 1)[1])
+            yield port, name, flags.split(","), [(int(pair[0]), int(pair[-1])) for pair in slots]
+
+    def primaries(self):
+        """The primaries that run, and their slots."""
+        slots = {port: slots for port, _, flags, slots in self.nodes() if "master" in flags and slots}
+        return {one: slots[one.port] for one in self.alive() if one.port in slots}
+
+    def name(self, server):
+        """The id of a server."""
+        return next(name for port, name, _, _ in self.nodes() if port == server.port)
+
+    def primary_of(self, slot):
+        """The primary of a slot that runs; None without."""
+        has = (one for one, slots in self.primaries().items() if any(a <= slot <= b for a, b in slots))
+        return next(has, None)
+
+    def replica_of(self, primary):
+        """A replica of a primary."""
+        line = primary.cli("CLUSTER", "REPLICAS", self.name(primary)).split()
+        port = int(line[1].split("@")[0].rsplit(":", 1)[1])
+        return next(one for one in self.servers if one.port == port)
+
+    def users(self, count):
+        """Users by the primary that has them, so many for each."""
+        ranges = self.primaries()
+        users = {one: [] for one in ranges}
+        for number in range(100 * count):
+            slot = slot_of(f"u{number}")
+            of = next(one for one, slots in ranges.items() if any(a <= slot <= b for a, b in slots))
+            users[of].append(f"u{number}")
+        return {one: names[:count] for one, names in users.items()}
+
+    def keys(self):
+        """The keys of all primaries."""
+        return {key for one in self.primaries() for key in one.cli("KEYS", "ringway:at:*").splitlines()}
+
+    def uri(self):
+        """The store of nodes: the first host is down."""
+        ports = [self.context.ports.take(), self.servers[1].port, self.servers[4].port]
+        hosts = ",".join(f"{HOST}:{port}" for port in ports)
+        return f"redis+cluster://ringway:{self.password}@{hosts}"

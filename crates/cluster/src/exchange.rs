@@ -50,6 +50,19 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Returns the shard that it is for.
+    pub fn shard(&self) -> &Shard {
+        match self {
+            Command::Renew { shard, .. }
+            | Command::Leave { shard, .. }
+            | Command::Publish { shard, .. }
+            | Command::Read { shard, .. }
+            | Command::Probe { shard, .. } => shard,
+        }
+    }
+}
+
 /// What the database has answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {

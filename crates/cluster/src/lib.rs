@@ -38,10 +38,10 @@ pub mod shards;
 pub mod slots;
 
 pub use config::Config;
+pub use exchange::{Command, Counts, Event, Probed, Reading, Report, Written};
 pub use hub::{Hub, World};
 pub use journal::ClusterJournal;
 pub use location::ClusterLocation;
-pub use exchange::{Command, Counts, Event, Probed, Reading, Report, Written};
 pub use machine::Machine;
 pub use record::{Found, Lease, NodeName, Publication};
 pub use slots::{Shard, Slots};

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
-use ringway_sansio::{Duration, Time};
 use ringway_sansio::time::sooner;
+use ringway_sansio::{Duration, Time};
 
 use crate::asks::Asks;
 use crate::cache::{Cache, Server};

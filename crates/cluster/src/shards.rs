@@ -174,7 +174,8 @@ impl Shards {
     pub fn all(&self) -> impl Iterator<Item = (&Shard, &Entry, bool)> {
         let lease = self.of_leases();
         let shards = self.slots.shards().iter();
-        shards.filter_map(move |shard| Some((shard, self.entries.get(shard)?, lease == Some(shard))))
+        shards
+            .filter_map(move |shard| Some((shard, self.entries.get(shard)?, lease == Some(shard))))
     }
 
     /// Takes over a map that was read. One that is older than that in use is ignored for a while: it comes from a server that

@@ -276,7 +276,10 @@ mod tests {
             (vec![range(0, 16_384, 1)], "expected slots from 0 to 16383, got 0 to 16384"),
             (vec![range(-1, 5, 1)], "expected slots from 0 to 16383, got -1 to 5"),
             (vec![range(6, 5, 1)], "expected slots from 0 to 16383, got 6 to 5"),
-            (vec![range(0, 9, 1), range(9, 20, 2)], "one primary for each slot, got two for slot 9"),
+            (
+                vec![range(0, 9, 1), range(9, 20, 2)],
+                "one primary for each slot, got two for slot 9",
+            ),
         ] {
             assert!(error(ranges).ends_with(what), "{what}");
         }
@@ -284,7 +287,8 @@ mod tests {
         assert!(error(many).ends_with("expected at most 500 primaries, got 501"));
         let many = (0..16_385).map(|_| range(0, 0, 1)).collect();
         assert!(error(many).ends_with("expected at most 16384 ranges, got 16385"));
-        for (host, port) in [("", 1), ("a b", 1), ("a\r\nb", 1), ("a", 0), ("a", 65_536), ("a", -1)] {
+        for (host, port) in [("", 1), ("a b", 1), ("a\r\nb", 1), ("a", 0), ("a", 65_536), ("a", -1)]
+        {
             assert!(Shard::new(host, port).is_err(), "{host:?} {port}");
         }
         assert!(Shard::new(&"a".repeat(256), 1).is_err());

@@ -563,7 +563,8 @@ fn a_paused_shard_concerns_its_users_only() {
         assert_eq!((counts.shards, counts.shards_present, counts.outages), (3, 2, 1));
         assert!(counts.present && counts.ready && counts.nodes == 1, "{counts:?}");
         let port = 7000 + paused as u16;
-        let absent: Vec<_> = w.nodes[0].shards.iter().filter(|(_, state)| state.is_absent()).collect();
+        let absent: Vec<_> =
+            w.nodes[0].shards.iter().filter(|(_, state)| state.is_absent()).collect();
         assert_eq!(absent, [&(port, State::Absent)], "reported once");
         w.run(10 * SECOND);
         assert!(w.register(0, &users[paused][1], 3600, 9));

@@ -211,7 +211,8 @@ impl World {
 
     /// Returns the index of the shard of a slot.
     fn shard_of(&self, slot: u16) -> usize {
-        let index = |slot: u16| usize::from(slot) * self.addresses.len() / usize::from(slots::SLOTS);
+        let index =
+            |slot: u16| usize::from(slot) * self.addresses.len() / usize::from(slots::SLOTS);
         let first = index(slots::slot_of_leases());
         (index(slot) + self.addresses.len() - first) % self.addresses.len()
     }

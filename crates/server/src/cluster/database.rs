@@ -1,22 +1,35 @@
 //! Connections with Redis or Valkey.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo, Pipeline,
-    RedisConnectionInfo, RedisError, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo,
+    RedisError, TlsCertificates, TlsMode, Value,
 };
 use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
 use ringway_cluster::config::{MAX_NODES, MAX_NODES_PER_USER};
 use ringway_cluster::record::{self, Message};
-use ringway_cluster::{Command, Found, Lease, NodeName, Reading, Report, Written};
+use ringway_cluster::{
+    Command, Found, Lease, NodeName, Probed, Publication, Reading, Report, Shard, Written,
+};
 
 use ringway_proxy::config::NodeKey;
 
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
 use super::membership::Membership;
+use super::topology::{self, Redirect, is_moved, redirect};
 use crate::config::DatabaseUri;
+
+/// Time that a redirected part of a command has.
+const REDIRECT_LIMIT: Duration = Duration::from_millis(800);
+/// Maximum number of servers to which parts of one command are redirected.
+const MAX_REDIRECTS: usize = 4;
 
 /// Why a command has failed.
 pub(super) type Failure = String;
@@ -28,10 +41,25 @@ pub(super) struct Database {
     name: NodeName,
     key: NodeKey,
     replicas: u32,
+    /// The primaries of a database of many, as they were reported last.
+    primaries: Mutex<Vec<Shard>>,
+    /// Notified when an answer shows that the map of slots is old.
+    pub(super) stale: Notify,
 }
 
-/// A connection with the primary.
-pub(super) struct Session(MultiplexedConnection);
+/// A connection with a primary, and with those to which it has redirected.
+pub(super) struct Session {
+    connection: MultiplexedConnection,
+    redirected: BTreeMap<Shard, MultiplexedConnection>,
+}
+
+/// What has become of a command.
+pub(super) struct Done {
+    /// What the node learns.
+    pub(super) report: Report,
+    /// Why the database has refused it, or a part of it.
+    pub(super) refused: Option<Failure>,
+}
 
 fn text(e: &RedisError) -> Failure {
     e.to_string()
@@ -44,38 +72,78 @@ impl Database {
     /// Fails for trust anchors that cannot be read.
     pub(super) fn new(membership: &Membership, key: NodeKey) -> Result<Self, String> {
         let Membership { database: uri, roots, name, replicas } = membership.clone();
-        let database = Database { uri, roots, name, key, replicas };
+        let (primaries, stale) = (Mutex::default(), Notify::new());
+        let database = Database { uri, roots, name, key, replicas, primaries, stale };
         match database.uri.service {
             Some(_) => database.sentinel().map(drop),
-            None => database.server().map(drop),
+            None => database.server(database.address(0)).map(drop),
         }
         .map_err(|e| format!("store {}: {e}", database.uri))?;
         Ok(database)
     }
 
-    /// Connects with the primary.
-    pub(super) async fn connect(&self) -> Result<Session, Failure> {
-        let client = self.client().await.map_err(|e| text(&e))?;
+    /// Returns whether it has many primaries.
+    pub(super) fn is_sharded(&self) -> bool {
+        self.uri.cluster
+    }
+
+    /// Connects with the primary that a shard is.
+    pub(super) async fn connect(&self, shard: &Shard) -> Result<Session, Failure> {
+        let connection = self.connect_with(shard).await?;
+        Ok(Session { connection, redirected: BTreeMap::new() })
+    }
+
+    /// Connects with a server.
+    pub(super) async fn connect_with(
+        &self,
+        server: &Shard,
+    ) -> Result<MultiplexedConnection, Failure> {
+        let client = self.client(server).await.map_err(|e| text(&e))?;
         // Its callers have a limit of their own, for all of their work.
         let config =
             AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
         let connection = client.get_multiplexed_async_connection_with_config(&config).await;
-        connection.map(Session).map_err(|e| text(&e))
+        connection.map_err(|e| text(&e))
     }
 
-    /// Subscribes to changes.
-    pub(super) async fn subscribe(&self) -> Result<PubSub, Failure> {
-        let client = self.client().await.map_err(|e| text(&e))?;
+    /// Subscribes to changes, at another server of many for each `turn`.
+    pub(super) async fn subscribe(&self, turn: usize) -> Result<PubSub, Failure> {
+        let server = match self.is_sharded() {
+            true => {
+                let servers = self.servers();
+                servers[turn % servers.len()].clone()
+            }
+            false => Shard::whole(),
+        };
+        let client = self.client(&server).await.map_err(|e| text(&e))?;
         let mut connection = client.get_async_pubsub().await.map_err(|e| text(&e))?;
         connection.subscribe(record::CHANNEL).await.map_err(|e| text(&e))?;
         Ok(connection)
     }
 
-    async fn client(&self) -> Result<Client, RedisError> {
+    /// Returns the servers of a database of many: its primaries, and those of the URI.
+    pub(super) fn servers(&self) -> Vec<Shard> {
+        let mut servers = self.primaries.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (host, port) in &self.uri.hosts {
+            let seed = Shard { host: host.as_str().into(), port: *port };
+            if !servers.contains(&seed) {
+                servers.push(seed);
+            }
+        }
+        servers
+    }
+
+    /// The primaries were reported.
+    pub(super) fn set_primaries(&self, primaries: &[Shard]) {
+        *self.primaries.lock().unwrap_or_else(PoisonError::into_inner) = primaries.to_vec();
+    }
+
+    async fn client(&self, server: &Shard) -> Result<Client, RedisError> {
         match self.uri.service {
             // Asked for each connection: another server may be the primary now.
             Some(_) => self.sentinel()?.async_get_client().await,
-            None => self.server(),
+            None if server.is_whole() => self.server(self.address(0)),
+            None => self.server(self.address_of(&server.host, server.port)),
         }
     }
 
@@ -83,7 +151,7 @@ impl Database {
         TlsCertificates { client_tls: None, root_cert: self.roots.clone() }
     }
 
-    fn server(&self) -> Result<Client, RedisError> {
+    fn server(&self, address: ConnectionAddr) -> Result<Client, RedisError> {
         let uri = &self.uri;
         let mut settings =
             RedisConnectionInfo::default().set_db(uri.number).set_skip_set_lib_name();
@@ -93,7 +161,7 @@ impl Database {
         if let Some(password) = &uri.password {
             settings = settings.set_password(password);
         }
-        let info = self.address(0).into_connection_info()?.set_redis_settings(settings);
+        let info = address.into_connection_info()?.set_redis_settings(settings);
         match uri.tls {
             true => Client::build_with_tls(info, self.certificates()),
             false => Client::open(info),
@@ -124,7 +192,12 @@ impl Database {
     }
 
     fn address(&self, i: usize) -> ConnectionAddr {
-        let (host, port) = self.uri.hosts[i].clone();
+        let (host, port) = &self.uri.hosts[i];
+        self.address_of(host, *port)
+    }
+
+    fn address_of(&self, host: &str, port: u16) -> ConnectionAddr {
+        let host = host.to_owned();
         match self.uri.tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),
@@ -137,33 +210,102 @@ impl Database {
         &self,
         session: &mut Session,
         command: &Command,
-    ) -> Result<(Report, Option<Failure>), Failure> {
-        let pipeline = self.pipeline(command);
-        let count = pipeline.len();
-        let sent = session.0.send_packed_commands(&pipeline, 0, count).await;
-        let values = sent.map_err(|e| text(&e))?;
-        if values.len() != count {
-            return Err(format!("{} answers to {count} commands", values.len()));
+    ) -> Result<Done, Failure> {
+        let waits = waits_for_replicas(command);
+        let cmds = self.commands(command);
+        let mut answers = self.send(&mut session.connection, cmds, waits, false).await?;
+        if answers.iter().any(|(value, _)| is_moved(value)) && self.is_sharded() {
+            self.stale.notify_one();
+            let follows = self.follow(session, command, &mut answers);
+            if timeout(REDIRECT_LIMIT, follows).await.is_err() {
+                // What it has not answered is sent again by the new map.
+                session.redirected.clear();
+            }
         }
-        let refused = values.iter().find_map(|value| match value {
-            Value::ServerError(e) => Some(e.to_string()),
+        let refused = answers.iter().find_map(|(value, _)| match value {
+            Value::ServerError(e) if !is_moved(value) => Some(e.to_string()),
             _ => None,
         });
-        match report(command, values) {
-            Some(report) => Ok((report, refused)),
-            None => Err(refused.unwrap_or_else(|| "no answer to WAIT".to_owned())),
+        Ok(Done { report: report(command, &answers), refused })
+    }
+
+    /// Sends the parts of a command that were redirected to where they belong.
+    async fn follow(&self, session: &mut Session, command: &Command, answers: &mut [(Value, u32)]) {
+        if matches!(command, Command::Probe { .. }) {
+            return;
+        }
+        let mut parts: BTreeMap<Redirect, Vec<usize>> = BTreeMap::new();
+        for (i, (value, _)) in answers.iter().enumerate() {
+            if let Some(redirect) = redirect(command.shard(), value) {
+                parts.entry(redirect).or_default().push(i);
+            }
+        }
+        for (Redirect { to, asking }, part) in parts.into_iter().take(MAX_REDIRECTS) {
+            let connection = match session.redirected.remove(&to) {
+                Some(connection) => Ok(connection),
+                None => self.connect_with(&to).await,
+            };
+            let Ok(mut connection) = connection else { continue };
+            let mut cmds: Vec<_> = self.commands(command).into_iter().map(Some).collect();
+            let cmds = part.iter().filter_map(|i| cmds[*i].take()).collect();
+            let waits = waits_for_replicas(command);
+            if let Ok(part_answers) = self.send(&mut connection, cmds, waits, asking).await {
+                for (i, answer) in part.into_iter().zip(part_answers) {
+                    answers[i] = answer;
+                }
+                if session.redirected.len() < MAX_REDIRECTS {
+                    session.redirected.insert(to, connection);
+                }
+            }
         }
     }
 
-    /// Returns what is sent for a command.
-    fn pipeline(&self, command: &Command) -> Pipeline {
-        let name = self.name.to_string();
+    /// Sends commands. Returns the answers, each with the number of replicas that have what was written before.
+    async fn send(
+        &self,
+        connection: &mut MultiplexedConnection,
+        cmds: Vec<Cmd>,
+        waits: bool,
+        asking: bool,
+    ) -> Result<Vec<(Value, u32)>, Failure> {
         let mut pipeline = redis::pipe();
+        let answers = cmds.len();
+        for cmd in cmds {
+            if asking {
+                pipeline.cmd("ASKING");
+            }
+            pipeline.add_command(cmd);
+        }
+        if waits {
+            // Acknowledged by replicas are the changes of this connection: WAIT must be on the same one, and is.
+            pipeline.cmd("WAIT").arg(self.replicas).arg(millis(REPLICA_LIMIT));
+        }
+        let count = pipeline.len();
+        let sent = connection.send_packed_commands(&pipeline, 0, count).await;
+        let mut values = sent.map_err(|e| text(&e))?;
+        if values.len() != count {
+            return Err(format!("{} answers to {count} commands", values.len()));
+        }
+        let replicas = match waits.then(|| values.pop()).flatten() {
+            None => 0,
+            Some(Value::Int(replicas)) => u32::try_from(replicas).unwrap_or_default(),
+            Some(Value::ServerError(e)) => return Err(e.to_string()),
+            Some(_) => return Err("no answer to WAIT".to_owned()),
+        };
+        // Before each is that to ASKING.
+        let step = values.len() / answers.max(1);
+        let each = values.into_iter().skip(step.saturating_sub(1)).step_by(step.max(1));
+        Ok(each.map(|value| (value, replicas)).collect())
+    }
+
+    /// Returns what is sent for a command.
+    fn commands(&self, command: &Command) -> Vec<Cmd> {
+        let name = self.name.to_string();
         match command {
-            Command::Renew { boot } => {
+            Command::Renew { boot, .. } => {
                 let heard = Message::Renewed { node: self.name, boot: *boot }.to_bytes();
-                eval(&mut pipeline, record::RENEW, record::LEASES.as_bytes())
-                    .arg(&name)
+                let mut cmd = eval(record::RENEW, record::LEASES.as_bytes());
+                cmd.arg(&name)
                     .arg(record::VERSION)
                     .arg(boot)
                     .arg(millis(LEASE))
@@ -171,19 +313,19 @@ impl Database {
                     .arg(heard)
                     .arg(MAX_NODES)
                     .arg(self.key.text());
+                vec![cmd]
             }
-            Command::Leave { boot } => {
-                eval(&mut pipeline, record::LEAVE, record::LEASES.as_bytes())
-                    .arg(&name)
-                    .arg(boot)
-                    .arg(record::CHANNEL)
-                    .arg(Message::Left(self.name).to_bytes());
+            Command::Leave { boot, .. } => {
+                let mut cmd = eval(record::LEAVE, record::LEASES.as_bytes());
+                let heard = Message::Left(self.name).to_bytes();
+                cmd.arg(&name).arg(boot).arg(record::CHANNEL).arg(heard);
+                vec![cmd]
             }
-            Command::Publish { boot, changes } => {
-                for change in changes {
+            Command::Publish { boot, changes, .. } => {
+                let one = |change: &Publication| {
                     let heard = Message::User(change.user.clone()).to_bytes();
-                    eval(&mut pipeline, record::PUBLISH, &record::key(&change.user))
-                        .arg(&name)
+                    let mut cmd = eval(record::PUBLISH, &record::key(&change.user));
+                    cmd.arg(&name)
                         .arg(record::VERSION)
                         .arg(boot)
                         .arg(change.seq)
@@ -191,44 +333,52 @@ impl Database {
                         .arg(change.q_text())
                         .arg(record::CHANNEL)
                         .arg(heard);
-                }
+                    cmd
+                };
+                changes.iter().map(one).collect()
             }
-            Command::Read(users) => {
-                for user in users {
-                    eval(&mut pipeline, record::READ, &record::key(user)).arg(MAX_NODES_PER_USER);
-                }
+            Command::Read { users, .. } => {
+                let one = |user: &Box<[u8]>| {
+                    let mut cmd = eval(record::READ, &record::key(user));
+                    cmd.arg(MAX_NODES_PER_USER);
+                    cmd
+                };
+                users.iter().map(one).collect()
             }
+            Command::Probe { slot, .. } => vec![topology::probe(*slot)],
         }
-        if waits_for_replicas(command) {
-            // Acknowledged by replicas are the changes of this connection: WAIT must be on the same one, and is.
-            pipeline.cmd("WAIT").arg(self.replicas).arg(millis(REPLICA_LIMIT));
-        }
-        pipeline
     }
 }
 
 fn waits_for_replicas(command: &Command) -> bool {
-    matches!(command, Command::Renew { .. } | Command::Publish { .. })
+    matches!(command, Command::Renew { .. } | Command::Publish { .. } | Command::Probe { .. })
 }
 
-/// Returns what the answers to a command are; `None` if that to WAIT is missing.
-fn report(command: &Command, mut values: Vec<Value>) -> Option<Report> {
-    let replicas = match waits_for_replicas(command).then(|| values.pop()) {
-        None => 0,
-        Some(Some(Value::Int(replicas))) => u32::try_from(replicas).unwrap_or_default(),
-        Some(_) => return None,
-    };
-    Some(match command {
+/// Returns what the answers to a command are, each with the number of replicas.
+fn report(command: &Command, answers: &[(Value, u32)]) -> Report {
+    let first = answers.first();
+    match command {
         Command::Renew { .. } => {
-            let leases = values.first().and_then(texts);
-            Report::Renewed(leases.map(|parts| (Lease::parse(&parts), replicas)))
+            let leases = first.and_then(|(value, replicas)| Some((texts(value)?, *replicas)));
+            Report::Renewed(leases.map(|(parts, replicas)| (Lease::parse(&parts), replicas)))
         }
-        Command::Leave { .. } => Report::Left(matches!(values.first(), Some(Value::Int(_)))),
-        Command::Publish { .. } => {
-            Report::Published(values.iter().map(|value| written(value, replicas)).collect())
+        Command::Leave { .. } => Report::Left(matches!(first, Some((Value::Int(_), _)))),
+        Command::Publish { shard, .. } => {
+            let results = answers.iter().map(|(value, replicas)| written(value, *replicas));
+            Report::Published(shard.clone(), results.collect())
         }
-        Command::Read(_) => Report::Read(values.iter().map(reading).collect()),
-    })
+        Command::Read { shard, .. } => {
+            Report::Read(shard.clone(), answers.iter().map(|(value, _)| reading(value)).collect())
+        }
+        Command::Probe { shard, .. } => {
+            let probed = match first {
+                Some((Value::Okay, replicas)) => Probed::Stored(*replicas),
+                Some((value, _)) if is_moved(value) => Probed::Moved,
+                _ => Probed::Failed,
+            };
+            Report::Probed(shard.clone(), probed)
+        }
+    }
 }
 
 /// Returns what an answer of [`record::PUBLISH`] means.
@@ -236,6 +386,7 @@ fn written(value: &Value, replicas: u32) -> Written {
     match value {
         Value::Int(1) => Written::Stored(replicas),
         Value::Int(_) => Written::Unusable,
+        _ if is_moved(value) => Written::Moved,
         _ => match text_of(value).and_then(|boot| boot.parse().ok()) {
             Some(boot) => Written::Outrun { boot },
             None => Written::Failed,
@@ -247,14 +398,17 @@ fn written(value: &Value, replicas: u32) -> Written {
 fn reading(value: &Value) -> Reading {
     match value {
         Value::Int(_) => Reading::Unusable,
+        _ if is_moved(value) => Reading::Moved,
         _ => texts(value).map_or(Reading::Failed, |parts| Reading::Found(Found::parse(&parts))),
     }
 }
 
-/// Adds the call of a script with one key. The text is sent each time: a server that has just become the primary does not
+/// Returns the call of a script with one key. The text is sent each time: a server that has just become the primary does not
 /// know it.
-fn eval<'a>(pipeline: &'a mut Pipeline, script: &str, key: &[u8]) -> &'a mut Pipeline {
-    pipeline.cmd("EVAL").arg(script).arg(1).arg(key)
+fn eval(script: &str, key: &[u8]) -> Cmd {
+    let mut cmd = redis::cmd("EVAL");
+    cmd.arg(script).arg(1).arg(key);
+    cmd
 }
 
 fn millis(time: Duration) -> u64 {

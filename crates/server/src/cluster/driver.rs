@@ -1,18 +1,20 @@
 //! The thread of the database: commands go out on a connection for each lane, and reports come back.
 
-use std::sync::{Arc, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use ringway_cluster::record::Message;
-use ringway_cluster::{Command, Report};
+use ringway_cluster::{Command, Probed, Report, Shard};
 use ringway_net::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 
 use super::Hub;
-use super::database::{Database, Session};
+use super::database::{Database, Done, Session};
+use super::topology;
 
 /// Time that a command has, with the connection for it. Longer than what the node waits for it.
 const COMMAND_LIMIT: Duration = Duration::from_millis(1500);
@@ -24,6 +26,8 @@ const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
 const REPORTS: usize = 4096;
 /// Time that the end of the lease has when the server stops.
 const LEAVE_LIMIT: Duration = Duration::from_millis(500);
+/// Time without a command after which the connection of a lane with one primary of many is closed.
+const LANE_IDLE: Duration = Duration::from_secs(60);
 /// Longest time without a turn.
 const IDLE: Duration = Duration::from_secs(1);
 
@@ -36,19 +40,22 @@ pub(super) async fn drive(
 ) {
     let database = Arc::new(database);
     let (sender, mut reports) = mpsc::channel(REPORTS);
-    let lanes: [mpsc::Sender<Command>; 3] = std::array::from_fn(|_| {
-        let (commands, lane) = mpsc::channel(1);
-        tokio::spawn(run_lane(hub.clone(), database.clone(), lane, sender.clone()));
-        commands
-    });
+    let mut lanes = Lanes {
+        hub: hub.clone(),
+        database: database.clone(),
+        reports: sender.clone(),
+        lanes: BTreeMap::new(),
+    };
+    if database.is_sharded() {
+        tokio::spawn(topology::watch(hub.clone(), database.clone(), sender.clone()));
+    }
     tokio::spawn(subscribe(database.clone(), sender));
     let mut arrived = Vec::new();
     let mut end = None;
     while end.is_none_or(|end| Instant::now() < end && !hub.has_left()) {
         let (commands, next) = hub.turn(clock.now(), arrived.drain(..));
         for command in commands {
-            // A lane has one command under way, so there is room.
-            let _ = lanes[lane_of(&command)].try_send(command);
+            lanes.send(command);
         }
         let wait = next.map_or(IDLE, |next| next.since(clock.now()).min(IDLE));
         let wake = (Instant::now() + wait).min(end.unwrap_or_else(|| Instant::now() + IDLE));
@@ -67,23 +74,66 @@ pub(super) async fn drive(
     }
 }
 
-fn lane_of(command: &Command) -> usize {
+/// The lanes: for each shard one for each kind of command. A lane begins with its first command.
+struct Lanes {
+    hub: Arc<Hub>,
+    database: Arc<Database>,
+    reports: mpsc::Sender<Report>,
+    lanes: BTreeMap<(Shard, u8), mpsc::Sender<Command>>,
+}
+
+impl Lanes {
+    fn send(&mut self, command: Command) {
+        let lane = (command.shard().clone(), lane_of(&command));
+        let command = match self.lanes.get(&lane) {
+            None => command,
+            // A lane has one command under way, so there is room, or it has ended.
+            Some(commands) => match commands.try_send(command) {
+                Ok(()) => return,
+                Err(e) => e.into_inner(),
+            },
+        };
+        self.lanes.retain(|_, commands| !commands.is_closed());
+        let (commands, receiver) = mpsc::channel(1);
+        let (hub, database) = (self.hub.clone(), self.database.clone());
+        let shard = lane.0.clone();
+        tokio::spawn(run_lane(hub, database, shard, receiver, self.reports.clone()));
+        let _ = commands.try_send(command);
+        self.lanes.insert(lane, commands);
+    }
+}
+
+fn lane_of(command: &Command) -> u8 {
     match command {
         Command::Renew { .. } | Command::Leave { .. } => 0,
         Command::Publish { .. } => 1,
-        Command::Read(_) => 2,
+        Command::Read { .. } => 2,
+        Command::Probe { .. } => 3,
     }
+}
+
+/// Returns the next command of a lane. A lane of one shard of many ends when there has been none for a while.
+async fn next(shard: &Shard, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
+    if let Ok(command) = timeout(LANE_IDLE, commands.recv()).await {
+        return command;
+    }
+    if !shard.is_whole() {
+        // One that was sent meanwhile is received all the same.
+        commands.close();
+    }
+    commands.recv().await
 }
 
 /// Carries out the commands of one lane. A connection on which something has failed is not used again.
 async fn run_lane(
     hub: Arc<Hub>,
     database: Arc<Database>,
+    shard: Shard,
     mut commands: mpsc::Receiver<Command>,
     reports: mpsc::Sender<Report>,
 ) {
     let mut session: Option<Session> = None;
-    while let Some(command) = commands.recv().await {
+    while let Some(command) = next(&shard, &mut commands).await {
         let work = async {
             if let Some(mut connected) = session.take() {
                 let done = database.carry_out(&mut connected, &command).await;
@@ -92,28 +142,29 @@ async fn run_lane(
                 }
                 // The database may have started again, or another server has become the primary. Each command may be
                 // carried out twice.
-                let mut connected = database.connect().await?;
+                let mut connected = database.connect(&shard).await?;
                 // It is received before the answer.
                 let _ = reports.send(Report::Reconnected).await;
                 let done = database.carry_out(&mut connected, &command).await?;
                 return Ok((connected, done));
             }
-            let mut connected = database.connect().await?;
+            let mut connected = database.connect(&shard).await?;
             let done = database.carry_out(&mut connected, &command).await?;
             Ok::<_, String>((connected, done))
         };
         let (report, failure) = match timeout(COMMAND_LIMIT, work).await {
-            Ok(Ok((connected, (report, None)))) => {
+            Ok(Ok((connected, Done { report, refused: None }))) => {
                 session = Some(connected);
                 (report, None)
             }
-            Ok(Ok((_, (report, refused)))) => (report, refused),
+            Ok(Ok((_, Done { report, refused }))) => (report, refused),
             Ok(Err(e)) => (failed(&command), Some(e)),
             Err(_) => (failed(&command), Some(format!("no answer within {COMMAND_LIMIT:?}"))),
         };
         if let Some(failure) = failure {
             debug!("the database: {failure}");
-            *hub.world().why.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+            hub.world().set_why(&shard, Some(failure));
+            database.stale.notify_one();
         }
         if reports.send(report).await.is_err() {
             return;
@@ -125,15 +176,18 @@ fn failed(command: &Command) -> Report {
     match command {
         Command::Renew { .. } => Report::Renewed(None),
         Command::Leave { .. } => Report::Left(false),
-        Command::Publish { .. } => Report::Published(Vec::new()),
-        Command::Read(_) => Report::Read(Vec::new()),
+        Command::Publish { shard, .. } => Report::Published(shard.clone(), Vec::new()),
+        Command::Read { shard, .. } => Report::Read(shard.clone(), Vec::new()),
+        Command::Probe { shard, .. } => Report::Probed(shard.clone(), Probed::Failed),
     }
 }
 
 /// Reports changes, and when they are not reported.
 async fn subscribe(database: Arc<Database>, reports: mpsc::Sender<Report>) {
+    let mut turn = 0;
     loop {
-        match timeout(COMMAND_LIMIT, database.subscribe()).await {
+        turn += 1;
+        match timeout(COMMAND_LIMIT, database.subscribe(turn)).await {
             Ok(Ok(subscription)) => {
                 if reports.send(Report::Subscribed).await.is_err() {
                     return;

@@ -10,6 +10,7 @@
 //! | `announce` | what a node publishes when it starts |
 //! | `driver` | the thread: commands go to the database, and reports come back |
 //! | `database` | connections with Redis or Valkey |
+//! | `topology` | which primary of many has which users |
 
 pub(crate) mod announce;
 #[cfg(feature = "cluster")]
@@ -18,16 +19,19 @@ mod database;
 mod driver;
 pub mod membership;
 pub mod settings;
+#[cfg(feature = "cluster")]
+mod topology;
 
 pub use membership::Membership;
 pub use settings::ClusterSettings;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use ringway_cluster::machine::State;
-use ringway_cluster::{Config, Event, Machine, World, journal};
+use ringway_cluster::{Config, Event, Machine, Shard, World, journal};
 use ringway_net::{Clock, Mailbox};
 use ringway_proxy::config::{ClusterNodes, NodeKey};
 use tokio::sync::{Notify, oneshot, watch};
@@ -45,8 +49,8 @@ pub struct Channels {
     nodes: watch::Sender<ClusterNodes>,
     key: NodeKey,
     replicas: u32,
-    /// Why the database did not answer last.
-    why: Mutex<String>,
+    /// Why a shard did not answer last.
+    why: Mutex<BTreeMap<Shard, String>>,
 }
 
 impl Channels {
@@ -59,20 +63,51 @@ impl Channels {
         self.mailboxes.get()?.get(usize::from(worker))
     }
 
+    /// A shard does not answer, for this reason, or does.
+    fn set_why(&self, shard: &Shard, failure: Option<String>) {
+        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        match failure {
+            Some(failure) => why.insert(shard.clone(), failure),
+            None => why.remove(shard),
+        };
+    }
+
+    fn why(&self, shard: &Shard) -> String {
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        why.get(shard).map_or_else(|| "too slow".to_owned(), String::clone)
+    }
+
+    /// Logs the state of a shard of many.
+    fn log_shard(&self, shard: &Shard, state: State) {
+        match state {
+            State::Ready => {
+                self.set_why(shard, None);
+                info!("the shard {shard} of the database takes registrations");
+            }
+            State::Absent => error!(
+                "the shard {shard} of the database does not answer ({}): registrations of its users are refused",
+                self.why(shard)
+            ),
+            State::Superseded => {}
+            State::Unreplicated { replicas } => warn!(
+                "the shard {shard} of the database has {replicas} replicas, expected {} (cluster.replicas): \
+                 registrations of its users are refused",
+                self.replicas
+            ),
+        }
+    }
+
     fn log(&self, state: State) {
         match state {
             State::Ready => {
-                self.why.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                self.set_why(&Shard::whole(), None);
                 info!("the database of the cluster takes registrations");
             }
-            State::Absent => {
-                let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
-                error!(
-                    "the database of the cluster does not answer ({}): registrations are refused, \
-                     calls go on from what is known",
-                    if why.is_empty() { "too slow" } else { &why }
-                );
-            }
+            State::Absent => error!(
+                "the database of the cluster does not answer ({}): registrations are refused, \
+                 calls go on from what is known",
+                self.why(&Shard::whole())
+            ),
             State::Superseded => {
                 error!(
                     "another server has this node's address (cluster.address): registrations are refused"
@@ -111,6 +146,7 @@ impl World for Channels {
                 self.nodes.send_replace(ClusterNodes::new(addresses, self.key));
             }
             Event::State(state) => self.log(state),
+            Event::Shard(shard, state) => self.log_shard(&shard, state),
             Event::Unusable(user) => {
                 let key =
                     String::from_utf8_lossy(&ringway_cluster::record::key(&user)).into_owned();
@@ -138,10 +174,11 @@ impl ClusterThread {
     /// What makes a start impossible.
     pub(crate) fn start(membership: Membership, clock: Clock) -> Result<Self, String> {
         let Membership { name, replicas, .. } = membership;
+        let sharded = membership.database.cluster;
         // A later run has a later time, unless the clock was set back: then the lease of the run before ends first.
         let mut key = NodeKey([0; 16]);
         getrandom::fill(&mut key.0).map_err(|e| format!("cluster: random octets: {e}"))?;
-        let config = Config { name, boot: clock.now().as_millis(), replicas, key };
+        let config = Config { name, boot: clock.now().as_millis(), replicas, key, sharded };
         let (sender, nodes) = watch::channel(ClusterNodes::default());
         let channels = Channels {
             wake: Notify::new(),

@@ -1,4 +1,4 @@
-//! Where the database of a cluster is: `redis://`, `rediss://` (TLS), and the same by Sentinel.
+//! Where the database of a cluster is: `redis://`, `rediss://` (TLS), and the same by Sentinel or as a Redis Cluster.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,11 @@ use std::str::FromStr;
 const PORT: u16 = 6379;
 /// Default port of a sentinel.
 const SENTINEL_PORT: u16 = 26379;
-/// Maximum number of sentinels.
+/// Maximum number of sentinels, or of servers of a Redis Cluster in a URI.
 const MAX_HOSTS: usize = 16;
 const EXPECTED: &str = "redis://[USER:PASSWORD@]HOST[:PORT][/NUMBER] or \
-                        redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,..]/SERVICE[/NUMBER], \
+                        redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,..]/SERVICE[/NUMBER] or \
+                        redis+cluster://[USER:PASSWORD@]HOST[:PORT][,..], \
                         with rediss for TLS";
 
 /// The URI of a database.
@@ -20,6 +21,8 @@ pub struct DatabaseUri {
     pub tls: bool,
     /// The service of Sentinel whose primary is meant; without one, the one host is the database.
     pub service: Option<String>,
+    /// Whether it is a Redis Cluster: many primaries, of which the hosts are some.
+    pub cluster: bool,
     /// Hosts and ports: the database, or the sentinels.
     pub hosts: Vec<(String, u16)>,
     /// Name of the ACL user.
@@ -33,8 +36,12 @@ pub struct DatabaseUri {
 impl fmt::Display for DatabaseUri {
     /// Writes the URI without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sentinel = if self.service.is_some() { "+sentinel" } else { "" };
-        write!(f, "{}{sentinel}://", if self.tls { "rediss" } else { "redis" })?;
+        let kind = match self.service {
+            Some(_) => "+sentinel",
+            None if self.cluster => "+cluster",
+            None => "",
+        };
+        write!(f, "{}{kind}://", if self.tls { "rediss" } else { "redis" })?;
         if self.password.is_some() {
             write!(f, "{}:***@", self.user.as_deref().unwrap_or_default())?;
         }
@@ -65,11 +72,13 @@ impl FromStr for DatabaseUri {
         // The text may have a password, so it is not repeated.
         let error = |got: &str| format!("expected {EXPECTED}, got {got}");
         let (scheme, rest) = text.split_once("://").ok_or_else(|| error("no ://"))?;
-        let (tls, is_sentinel) = match scheme {
-            "redis" => (false, false),
-            "rediss" => (true, false),
-            "redis+sentinel" => (false, true),
-            "rediss+sentinel" => (true, true),
+        let (tls, is_sentinel, cluster) = match scheme {
+            "redis" => (false, false, false),
+            "rediss" => (true, false, false),
+            "redis+sentinel" => (false, true, false),
+            "rediss+sentinel" => (true, true, false),
+            "redis+cluster" => (false, false, true),
+            "rediss+cluster" => (true, false, true),
             _ => return Err(error(&format!("the scheme {scheme:?}"))),
         };
         let (credentials, rest) = match rest.rsplit_once('@') {
@@ -90,7 +99,7 @@ impl FromStr for DatabaseUri {
         let hosts =
             parts.next().unwrap_or_default().split(',').map(|host| host_port(host, default));
         let hosts: Vec<_> = hosts.collect::<Option<_>>().ok_or_else(|| error("a wrong host"))?;
-        if hosts.len() > if is_sentinel { MAX_HOSTS } else { 1 } {
+        if hosts.len() > if is_sentinel || cluster { MAX_HOSTS } else { 1 } {
             return Err(error(&format!("{} hosts", hosts.len())));
         }
         let service = is_sentinel.then(|| parts.next().unwrap_or_default().to_owned());
@@ -104,10 +113,14 @@ impl FromStr for DatabaseUri {
                 Err(_) => return Err(error(&format!("the database {number:?}"))),
             },
         };
+        // Redis Cluster specification: there is only the database 0.
+        if cluster && number != 0 {
+            return Err(error(&format!("the database {number} of a cluster")));
+        }
         if let Some(more) = parts.next() {
             return Err(error(&format!("/{more} behind its end")));
         }
-        Ok(DatabaseUri { tls, service, hosts, user, password, number })
+        Ok(DatabaseUri { tls, service, cluster, hosts, user, password, number })
     }
 }
 
@@ -154,6 +167,8 @@ mod tests {
                 "redis+sentinel://ringway:***@a:26379,b:7000/main",
             ),
             ("rediss+sentinel://a/main/2", "rediss+sentinel://a:26379/main/2"),
+            ("redis+cluster://:x@a,b:7000", "redis+cluster://:***@a:6379,b:7000"),
+            ("rediss+cluster://a/0", "rediss+cluster://a:6379"),
         ] {
             let uri: DatabaseUri = text.parse().unwrap();
             assert_eq!(uri.to_string(), written);
@@ -167,7 +182,10 @@ mod tests {
     fn a_wrong_uri_is_explained_without_its_password() {
         for (text, what) in [
             ("redis:db", "no ://"),
-            ("redis+cluster://db", "the scheme \"redis+cluster\""),
+            ("redis+clusters://db", "the scheme \"redis+clusters\""),
+            ("redis+cluster://db/1", "the database 1 of a cluster"),
+            ("redis+cluster://", "a wrong host"),
+            ("redis+cluster://a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", "17 hosts"),
             ("redis://", "a wrong host"),
             ("redis://a,b", "2 hosts"),
             ("redis://db:0", "a wrong host"),
