@@ -105,7 +105,7 @@ class RedisCluster:
     def __init__(self, context, rules):
         self.context, self.servers = context, []
         for number in range(6):
-            name = f"server{number}"
+            name = f"redis{number}"
             self.servers.append(Redis(context, name, options=[
                 "--cluster-enabled", "yes", "--cluster-config-file", f"{name}.conf", "--cluster-node-timeout", 1000,
                 "--cluster-require-full-coverage", "no", "--cluster-port", context.ports.take(),

@@ -384,57 +384,70 @@ impl Phones {
     }
 }
 
-#[test]
-fn nothing_acknowledged_is_lost_by_pauses_slowness_gaps_and_failovers() {
-    for seed in 0..40 {
-        let mut random = SplitMix::new(seed);
-        let mut w = running(3);
-        let mut phones = Phones::default();
-        for _ in 0..300 {
-            let pick = random.next_u64();
-            let node = (pick >> 8) as usize % w.nodes.len();
-            let user = format!("user{}", (pick >> 16) % 20);
-            match pick % 40 {
-                0 => w.pause(Duration::from_millis((pick >> 24) % 6000)),
-                1 => w.database.replicates ^= true,
-                2 => w.fail_over(),
-                3 => w.database.reports ^= true,
-                4 => w.database.latency = Duration::from_millis((pick >> 24) % 400),
-                5..10 => {
-                    w.call(node, &user);
-                }
-                10..13 => {
-                    w.unregister(node, &user);
-                    phones.waiting.retain(|_, (n, u)| (*n, &*u) != (node, &user));
-                    phones.acknowledged.remove(&(node, user));
-                }
-                13..25 => {
-                    phones.next += 1;
-                    if w.register(node, &user, 3600, phones.next) {
-                        phones.waiting.insert(phones.next, (node, user));
-                    }
-                }
-                _ => w.run(Duration::from_millis((pick >> 24) % 1000)),
+/// Faults of a database of this many shards, with this seed: what was acknowledged is found afterwards.
+fn faults(seed: u64, shards: i64) {
+    let mut random = SplitMix::new(seed);
+    let mut w = if shards == 1 { World::new(3) } else { World::sharded(3, shards) };
+    w.run(3 * SECOND);
+    let mut phones = Phones::default();
+    for _ in 0..300 {
+        let pick = random.next_u64();
+        let node = (pick >> 8) as usize % w.nodes.len();
+        let user = format!("user{}", (pick >> 16) % 20);
+        let shard = (pick >> 40) as usize % shards as usize;
+        match pick % 40 {
+            0 => w.pause_shard(shard, Duration::from_millis((pick >> 24) % 6000)),
+            1 => w.shard(shard).replicates ^= true,
+            2 => w.fail_over_shard(shard),
+            3 => w.database.reports ^= true,
+            4 => w.shard(shard).latency = Duration::from_millis((pick >> 24) % 400),
+            5..10 => {
+                w.call(node, &user);
             }
-            phones.hear(&mut w);
+            10..13 => {
+                w.unregister(node, &user);
+                phones.waiting.retain(|_, (n, u)| (*n, &*u) != (node, &user));
+                phones.acknowledged.remove(&(node, user));
+            }
+            13..25 => {
+                phones.next += 1;
+                if w.register(node, &user, 3600, phones.next) {
+                    phones.waiting.insert(phones.next, (node, user));
+                }
+            }
+            _ => w.run(Duration::from_millis((pick >> 24) % 1000)),
         }
-        // After the faults, all is well.
-        w.database.replicates = true;
-        w.database.reports = true;
-        w.database.latency = Duration::from_millis(1);
-        w.run(15 * SECOND);
         phones.hear(&mut w);
-        for n in &w.nodes {
-            let counts = n.machine.counts();
-            assert!(counts.ready && counts.waiting == 0 && counts.nodes == 2, "{seed}: {counts:?}");
-        }
-        for (node, user) in phones.acknowledged.keys() {
-            for other in (0..3).filter(|other| other != node) {
-                let (found, known) = w.call(other, user);
-                assert!(known && found.contains(node), "{seed}: {user} at {node} by {other}");
-            }
+    }
+    // After the faults, all is well.
+    for shard in 0..shards as usize {
+        let shard = w.shard(shard);
+        (shard.replicates, shard.reports) = (true, true);
+        shard.latency = Duration::from_millis(1);
+    }
+    w.run(15 * SECOND);
+    phones.hear(&mut w);
+    for n in &w.nodes {
+        let counts = n.machine.counts();
+        assert!(counts.ready && counts.waiting == 0 && counts.nodes == 2, "{seed}: {counts:?}");
+        assert_eq!(counts.shards_present, shards as usize, "{seed}: {counts:?}");
+    }
+    for (node, user) in phones.acknowledged.keys() {
+        for other in (0..3).filter(|other| other != node) {
+            let (found, known) = w.call(other, user);
+            assert!(known && found.contains(node), "{seed}: {user} at {node} by {other}");
         }
     }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_pauses_slowness_gaps_and_failovers() {
+    (0..40).for_each(|seed| faults(seed, 1));
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_faults_of_shards() {
+    (0..40).for_each(|seed| faults(seed, 3));
 }
 
 /// Every tenth of a hundred nodes dies, and with them the primary: the others lose nothing, and take the phones of the dead.
