@@ -12,6 +12,9 @@ use crate::slots::{Shard, slot_of_user};
 /// A worker's question.
 pub type Asked = (u8, AskId);
 
+/// A user of a read, and whether a change was reported since it began.
+type Reading = (Box<[u8]>, bool);
+
 /// The users that are to be read, and who waits for them. At most one read is under way at each shard.
 #[derive(Default)]
 pub struct Asks {
@@ -25,8 +28,8 @@ pub struct Asks {
     /// Users who have no deadline yet.
     new: Vec<(u64, Box<[u8]>)>,
     number: u64,
-    /// The users of the reads under way, and whether a change of them was reported since theirs began.
-    reading: BTreeMap<Shard, Vec<(Box<[u8]>, bool)>>,
+    /// The users of the reads under way.
+    reading: BTreeMap<Shard, Vec<Reading>>,
 }
 
 struct Waiting {

@@ -24,7 +24,7 @@ pub use crate::exchange::{Command, Counts, Event, Probed, Reading, Report, State
 use crate::nodes::Nodes;
 use crate::own::Own;
 use crate::record::{Lease, Message, NodeName};
-use crate::shards::{Lane, Shards};
+use crate::shards::{Entry, Lane, Shards};
 use crate::slots::{Shard, Slots, slot_of_user};
 
 /// Whether the node is about to stop.
@@ -288,24 +288,29 @@ impl Machine {
         let epoch = self.reported_epoch();
         let begins_probe = |lane: Lane| !has_leases && lane.may_begin(now);
         let Some(entry) = self.shards.get_mut(shard) else { return };
-        let (lane, is_absent) = (entry.probe, entry.state.is_absent());
-        if begins_probe(lane)
+        let Entry { probe, publish, read, .. } = *entry;
+        let is_absent = entry.state.is_absent();
+        if begins_probe(probe)
             && let Some(slot) = self.shards.probe_slot(shard)
             && let Some(entry) = self.shards.get_mut(shard)
         {
             entry.probe = Lane::Busy { since: now, late: false };
             self.commands.push_back(Command::Probe { shard: shard.clone(), slot });
         }
-        let Some(entry) = self.shards.get_mut(shard).filter(|_| !is_absent) else { return };
-        if entry.publish.may_begin(now)
-            && let Some(changes) = self.own.begin(now, shard)
+        if is_absent {
+            return;
+        }
+        if publish.may_begin(now)
+            && let Some(changes) = self.own.begin(now, shard, &self.shards)
+            && let Some(entry) = self.shards.get_mut(shard)
         {
             entry.publish = Lane::Busy { since: now, late: false };
             let boot = self.config.boot;
             self.commands.push_back(Command::Publish { shard: shard.clone(), boot, changes });
         }
-        if entry.read.may_begin(now)
+        if read.may_begin(now)
             && let Some(users) = self.asks.begin(shard)
+            && let Some(entry) = self.shards.get_mut(shard)
         {
             entry.read = Lane::Busy { since: now, late: false };
             entry.read_epoch = epoch;
@@ -598,7 +603,8 @@ impl Machine {
             let asked = self.asks.fail(shard);
             self.unavailable(asked);
         } else if before != State::Ready {
-            self.send_again();
+            self.epoch += 1;
+            self.own.send_again(std::slice::from_ref(shard));
         }
         self.overall(self.shards.overall());
     }
@@ -614,7 +620,7 @@ impl Machine {
     /// What the database had may be lost: it was away, or a replica that lacked something has become the primary.
     fn send_again(&mut self) {
         self.epoch += 1;
-        self.own.send_again();
+        self.own.send_again(&self.shards.names());
     }
 
     fn report(&mut self, outcomes: Vec<(CommitTag, bool)>) {

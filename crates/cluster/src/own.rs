@@ -6,7 +6,9 @@ use std::ops::Bound;
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::Time;
 
-use crate::config::{COMMIT_LIMIT, MAX_BATCH, REMOVED, UNUSABLE_PAUSE};
+use crate::config::{
+    COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, REMOVED, REPAIR_STEP, REPAIR_TIME, UNUSABLE_PAUSE,
+};
 use crate::exchange::Written;
 use crate::record::Publication;
 use crate::shards::{Queue, Shards};
@@ -14,6 +16,9 @@ use crate::slots::{Shard, slot_of_user};
 
 /// What becomes of a registration: whether it is stored.
 pub type Outcome = (CommitTag, bool);
+
+/// A user of a batch, and the number of the change that it has.
+type Sent = (Box<[u8]>, u64);
 
 /// The users of this node. At most one batch of changes is under way at each shard.
 #[derive(Default)]
@@ -23,10 +28,9 @@ pub struct Own {
     queue: Queue,
     /// Users whose key has what is not ours, and when they are tried again, in order.
     unusable: VecDeque<(Time, Box<[u8]>)>,
-    /// The users of the batches under way, and the number of the change that each has of them.
-    sent: BTreeMap<Shard, Vec<(Box<[u8]>, u64)>>,
-    /// The last user that was queued again, while all are.
-    again: Option<Bound<Box<[u8]>>>,
+    /// The users of the batches under way.
+    sent: BTreeMap<Shard, Vec<Sent>>,
+    again: BTreeMap<Shard, Again>,
     /// Number of the last change.
     seq: u64,
     waiting: BTreeMap<CommitTag, Waiting>,
@@ -36,7 +40,36 @@ pub struct Own {
     new: Vec<(CommitTag, u64)>,
 }
 
+/// The repair of a shard: all of its users are sent once more.
+struct Again {
+    /// The last user that was looked at, while it goes on.
+    after: Option<Bound<Box<[u8]>>>,
+    /// Number of users in the next batch.
+    count: usize,
+    /// When the batch under way began, if it has some.
+    began: Option<Time>,
+}
+
+impl Default for Again {
+    fn default() -> Self {
+        Again { after: None, count: FIRST_REPAIR, began: None }
+    }
+}
+
+impl Again {
+    /// The batch under way has ended: the next has more, or fewer if it has taken too long.
+    fn adapt(&mut self, now: Time) {
+        let Some(began) = self.began.take() else { return };
+        self.count = match now.since(began) > REPAIR_TIME {
+            true => (self.count / 2).max(1),
+            false => (self.count + REPAIR_STEP).min(MAX_BATCH),
+        };
+    }
+}
+
 struct User {
+    /// The slot.
+    slot: u16,
     /// q here, in thousandths; `None` if the user is not here any more.
     q: Option<u16>,
     /// Time at which the last binding ends.
@@ -73,7 +106,9 @@ impl Own {
         self.seq += 1;
         let (q, ends) = state.map_or((None, Time::ZERO), |(q, ends)| (Some(q), ends));
         if !self.users.contains_key(user) {
-            let new = User { q, ends, seq: 0, queued: false, unusable: false, waiting: Vec::new() };
+            let slot = slot_of_user(user);
+            let waiting = Vec::new();
+            let new = User { slot, q, ends, seq: 0, queued: false, unusable: false, waiting };
             self.users.insert(user.into(), new);
         }
         let entry = self.users.get_mut(user)?;
@@ -85,7 +120,7 @@ impl Own {
         }
         if let Some(tag) = waits {
             entry.waiting.push((self.seq, tag));
-            let slot = slot_of_user(user);
+            let slot = entry.slot;
             let waiting = Waiting { seq: self.seq, slot, stored: false, on_disk: false };
             self.waiting.insert(tag, waiting);
             self.new.push((tag, self.seq));
@@ -157,20 +192,22 @@ impl Own {
         self.queue.unsort();
     }
 
-    /// Has all users sent once more: the database may have lost them.
-    pub fn send_again(&mut self) {
-        self.again = Some(Bound::Unbounded);
+    /// Has all users of these shards sent once more: the database may have lost them.
+    pub fn send_again(&mut self, shards: &[Shard]) {
+        for shard in shards {
+            self.again.entry(shard.clone()).or_default().after = Some(Bound::Unbounded);
+        }
     }
 
     /// Returns the time of the next call of [`Own::sort`], whatever the shards do.
     pub fn next_change(&self) -> Option<Time> {
-        let is_now = self.again.is_some() && self.queue.is_short();
-        if is_now { Some(Time::ZERO) } else { self.unusable.front().map(|(at, _)| *at) }
+        self.unusable.front().map(|(at, _)| *at)
     }
 
     /// Returns whether nothing is to be sent to a shard.
     pub fn has_nothing_for(&self, shard: &Shard) -> bool {
-        self.queue.is_empty(shard)
+        let is_repaired = self.again.get(shard).is_none_or(|again| again.after.is_none());
+        is_repaired && self.queue.is_empty(shard)
     }
 
     /// Has users sent again whose key could not be used some time ago.
@@ -186,26 +223,10 @@ impl Own {
         }
     }
 
-    /// Queues the next of all users, while all are sent once more.
-    fn queue_again(&mut self) {
-        let Some(after) = self.again.take_if(|_| self.queue.is_short()) else { return };
-        let mut rest = self.users.range_mut((after, Bound::Unbounded));
-        for (name, user) in rest.by_ref().take(MAX_BATCH) {
-            self.again = Some(Bound::Excluded(name.clone()));
-            if !user.queued {
-                user.queued = true;
-                self.queue.push(name.clone());
-            }
-        }
-        if rest.next().is_none() {
-            self.again = None;
-        }
-    }
-
-    /// Sorts what is to be sent by shard. What is for an absent one fails, and is sent with all users when that is there.
+    /// Sorts what is to be sent by shard, and drops the repair of those that are no more. What is for an absent one fails, and is sent with all users when that is there.
     pub fn sort(&mut self, now: Time, shards: &Shards, outcomes: &mut Vec<Outcome>) {
         self.retry_unusable(now);
-        self.queue_again();
+        self.again.retain(|shard, again| again.began.is_some() || shards.has_slots(shard));
         for name in self.queue.sort(shards) {
             if let Some(user) = self.users.get_mut(&name) {
                 user.queued = false;
@@ -215,7 +236,7 @@ impl Own {
     }
 
     /// Begins a batch for a shard, unless one is under way or there is nothing to send.
-    pub fn begin(&mut self, now: Time, shard: &Shard) -> Option<Vec<Publication>> {
+    pub fn begin(&mut self, now: Time, shard: &Shard, shards: &Shards) -> Option<Vec<Publication>> {
         if self.sent.contains_key(shard) {
             return None;
         }
@@ -228,12 +249,32 @@ impl Own {
                 batch.push(user.publication(now, &name));
             }
         }
+        self.repair(now, shard, shards, &mut batch);
         if batch.is_empty() {
             return None;
         }
         let sent = batch.iter().map(|p| (p.user.clone(), p.seq)).collect();
         self.sent.insert(shard.clone(), sent);
         Some(batch)
+    }
+
+    /// Adds to a batch what is sent again.
+    fn repair(&mut self, now: Time, shard: &Shard, shards: &Shards, batch: &mut Vec<Publication>) {
+        let Some(again) = self.again.get_mut(shard) else { return };
+        let Some(mut after) = again.after.take() else { return };
+        let end = MAX_BATCH.min(batch.len() + again.count);
+        let mut rest = self.users.range((after.clone(), Bound::Unbounded)).peekable();
+        while batch.len() < end
+            && let Some((name, user)) = rest.next()
+        {
+            after = Bound::Excluded(name.clone());
+            let is_here = !user.queued && shards.of(user.slot) == Some(shard);
+            if is_here && batch.iter().all(|p| p.user != *name) {
+                batch.push(user.publication(now, name));
+            }
+        }
+        again.after = rest.peek().is_some().then_some(after);
+        again.began = (!batch.is_empty()).then_some(now);
     }
 
     /// Ends the batch under way at a shard. `results` has what became of each change, in order. Registrations are acknowledged that
@@ -247,6 +288,9 @@ impl Own {
         outcomes: &mut Vec<Outcome>,
     ) -> Vec<Box<[u8]>> {
         let mut unusable = Vec::new();
+        if let Some(again) = self.again.get_mut(shard) {
+            again.adapt(now);
+        }
         let sent = self.sent.remove(shard).unwrap_or_default();
         for (i, (name, seq)) in sent.into_iter().enumerate() {
             let result = results.get(i).copied().unwrap_or(Written::Failed);
@@ -318,5 +362,52 @@ impl User {
             None => (None, REMOVED),
         };
         Publication { user: name.into(), seq: self.seq, lifetime, q }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringway_sansio::Duration;
+
+    use super::*;
+    use crate::exchange::State;
+    use crate::slots::Slots;
+
+    #[test]
+    fn a_repair_is_made_in_smaller_parts_while_the_database_is_slow() {
+        let mut own = Own::default();
+        let (shard, mut shards) = (Shard::whole(), Shards::new(Slots::whole()));
+        shards.get_mut(&shard).expect("it has one").state = State::Ready;
+        let mut now = Time::from_secs(1000);
+        for i in 0..3000 {
+            own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
+        }
+        // Returns the number of users in the next batch, which takes this long.
+        own.sort(now, &shards, &mut Vec::new());
+        let mut batch = |own: &mut Own, time: Duration| {
+            let count = own.begin(now, &shard, &shards).map_or(0, |batch| batch.len());
+            now += time;
+            own.end(now, &shard, &vec![Written::Stored(1); count], 1, &mut Vec::new());
+            count
+        };
+        let (fast, slow) = (REPAIR_TIME, REPAIR_TIME * 2);
+        while !own.has_nothing_for(&shard) {
+            // What is new does not wait: nobody knows it.
+            assert!(batch(&mut own, slow) >= 3000 % MAX_BATCH);
+        }
+        own.send_again(std::slice::from_ref(&shard));
+        let counts = [fast, fast, slow, slow, slow, fast].map(|time| batch(&mut own, time));
+        assert_eq!(counts, [16, 24, 32, 16, 8, 4]);
+        let (mut sum, mut largest) = (counts.iter().sum::<usize>(), 0);
+        while !own.has_nothing_for(&shard) {
+            let count = batch(&mut own, fast);
+            (sum, largest) = (sum + count, largest.max(count));
+        }
+        assert_eq!(sum, 3000, "each user once");
+        assert!(largest > 150, "{largest}");
+        own.send_again(std::slice::from_ref(&shard));
+        while !own.has_nothing_for(&shard) {
+            assert!(batch(&mut own, slow) > 0, "however slow, it goes on");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringway_sansio::Time;
 
-use crate::config::{MAX_BATCH, RENEW_LIMIT, STALE_MAP};
+use crate::config::{RENEW_LIMIT, STALE_MAP};
 use crate::exchange::State;
 use crate::slots::{SLOTS, Shard, Slots, slot_of_leases, slot_of_user};
 
@@ -268,10 +268,5 @@ impl Queue {
     /// Returns whether nobody waits for a shard.
     pub fn is_empty(&self, shard: &Shard) -> bool {
         self.sorted.get(shard).is_none_or(VecDeque::is_empty)
-    }
-
-    /// Returns whether less than a command's users wait.
-    pub fn is_short(&self) -> bool {
-        self.new.len() + self.sorted.values().map(VecDeque::len).sum::<usize>() < MAX_BATCH
     }
 }

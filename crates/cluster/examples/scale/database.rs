@@ -138,7 +138,7 @@ impl Database {
         let mut turn = Turn::default();
         let node = job.from / 3;
         let report = match &job.command {
-            Command::Renew { boot } => {
+            Command::Renew { boot, .. } => {
                 turn.cost += NEW + LEASES * self.names.len() as u32;
                 turn.messages.push(Message::Renewed { node: self.names[node], boot: *boot });
                 self.leases[node] = Some((*boot, now + LEASE));
@@ -148,7 +148,9 @@ impl Database {
                 self.leases[node] = None;
                 Some(Report::Left(true))
             }
-            Command::Publish { boot, changes } => {
+            // One primary is not probed.
+            Command::Probe { .. } => None,
+            Command::Publish { shard, boot, changes } => {
                 for change in changes.iter().skip(job.done).take(TURN) {
                     let (q, ends) = (change.q.unwrap_or(u16::MAX), now + change.lifetime);
                     let record =
@@ -161,15 +163,15 @@ impl Database {
                     }
                 }
                 (job.written.len() == changes.len())
-                    .then(|| Report::Published(std::mem::take(&mut job.written)))
+                    .then(|| Report::Published(shard.clone(), std::mem::take(&mut job.written)))
             }
-            Command::Read(users) => {
+            Command::Read { shard, users } => {
                 for user in users.iter().skip(job.done).take(TURN) {
                     turn.cost += READ;
                     job.readings.push(Reading::Found(self.found(now, number_of(user))));
                 }
                 (job.readings.len() == users.len())
-                    .then(|| Report::Read(std::mem::take(&mut job.readings)))
+                    .then(|| Report::Read(shard.clone(), std::mem::take(&mut job.readings)))
             }
         };
         self.messages += turn.messages.len() as u64;
@@ -177,7 +179,7 @@ impl Database {
         self.busy += turn.cost;
         match report {
             Some(report) => {
-                let is_read = matches!(job.command, Command::Read(_));
+                let is_read = matches!(job.command, Command::Read { .. });
                 let delay = if is_read { Duration::ZERO } else { REPLICA };
                 turn.answer = Some(Answer { from: job.from, number: job.number, report, delay });
             }

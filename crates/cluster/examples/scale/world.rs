@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
 use ringway_cluster::{
-    ClusterJournal, ClusterLocation, Command, Config, Event, Hub, Machine, NodeName, Report, World,
+    ClusterJournal, ClusterLocation, Command, Config, Event, Hub, Machine, NodeName, Report, Shard,
+    World,
 };
 use ringway_proxy::AskId;
 use ringway_proxy::location::{
@@ -274,8 +275,8 @@ impl Cluster {
             Step::GiveUp(from, number) => {
                 let report = match from % 3 {
                     0 => Report::Renewed(None),
-                    1 => Report::Published(Vec::new()),
-                    _ => Report::Read(Vec::new()),
+                    1 => Report::Published(Shard::whole(), Vec::new()),
+                    _ => Report::Read(Shard::whole(), Vec::new()),
                 };
                 self.answer(from, number, report);
             }
@@ -341,7 +342,7 @@ impl Cluster {
             let lane = match command {
                 Command::Renew { .. } | Command::Leave { .. } => 0,
                 Command::Publish { .. } => 1,
-                Command::Read(_) => 2,
+                Command::Read { .. } | Command::Probe { .. } => 2,
             };
             self.numbers += 1;
             let number = self.numbers;
@@ -384,7 +385,7 @@ impl Cluster {
                     }
                 }
                 Event::State(State::Absent | State::Superseded) => self.nodes[i].outages += 1,
-                Event::State(_) | Event::Nodes(_) | Event::Unusable(_) => {}
+                Event::State(_) | Event::Shard(..) | Event::Nodes(_) | Event::Unusable(_) => {}
             }
         }
     }
@@ -401,7 +402,7 @@ fn micros(time: Duration) -> u32 {
 
 impl Node {
     fn new(i: usize, name: NodeName) -> Self {
-        let config = Config { name, boot: 1, replicas: 1, key: key_of(i) };
+        let config = Config { name, boot: 1, replicas: 1, key: key_of(i), sharded: false };
         let hub = Arc::new(Hub::new(Machine::new(config), Channels::default()));
         let journal = ClusterJournal { hub: hub.clone(), disk: None };
         let local = Arc::new(MemoryStore::with_journal([7; 16], Box::new(journal)));

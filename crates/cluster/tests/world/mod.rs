@@ -181,7 +181,7 @@ impl World {
 
     /// Nodes that have just started beside a database of this many shards.
     pub(crate) fn sharded(count: usize, shards: i64) -> World {
-        let address = |i| Shard::new("db", 7000 + i).unwrap();
+        let address = |i| Shard::new("db", 7000 + i).expect("a host and a port");
         let addresses: Vec<Shard> = (0..shards).map(address).collect();
         World::of_shards(count, &addresses)
     }
@@ -232,12 +232,18 @@ impl World {
 
     /// Returns what the database reports of its slots.
     pub(crate) fn slots(&self) -> Slots {
-        let range = |slot: u16| Range {
-            first: slot.into(),
-            last: slot.into(),
-            primary: self.addresses[self.shard_of(slot)].clone(),
-        };
-        Slots::new(self.epoch, (0..slots::SLOTS).map(range).collect()).unwrap()
+        let mut ranges: Vec<Range> = Vec::new();
+        for slot in 0..slots::SLOTS {
+            let primary = &self.addresses[self.shard_of(slot)];
+            match ranges.last_mut().filter(|range| range.primary == *primary) {
+                Some(range) => range.last = slot.into(),
+                None => {
+                    let (first, last) = (slot.into(), slot.into());
+                    ranges.push(Range { first, last, primary: primary.clone() });
+                }
+            }
+        }
+        Slots::new(self.epoch, ranges).expect("one for each")
     }
 
     fn report_slots(&mut self) {
