@@ -7,7 +7,7 @@ use ringway_sansio::Time;
 
 use crate::config::{RENEW_LIMIT, STALE_MAP};
 use crate::exchange::State;
-use crate::slots::{SLOTS, Shard, Slots, slot_of_leases, slot_of_user};
+use crate::slots::{Shard, Slots, slot_of_leases, slot_of_user};
 
 /// A command under way, or the time of the next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -185,20 +185,21 @@ impl Shards {
             return None;
         }
         self.read = now;
-        let is_same = slots.is_as(&self.slots);
-        let absent = |shards: &Shards, slot| shards.present(slot).is_none();
-        let before: Vec<bool> =
-            if is_same { Vec::new() } else { (0..SLOTS).map(|slot| absent(self, slot)).collect() };
-        self.slots = slots;
-        if is_same {
+        let old = std::mem::replace(&mut self.slots, slots);
+        if self.slots.is_as(&old) {
             return None;
         }
         for shard in self.slots.shards().iter() {
             self.entries.entry(shard.clone()).or_insert_with(Entry::new);
         }
+        let is_absent = |slots: &Slots, slot| {
+            let entry = slots.of(slot).and_then(|shard| self.entries.get(shard));
+            entry.is_none_or(|entry| entry.state.is_absent())
+        };
+        let is_back = |slot| is_absent(&old, slot) && !is_absent(&self.slots, slot);
+        let comes_back = self.slots.boundaries().chain(old.boundaries()).any(is_back);
         self.clean();
-        let comes_back = |(slot, was_absent): (u16, bool)| was_absent && !absent(self, slot);
-        Some((0..SLOTS).zip(before).any(comes_back))
+        Some(comes_back)
     }
 
     /// Drops shards that have no slots, once nothing is under way there.

@@ -200,6 +200,13 @@ impl Slots {
         &self.shards
     }
 
+    /// Returns the slots at which another primary may begin, or none.
+    pub fn boundaries(&self) -> impl Iterator<Item = u16> {
+        let ranges = self.ranges.iter();
+        let slots = ranges.flat_map(|(first, last, _)| [*first, last + 1]);
+        slots.filter(|slot| *slot < SLOTS)
+    }
+
     /// Returns a slot of a primary, another for each number.
     pub fn slot_of(&self, shard: &Shard, number: u64) -> Option<u16> {
         let index = self.shards.binary_search(shard).ok()?;
