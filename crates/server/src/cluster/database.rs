@@ -338,12 +338,12 @@ impl Database {
                 changes.iter().map(one).collect()
             }
             Command::Read { users, .. } => {
-                let one = |user: &Box<[u8]>| {
+                let one = |user: &[u8]| {
                     let mut cmd = eval(record::READ, &record::key(user));
                     cmd.arg(MAX_NODES_PER_USER);
                     cmd
                 };
-                users.iter().map(one).collect()
+                users.iter().map(|user| one(user)).collect()
             }
             Command::Probe { slot, .. } => vec![topology::probe(*slot)],
         }
