@@ -172,7 +172,11 @@ impl Machine {
         let has_not_ended = |server: &&Server| now < server.ends;
         let mut exists = false;
         for server in entry.servers().iter().filter(has_not_ended) {
-            if let Some(key) = nodes.key(server.node, server.boot) {
+            let of_run = nodes.key(server.node, server.boot);
+            // A later run has published what it has of this one, and that cannot be read now.
+            if let Some(key) =
+                of_run.or_else(|| nodes.latest_key(server.node).filter(|_| is_absent))
+            {
                 exists = true;
                 visit(server.node, key, server.q);
             }

@@ -76,6 +76,11 @@ impl Nodes {
         self.alive.get(&node).filter(|node| node.boot == boot).map(|node| node.key)
     }
 
+    /// Returns the key of the run of a node that lives.
+    pub fn latest_key(&self, node: NodeName) -> Option<NodeKey> {
+        self.alive.get(&node).map(|node| node.key)
+    }
+
     /// Returns whether this run of a node, or a later one, lives or has left a short time ago.
     pub fn has_heard_of(&self, name: NodeName, boot: u64) -> bool {
         let known = [self.alive.get(&name), self.left.get(&name)];

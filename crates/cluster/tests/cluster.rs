@@ -119,6 +119,25 @@ fn a_paused_database_delays_nobody() {
 }
 
 #[test]
+fn a_node_that_has_started_again_is_called_while_the_database_is_absent() {
+    let mut w = running(2);
+    w.register(0, "bob", 3600, 1);
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.kill(0);
+    w.restart(0);
+    w.run(2 * SECOND);
+    // As a node does with the registrations of its file.
+    w.register(0, "bob", 3600, 2);
+    w.run(2 * SECOND);
+    w.pause(5 * SECOND);
+    w.run(2 * SECOND);
+    let counts = w.nodes[1].machine.counts();
+    assert!(!counts.present);
+    assert_eq!(w.call(1, "bob"), (vec![0], true), "the node that was read is another run now");
+}
+
+#[test]
 fn a_database_that_is_absent_at_the_start_is_reported_once() {
     let mut w = World::new(1);
     w.pause(6 * SECOND);

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use ringway_lab::commands::{Failure, RunArgs, list, run, view};
+use ringway_lab::commands::{Failure, RunArgs, list, report, run};
 
 const TEXT: &str = "[scenario]\ntitle = \"A small mesh\"\nreplications = 2\n[mesh]\n\
                     topologies = [\"grid\", \"tree\"]\nsizes = [16, 25]\npackets = 40\nrest = \"30 s\"\n\
@@ -29,7 +29,7 @@ fn a_mesh_is_written_and_repeated() {
     let lines = |file: &str| std::fs::read_to_string(out.join(file)).unwrap().lines().count();
     assert_eq!((lines("cells.csv"), lines("wall.csv")), (1 + 8 * 12, 1 + 8));
     assert!(lines("summary.csv") > 4 * 10 && out.join("figures/stretch.png").exists());
-    assert!(view(&out).unwrap().text.contains("grid"));
+    assert!(report(&out).unwrap().text.contains("grid"));
 }
 
 #[test]

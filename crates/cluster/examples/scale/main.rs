@@ -5,6 +5,8 @@
 //! Without numbers, 100 nodes and ten million contacts: about 12 GB of memory. What is printed is the table in
 //! `docs/cluster.md`.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
+
 mod database;
 mod world;
 
@@ -186,8 +188,7 @@ fn resident() -> f64 {
 }
 
 fn main() {
-    let numbers: Vec<usize> =
-        std::env::args().skip(1).map(|a| a.parse().expect("a number")).collect();
+    let numbers: Vec<usize> = std::env::args().skip(1).map(|a| a.parse().unwrap()).collect();
     let nodes = numbers.first().copied().unwrap_or(100);
     let users = numbers.get(1).copied().unwrap_or(10_000_000);
     println!("{nodes} nodes, {users} contacts, each refreshed once in {} s\n", LIFETIME.as_secs());

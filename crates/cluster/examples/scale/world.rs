@@ -41,7 +41,7 @@ impl World for Channels {
     }
 
     fn carry(&self, event: Event) {
-        self.events.lock().expect("nothing panics under it").push_back(event);
+        self.events.lock().unwrap().push_back(event);
     }
 }
 
@@ -204,7 +204,7 @@ impl Cluster {
         };
         let tag = CommitTag { worker: 0, id: number as u64 };
         let commit = node.location.update(&user(number), now, tag, &mut |edit| {
-            edit.put(&binding).expect("it is small");
+            edit.put(&binding).unwrap();
             edit.commit();
         });
         match commit {
@@ -363,8 +363,7 @@ impl Cluster {
 
     fn take_events(&mut self, i: usize) {
         let hub = self.nodes[i].location.hub.clone();
-        let events =
-            std::mem::take(&mut *hub.world().events.lock().expect("nothing panics under it"));
+        let events = std::mem::take(&mut *hub.world().events.lock().unwrap());
         for event in events {
             match event {
                 Event::Committed { tag, stored } => {

@@ -5,6 +5,8 @@
 //! a real one does. A primary that is lost takes with it what no replica has. A database may have many shards, each with a
 //! replica; the first has the leases. A shard whose primary is lost has another address then.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_cluster::machine::State;
@@ -181,7 +183,7 @@ impl World {
 
     /// Nodes that have just started beside a database of this many shards.
     pub(crate) fn sharded(count: usize, shards: i64) -> World {
-        let address = |i| Shard::new("db", 7000 + i).expect("a host and a port");
+        let address = |i| Shard::new("db", 7000 + i).unwrap();
         let addresses: Vec<Shard> = (0..shards).map(address).collect();
         World::of_shards(count, &addresses)
     }
@@ -243,7 +245,7 @@ impl World {
                 }
             }
         }
-        Slots::new(self.epoch, ranges).expect("one for each")
+        Slots::new(self.epoch, ranges).unwrap()
     }
 
     fn report_slots(&mut self) {

@@ -236,13 +236,13 @@ fn a_changed_file_does_no_harm() {
     assert!(same(&read_parquet_up_to(&path, rows).unwrap(), &sample()));
     let error = read_parquet_up_to(&path, rows - 1).unwrap_err().to_string();
     assert_eq!(error, "Parquet: expected at most 6 rows, got 7");
-    let good = std::fs::read(&path).unwrap();
+    let good = fs::read(&path).unwrap();
     let mut refused = 0;
     for at in 0..good.len() {
         for change in [0xff, 1 << (at % 8)] {
             let mut bad = good.clone();
             bad[at] ^= change;
-            std::fs::write(&path, &bad).unwrap();
+            fs::write(&path, &bad).unwrap();
             refused += usize::from(read_parquet_up_to(&path, rows).is_err());
         }
     }

@@ -91,7 +91,7 @@ mod tests {
         let mut bytes = Vec::new();
         pack((0..1_000_000).map(|n| n * 1000), &mut bytes);
         assert!(bytes.len() < 12, "{}", bytes.len());
-        assert!(MAX_NUMBER * 4 < 1 << 53);
+        const { assert!(MAX_NUMBER * 4 < 1 << 53) };
         bytes.clear();
         pack([MAX_NUMBER, 0, MAX_NUMBER], &mut bytes);
         assert_eq!(unpack(&bytes), [MAX_NUMBER, 0, MAX_NUMBER]);
