@@ -40,8 +40,8 @@ test:
 
 # Ringway, Kamailio and the datagram floor side by side in one run; then SCTP beside usrsctp and TCP; then the
 # virtual world and ns-3; then a TCP flow through mesh routers, and calls across them; then packets through an emulated
-# link; then the API of transport services and plain sockets. Only one of them: make bench ONLY=serve, ONLY=sctp,
-# ONLY=world, ONLY=mesh, ONLY=emulate or ONLY=services
+# link; then the API of transport services and plain sockets; then calls between two nodes of a cluster. Only one of them:
+# make bench ONLY=serve, ONLY=sctp, ONLY=world, ONLY=mesh, ONLY=emulate, ONLY=services or ONLY=cluster
 bench:
 	@scripts/install-test-tools --bench
 	@[ "$(or $(ONLY),serve)" != serve ] || interop/bench/run
@@ -52,17 +52,22 @@ bench:
 	@[ "$(or $(ONLY),emulate)" != emulate ] || interop/bench/emulate
 	@[ "$(or $(ONLY),services)" != services ] || interop/bench/services
 	@[ "$(or $(ONLY),services)" != services ] || interop/bench/with
+	@[ "$(or $(ONLY),cluster)" != cluster ] || interop/bench/cluster
 
 # 200,000 calls: tables empty and memory back afterwards. Then pairs of SCTP hosts whose settings, wires and
 # users 20,000 seeds draw (others: make soak RANDOM_FROM=20000), what must not cost more where there is more,
 # and all tests, whose properties draw anew in each of five rounds (more: make soak ROUNDS=20). Before them, meshes of
 # routers through the faults of 2,000 seeds (others: make soak MESH_FAULTS=2000..9000; alone: make soak ONLY=mesh), and
-# routers whose servers are one through those of 10,000 (SIP_FAULTS=0..10000; alone: make soak ONLY=onesip).
+# routers whose servers are one through those of 10,000 (SIP_FAULTS=0..10000; alone: make soak ONLY=onesip); and three
+# nodes of a cluster through faults, with 20,000 phones (alone: make soak ONLY=cluster).
 soak:
 	@[ "$(or $(ONLY),mesh)" != mesh ] || \
 		MESH_FAULTS=$(or $(MESH_FAULTS),0..2000) cargo test --release --locked -p ringway-sim --test mesh_faults
 	@[ "$(or $(ONLY),onesip)" != onesip ] || \
 		SIP_FAULTS=$(or $(SIP_FAULTS),0..10000) cargo test --release --locked -p ringway-lab --test onesip_faults
+	@[ "$(or $(ONLY),cluster)" != cluster ] || { scripts/install-test-tools && \
+		cargo build --profile quick --locked --quiet --no-default-features --features ringway/server,ringway/cluster \
+			-p ringway && interop/cluster/soak; }
 	@[ -n "$(ONLY)" ] || $(MAKE) --no-print-directory soak-all
 
 .PHONY: soak-all

@@ -462,7 +462,7 @@ fn a_campaign_survives_being_killed() {
     assert_eq!((other["ran"].as_u64(), other["reused"].as_u64()), (Some(4), Some(0)));
 }
 
-/// A program in the place of Python: `script` is run by sh.
+/// A program instead of Python: `script` is run by sh.
 fn python(work: &Workdir, script: &str) -> String {
     use std::os::unix::fs::PermissionsExt;
     let path = work.path("python");

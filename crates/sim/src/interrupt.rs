@@ -32,7 +32,7 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Makes the flag hold for this thread, in the place of an earlier one.
+    /// Makes the flag hold for this thread, instead of an earlier one.
     pub fn enter(&self) {
         CURRENT.with_borrow_mut(|current| *current = Some(self.clone()));
     }

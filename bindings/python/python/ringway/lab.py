@@ -1,7 +1,7 @@
 """The laboratory: scenarios, campaigns and papers, as `ringway lab` runs them.
 
 A scenario is a built-in name, a path of a TOML file, or a dict with the same contents. The same scenario and seed
-give the same figures as the command line, to the last bit.
+have the same figures as by the command line, to the last bit.
 
 >>> from ringway import lab
 >>> result = lab.run("lossy-bulk", seed=7, reps=3)

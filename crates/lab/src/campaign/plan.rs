@@ -101,7 +101,7 @@ impl Plan {
 }
 
 /// Returns the id of a cell for one build of the program. Another build, or any change of the
-/// scenario, gives another id.
+/// scenario, has another id.
 pub(super) fn id(cell: &Cell, build: &str) -> CellId {
     hash(format!("{build}\n{:?}", cell.scenario).as_bytes())
 }

@@ -22,7 +22,7 @@ pub struct SweepArgs {
     pub campaign: String,
     /// Text of the campaign; then `campaign` is only its name.
     pub text: Option<String>,
-    /// Name and text of the scenario, in the place of the one that the campaign names.
+    /// Name and text of the scenario, instead of the one that the campaign names.
     pub scenario: Option<(String, String)>,
     /// Output folder.
     pub out: Option<PathBuf>,

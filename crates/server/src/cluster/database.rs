@@ -50,7 +50,7 @@ pub(super) struct Session {
 
 /// What has become of a command.
 pub(super) struct Done {
-    /// What the node learns.
+    /// What is reported to the node.
     pub(super) report: Report,
     /// Why the database has refused it, or a part of it.
     pub(super) refused: Option<Failure>,

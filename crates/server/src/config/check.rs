@@ -9,7 +9,7 @@ use super::sections::{
 use super::settings::Settings;
 use super::shape::{Host, HttpAddr, Listen, MeshTransport, SourceText, StoreKind};
 use super::span::Span;
-use super::users::{UserSettings, UserSource};
+use super::users::{NO_USERS_IN_STORE, UserSettings, UserSource};
 use crate::cluster::ClusterSettings;
 use crate::mesh::MeshSettings;
 use ringway_directory::config::MAX_ANSWERERS;
@@ -167,8 +167,9 @@ impl Check<'_, '_> {
     /// `--store` may replace the store of the file, so that the users' is checked once more at start.
     fn users(&mut self, users: Users, store: Option<&StoreKind>) -> UserSettings {
         let Users { source: SourceText(source), table, refresh, roots } = users;
-        if source == UserSource::Store && !matches!(store, None | Some(StoreKind::Redis(_))) {
-            self.report("users.source", "expected a store \"redis://..\" for users in the store");
+        let can_hold = |store: &StoreKind| matches!(store, StoreKind::Redis(uri) if !uri.cluster);
+        if source == UserSource::Store && store.is_some_and(|store| !can_hold(store)) {
+            self.report("users.source", NO_USERS_IN_STORE);
         }
         if table.is_some() && !matches!(source, UserSource::Postgres(_)) {
             self.report("users.table", "expected a source \"postgresql://..\" for a table");

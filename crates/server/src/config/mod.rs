@@ -27,7 +27,7 @@ pub use settings::Settings;
 pub use shape::{
     Host, HttpAddr, Listen, NO_DATABASE, Network, PhonebookAddr, PortRange, StoreKind,
 };
-pub use users::{PostgresUri, TableName, UserSettings, UserSource};
+pub use users::{NO_USERS_IN_STORE, PostgresUri, TableName, UserSettings, UserSource};
 
 use check::Check;
 use ringway_document::{Document, Problems};

@@ -197,7 +197,11 @@ fn users_are_where_the_file_says() {
     for (text, problem) in [
         (
             "store = \"memory\"\n[users]\nsource = \"store\"",
-            "r.toml:3:10: users.source: expected a store \"redis://..\" for users in the store",
+            "r.toml:3:10: users.source: expected a store \"redis://..\" with one primary for users in the store",
+        ),
+        (
+            "store = \"redis+cluster://db\"\n[users]\nsource = \"store\"",
+            "r.toml:3:10: users.source: expected a store \"redis://..\" with one primary for users in the store",
         ),
         (
             "[users]\ntable = \"subscriber\"",

@@ -18,6 +18,10 @@ const SOCKETS: &str = "/var/run/postgresql";
 const EXPECTED: &str =
     "postgresql://USER[:PASSWORD]@HOST[:PORT][,..]/DATABASE[?sslmode=verify-full]";
 
+/// Why a store has no users.
+pub const NO_USERS_IN_STORE: &str =
+    "expected a store \"redis://..\" with one primary for users in the store";
+
 /// Where the users of this server are.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum UserSource {

@@ -1,7 +1,7 @@
 //! Which database has the users of this server.
 
 #[cfg(feature = "cluster")]
-use crate::config::StoreKind;
+use crate::config::{NO_USERS_IN_STORE, StoreKind};
 use crate::config::{Settings, UserSource};
 use ringway_users::Domains;
 #[cfg(feature = "cluster")]
@@ -62,20 +62,13 @@ impl Source {
                 super::postgres::Server::new((**uri).clone(), table, follow, roots.as_deref())
                     .map(|server| Some(Source::Postgres(server)))
             }
-            (UserSource::Store, Some(StoreKind::Redis(uri))) if uri.cluster => {
-                Err("users.source: expected a store of one primary for users in the store, got a Redis Cluster"
-                    .to_owned())
-            }
-            (UserSource::Store, Some(StoreKind::Redis(uri))) => {
+            (UserSource::Store, Some(StoreKind::Redis(uri))) if !uri.cluster => {
                 let of_store = settings.cluster.roots.as_ref().map(read).transpose()?;
                 let replicas = settings.cluster.replicas;
                 super::redis::Server::new((**uri).clone(), roots.or(of_store), replicas)
                     .map(|server| Some(Source::Redis(server)))
             }
-            (UserSource::Store, _) => {
-                Err("users.source: expected a store \"redis://..\" for users in the store"
-                    .to_owned())
-            }
+            (UserSource::Store, _) => Err(format!("users.source: {NO_USERS_IN_STORE}")),
         }
     }
 

@@ -339,7 +339,7 @@ mod tests {
         Step::Leave { sent: Time::from_nanos(sent), arrives: Time::from_nanos(arrives) }
     }
 
-    /// A copy has the number of its original; the steps of both are told apart by their states.
+    /// A copy has the number of its original; the steps of both differ in their states.
     #[test]
     fn copies_have_hops_of_their_own() {
         let all = trace(
