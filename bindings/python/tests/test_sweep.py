@@ -53,15 +53,23 @@ class Sweeps(Case):
         class Stop(Exception):
             pass
 
-        def stop(_runs, _process):
-            raise Stop
+        made = []
+
+        def stop(runs, _process):
+            made.append(runs)
+            # The log has runs in their order, so not the first ones to end alone.
+            if sum(made) >= self.result.data["ran"] // 2:
+                raise Stop
 
         out = self.folder("resumed")
         with self.assertRaises(Stop):
             sweep.run(CAMPAIGN, out=out, workers=2, observe=stop)
         result = sweep.run(CAMPAIGN, out=out, workers=2)
         self.assertGreater(result.data["reused"], 0)
-        self.assertEqual(result.data["reused"] + result.data["ran"], self.result.data["ran"])
+        # A cell whose known runs suffice needs no more of the batch in which they were made.
+        total = result.data["reused"] + result.data["ran"]
+        self.assertLessEqual(total, self.result.data["ran"])
+        self.assertGreater(total, self.result.data["ran"] - 16)
         self.assert_same_files(self.expected, out)
 
     def test_an_object_store_gets_the_files_and_resumes(self):
