@@ -227,8 +227,12 @@ def sentinel(c):
     c.until(lambda: "role:master" in promoted.cli("INFO", "replication"), 5, "the replica is not the primary")
     lost = [user for user in acknowledged if promoted.cli("EXISTS", KEY % user).strip() != "1"]
     c.expect(not lost, f"acknowledged and lost: {lost}")
+    before = set(promoted.cli("HVALS", "ringway:nodes").split("\n"))
     for one in (first, second):
         one.process.signal(signal.SIGCONT)
+    # What they report at once is of the time before they were stopped.
+    renewed = lambda: len(set(promoted.cli("HVALS", "ringway:nodes").split("\n")) - before) == 2  # noqa: E731
+    c.until(renewed, 15, "the nodes do not renew their leases")
     together(c, first, second)
     print(f"the nodes take registrations {time.monotonic() - began:.1f} s after the primary was killed")
     bob.is_called(second)
