@@ -2,7 +2,7 @@
 //!
 //!     cargo run --release -p ringway-cluster --example scale [-- NODES CONTACTS]
 //!
-//! Without numbers, 100 nodes and ten million contacts: about 12 GB of memory. What is printed is the table in
+//! Without numbers, 100 nodes and ten million contacts: some 5 GB of memory. What is printed is the table in
 //! `docs/cluster.md`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
