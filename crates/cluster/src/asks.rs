@@ -12,9 +12,6 @@ use crate::slots::{Shard, slot_of_user};
 /// A worker's question.
 pub type Asked = (u8, AskId);
 
-/// A user of a read, and whether a change was reported since it began.
-type Reading = (Box<[u8]>, bool);
-
 /// The users that are to be read, and who waits for them. At most one read is under way at each shard.
 #[derive(Default)]
 pub struct Asks {
@@ -28,8 +25,9 @@ pub struct Asks {
     /// Users who have no deadline yet.
     new: Vec<(u64, Box<[u8]>)>,
     number: u64,
-    /// The users of the reads under way.
-    reading: BTreeMap<Shard, Vec<Reading>>,
+    /// The users of the reads under way, and of each whether a change was reported since it began.
+    reading: BTreeMap<Shard, Vec<Box<[u8]>>>,
+    changed: BTreeMap<Box<[u8]>, bool>,
 }
 
 struct Waiting {
@@ -50,7 +48,7 @@ impl Asks {
         }
         self.number += 1;
         self.new.push((self.number, user.into()));
-        if !self.reading.values().flatten().any(|(reading, _)| **reading == *user) {
+        if !self.changed.contains_key(user) {
             self.queue.push(user.into());
         }
         self.waiting.insert(user.into(), Waiting { number: self.number, asked: vec![asked] });
@@ -109,29 +107,33 @@ impl Asks {
         if users.is_empty() {
             return None;
         }
-        let reading = users.iter().map(|user| (user.clone(), false)).collect();
-        self.reading.insert(shard.clone(), reading);
+        self.changed.extend(users.iter().map(|user| (user.clone(), false)));
+        self.reading.insert(shard.clone(), users.clone());
         Some(users)
     }
 
     /// Ends the read under way at a shard. Returns its users, and whether a change was reported meanwhile.
     pub fn end(&mut self, shard: &Shard) -> Vec<(Box<[u8]>, bool)> {
-        self.reading.remove(shard).unwrap_or_default()
+        let users = self.reading.remove(shard).unwrap_or_default();
+        let with_change = |user: Box<[u8]>| {
+            let changed = self.changed.remove(&user).unwrap_or(true);
+            (user, changed)
+        };
+        users.into_iter().map(with_change).collect()
     }
 
     /// A shard is absent. Returns the questions about users who are read there; those about users who wait for it are
     /// returned when these are sorted.
     pub fn fail(&mut self, shard: &Shard) -> Vec<Asked> {
         self.unsort();
-        let reading = self.reading.get(shard).into_iter().flatten();
-        let users: Vec<_> = reading.map(|(user, _)| user.clone()).collect();
+        let users = self.reading.get(shard).cloned().unwrap_or_default();
         users.iter().flat_map(|user| self.take(user)).collect()
     }
 
     /// A change of a user was reported.
     pub fn changed(&mut self, user: &[u8]) {
-        for (reading, changed) in self.reading.values_mut().flatten() {
-            *changed |= **reading == *user;
+        if let Some(changed) = self.changed.get_mut(user) {
+            *changed = true;
         }
     }
 

@@ -41,6 +41,11 @@ pub const REPAIR_STEP: usize = 8;
 /// Time that a command may take while all users are published again. All nodes do so at once when the database has lost
 /// something, and registrations wait behind it.
 pub const REPAIR_TIME: Duration = Duration::from_millis(50);
+/// Maximum number of users that a repair looks at for one command: it looks for those of one shard among all, and workers wait
+/// meanwhile.
+pub const MAX_LOOKED: usize = 4096;
+/// Pause before it looks at the next, if none of them was of the shard.
+pub const LOOK_PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of registrations that wait for the database.
 pub const MAX_WAITING: usize = 20_000;
 /// Maximum number of requests that wait for a read.

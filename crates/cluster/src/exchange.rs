@@ -79,8 +79,8 @@ pub enum Report {
     Slots(Option<Slots>),
     /// Whether the lease has ended.
     Left(bool),
-    /// The connection for a command was lost, and another carries it.
-    Reconnected,
+    /// The connection for a command to this shard was lost, and another carries it.
+    Reconnected(Shard),
     /// Changes are reported from now on.
     Subscribed,
     /// Changes are no longer reported.
@@ -196,6 +196,8 @@ pub struct Counts {
     pub shards: usize,
     /// Those that take registrations.
     pub shards_present: usize,
+    /// Those that do not answer.
+    pub shards_absent: usize,
     /// Other nodes that live.
     pub nodes: usize,
     /// Users of this node.

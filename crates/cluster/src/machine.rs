@@ -17,8 +17,8 @@ use ringway_sansio::{Duration, Time};
 use crate::asks::Asks;
 use crate::cache::{Cache, Server};
 use crate::config::{
-    Config, LEASE, MAX_WAITING, MEET_INTERVAL, MOVED_PAUSE, RENEW_INTERVAL, REPORT_INTERVAL,
-    RETRY_INTERVAL,
+    Config, LEASE, LOOK_PAUSE, MAX_WAITING, MEET_INTERVAL, MOVED_PAUSE, RENEW_INTERVAL,
+    REPORT_INTERVAL, RETRY_INTERVAL,
 };
 pub use crate::exchange::{Command, Counts, Event, Probed, Reading, Report, State, Written};
 use crate::nodes::Nodes;
@@ -206,7 +206,7 @@ impl Machine {
                     if done { Lane::READY } else { Lane::Idle { next: now + RETRY_INTERVAL } };
                 self.stay = if done { Stay::Left } else { self.stay };
             }
-            Report::Reconnected => self.send_again(),
+            Report::Reconnected(shard) => self.send_again(&[shard]),
             Report::Subscribed => {
                 self.subscribed = true;
                 self.epoch += 1;
@@ -218,6 +218,8 @@ impl Machine {
             Report::Heard(Message::User(user)) => {
                 self.asks.changed(&user);
                 self.counts.invalidated += u64::from(self.cache.changed(&user));
+                // There may be thousands a second, and nothing is due for them.
+                return;
             }
             Report::Heard(Message::Left(node)) => self.nodes.left(now, node),
             Report::Heard(Message::Renewed { node, boot }) => self.meet(now, node, boot),
@@ -304,13 +306,18 @@ impl Machine {
         if is_absent {
             return;
         }
-        if publish.may_begin(now)
-            && let Some(changes) = self.own.begin(now, shard, &self.shards)
-            && let Some(entry) = self.shards.get_mut(shard)
-        {
-            entry.publish = Lane::Busy { since: now, late: false };
-            let boot = self.config.boot;
-            self.commands.push_back(Command::Publish { shard: shard.clone(), boot, changes });
+        if publish.may_begin(now) {
+            let changes = self.own.begin(now, shard, &self.shards);
+            let goes_on = !self.own.has_nothing_for(shard);
+            let Some(entry) = self.shards.get_mut(shard) else { return };
+            if let Some(changes) = changes {
+                entry.publish = Lane::Busy { since: now, late: false };
+                let boot = self.config.boot;
+                self.commands.push_back(Command::Publish { shard: shard.clone(), boot, changes });
+            } else if goes_on {
+                // A repair that has found none of its users yet: workers come first.
+                entry.publish = Lane::Idle { next: now + LOOK_PAUSE };
+            }
         }
         if read.may_begin(now)
             && let Some(users) = self.asks.begin(shard)
@@ -352,12 +359,13 @@ impl Machine {
 
     /// Returns what is counted.
     pub fn counts(&self) -> Counts {
-        let (shards, shards_present) = self.shards.count();
+        let (shards, shards_present, shards_absent) = self.shards.count();
         Counts {
             ready: self.state() == State::Ready,
             present: !self.state().is_absent(),
             shards,
             shards_present,
+            shards_absent,
             nodes: self.nodes.len(),
             users: self.own.len(),
             waiting: self.own.waiting(),
@@ -470,11 +478,12 @@ impl Machine {
             }
             return;
         };
-        let Some(comes_back) = self.shards.replace(now, slots) else { return };
+        let Some(replaced) = self.shards.replace(now, slots) else { return };
         self.own.unsort();
         self.asks.unsort();
-        if comes_back {
-            self.send_again();
+        self.own.moved(&replaced.moved);
+        if replaced.comes_back {
+            self.send_again(&self.shards.names());
         }
         self.overall(self.shards.overall());
     }
@@ -501,7 +510,8 @@ impl Machine {
         self.counts.published += stored.clone().count() as u64;
         if results.iter().all(is_failed) {
             self.is_now(now, shard, State::Absent);
-        } else if let Some(replicas) = stored.min().filter(|_| !is_absent) {
+        } else if let Some(replicas) = stored.min().filter(|_| !is_absent && shard.is_whole()) {
+            // Of many, another may have taken a part of them; probes show the state of each.
             self.replicas(now, shard, replicas);
         }
         let outrun = results.iter().filter_map(|result| match result {
@@ -538,7 +548,7 @@ impl Machine {
                 entry.publish.hasten(Time::ZERO);
             }
         }
-        self.send_again();
+        self.send_again(&self.shards.names());
     }
 
     fn report_unusable(&mut self, now: Time, user: Box<[u8]>) {
@@ -607,8 +617,7 @@ impl Machine {
             let asked = self.asks.fail(shard);
             self.unavailable(asked);
         } else if before != State::Ready {
-            self.epoch += 1;
-            self.own.send_again(std::slice::from_ref(shard));
+            self.send_again(std::slice::from_ref(shard));
         }
         self.overall(self.shards.overall());
     }
@@ -622,9 +631,9 @@ impl Machine {
     }
 
     /// What the database had may be lost: it was away, or a replica that lacked something has become the primary.
-    fn send_again(&mut self) {
+    fn send_again(&mut self, shards: &[Shard]) {
         self.epoch += 1;
-        self.own.send_again(&self.shards.names());
+        self.own.send_again(shards);
     }
 
     fn report(&mut self, outcomes: Vec<(CommitTag, bool)>) {

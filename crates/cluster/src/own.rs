@@ -7,7 +7,8 @@ use ringway_proxy::location::CommitTag;
 use ringway_sansio::Time;
 
 use crate::config::{
-    COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, REMOVED, REPAIR_STEP, REPAIR_TIME, UNUSABLE_PAUSE,
+    COMMIT_LIMIT, FIRST_REPAIR, MAX_BATCH, MAX_LOOKED, REMOVED, REPAIR_STEP, REPAIR_TIME,
+    UNUSABLE_PAUSE,
 };
 use crate::exchange::Written;
 use crate::record::Publication;
@@ -88,6 +89,8 @@ struct Waiting {
     seq: u64,
     /// The slot of the user.
     slot: u16,
+    /// Whether its slot has moved since it came.
+    moved: bool,
     /// Whether the database has it.
     stored: bool,
     /// Whether the disk has it.
@@ -121,7 +124,8 @@ impl Own {
         if let Some(tag) = waits {
             entry.waiting.push((self.seq, tag));
             let slot = entry.slot;
-            let waiting = Waiting { seq: self.seq, slot, stored: false, on_disk: false };
+            let waiting =
+                Waiting { seq: self.seq, slot, moved: false, stored: false, on_disk: false };
             self.waiting.insert(tag, waiting);
             self.new.push((tag, self.seq));
         }
@@ -157,7 +161,10 @@ impl Own {
         while self.deadlines.front().is_some_and(|(deadline, ..)| *deadline <= now) {
             let Some((_, tag, seq)) = self.deadlines.pop_front() else { break };
             if let Some(late) = self.waiting.get(&tag).filter(|w| w.seq == seq && !w.stored) {
-                slots.insert(late.slot);
+                // Its shard has answered that another has the slot, and that is not known yet, or does not answer.
+                if !late.moved {
+                    slots.insert(late.slot);
+                }
                 self.waiting.remove(&tag);
                 outcomes.push((tag, false));
             }
@@ -199,6 +206,28 @@ impl Own {
         }
     }
 
+    /// Slots have moved between these shards. A repair that has not come to their users yet goes on where they are now; what is
+    /// under way comes back as moved.
+    pub fn moved(&mut self, between: &BTreeSet<(Shard, Shard)>) {
+        for (from, to) in between {
+            let Some(after) = self.again.get(from).and_then(|again| again.after.clone()) else {
+                continue;
+            };
+            let there = &mut self.again.entry(to.clone()).or_default().after;
+            let is_first = |now: &Bound<Box<[u8]>>| match (&after, now) {
+                (_, Bound::Unbounded) => false,
+                (Bound::Unbounded, _) => true,
+                (
+                    Bound::Excluded(one) | Bound::Included(one),
+                    Bound::Excluded(other) | Bound::Included(other),
+                ) => one < other,
+            };
+            if there.as_ref().is_none_or(is_first) {
+                *there = Some(after);
+            }
+        }
+    }
+
     /// Returns the time of the next call of [`Own::sort`], whatever the shards do.
     pub fn next_change(&self) -> Option<Time> {
         self.unusable.front().map(|(at, _)| *at)
@@ -223,7 +252,8 @@ impl Own {
         }
     }
 
-    /// Sorts what is to be sent by shard, and drops the repair of those that are no more. What is for an absent one fails, and is sent with all users when that is there.
+    /// Sorts what is to be sent by shard, and drops the repair of those that are no more. What is for an absent one fails, and
+    /// is sent with all users when that is there.
     pub fn sort(&mut self, now: Time, shards: &Shards, outcomes: &mut Vec<Outcome>) {
         self.retry_unusable(now);
         self.again.retain(|shard, again| again.began.is_some() || shards.has_slots(shard));
@@ -264,9 +294,12 @@ impl Own {
         let Some(mut after) = again.after.take() else { return };
         let end = MAX_BATCH.min(batch.len() + again.count);
         let mut rest = self.users.range((after.clone(), Bound::Unbounded)).peekable();
+        let mut looked = 0;
         while batch.len() < end
+            && looked < MAX_LOOKED
             && let Some((name, user)) = rest.next()
         {
+            looked += 1;
             after = Bound::Excluded(name.clone());
             let is_here = !user.queued && shards.of(user.slot) == Some(shard);
             if is_here && batch.iter().all(|p| p.user != *name) {
@@ -302,6 +335,13 @@ impl Own {
                 let rest;
                 (over, rest) = user.waiting.drain(..).partition(|(waits, _)| *waits <= seq);
                 user.waiting = rest;
+            }
+            if result == Written::Moved {
+                for (_, tag) in &user.waiting {
+                    if let Some(waiting) = self.waiting.get_mut(tag) {
+                        waiting.moved = true;
+                    }
+                }
             }
             let is_over = user.q.is_none() && user.seq == seq;
             match result {
@@ -371,13 +411,13 @@ mod tests {
 
     use super::*;
     use crate::exchange::State;
-    use crate::slots::Slots;
+    use crate::slots::{Range, Slots};
 
     #[test]
     fn a_repair_is_made_in_smaller_parts_while_the_database_is_slow() {
         let mut own = Own::default();
         let (shard, mut shards) = (Shard::whole(), Shards::new(Slots::whole()));
-        shards.get_mut(&shard).expect("it has one").state = State::Ready;
+        shards.get_mut(&shard).unwrap().state = State::Ready;
         let mut now = Time::from_secs(1000);
         for i in 0..3000 {
             own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
@@ -408,6 +448,117 @@ mod tests {
         own.send_again(std::slice::from_ref(&shard));
         while !own.has_nothing_for(&shard) {
             assert!(batch(&mut own, slow) > 0, "however slow, it goes on");
+        }
+    }
+    /// Two shards, of which the second has the slots from `split` on; one alone if that is the first slot.
+    fn halves(split: i64) -> Slots {
+        let shard = |port| Shard::new("10.0.0.1", port).unwrap();
+        let range = |first, last, port| Range { first, last, primary: shard(port) };
+        let ranges = [range(0, split - 1, 1), range(split, 16_383, 2)];
+        Slots::new(1, ranges.into_iter().filter(|range| range.first <= range.last).collect())
+            .unwrap()
+    }
+
+    fn present(slots: Slots) -> Shards {
+        let mut shards = Shards::new(slots);
+        for shard in shards.names().iter() {
+            shards.get_mut(shard).unwrap().state = State::Ready;
+        }
+        shards
+    }
+
+    /// Sends what is to be sent to all shards; the users.
+    fn send_all(own: &mut Own, shards: &Shards, now: Time) -> BTreeSet<Box<[u8]>> {
+        let mut users = BTreeSet::new();
+        own.sort(now, shards, &mut Vec::new());
+        for shard in shards.names().iter() {
+            while !own.has_nothing_for(shard) {
+                let batch = own.begin(now, shard, shards).unwrap_or_default();
+                users.extend(batch.iter().map(|p| p.user.clone()));
+                own.end(now, shard, &vec![Written::Stored(1); batch.len()], 1, &mut Vec::new());
+            }
+        }
+        users
+    }
+
+    #[test]
+    fn a_repair_goes_on_where_slots_have_moved() {
+        let now = Time::from_secs(1000);
+        // All slots of the first, or a part of them.
+        for split in [0, 4000] {
+            let mut own = Own::default();
+            let mut shards = present(halves(8000));
+            for i in 0..500 {
+                own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
+            }
+            send_all(&mut own, &shards, now);
+            let first = shards.names()[0].clone();
+            own.send_again(std::slice::from_ref(&first));
+            let begun: BTreeSet<_> =
+                own.begin(now, &first, &shards).unwrap().into_iter().map(|p| p.user).collect();
+            assert_eq!(begun.len(), FIRST_REPAIR);
+            let results = vec![Written::Stored(1); begun.len()];
+            own.end(now, &first, &results, 1, &mut Vec::new());
+            let of_first: Vec<Box<[u8]>> = own
+                .users
+                .iter()
+                .filter(|(_, user)| shards.of(user.slot) == Some(&first))
+                .map(|(name, _)| name.clone())
+                .collect();
+            let replaced = shards.replace(now, halves(split)).unwrap();
+            assert!(!replaced.comes_back);
+            own.unsort();
+            own.moved(&replaced.moved);
+            let sent = send_all(&mut own, &shards, now);
+            let missed: Vec<_> =
+                of_first.iter().filter(|u| !begun.contains(*u) && !sent.contains(*u)).collect();
+            assert!(missed.is_empty(), "{} users from slot {split} on", missed.len());
+        }
+    }
+
+    #[test]
+    fn a_repair_looks_at_few_users_at_a_time() {
+        let now = Time::from_secs(1000);
+        let mut own = Own::default();
+        let shards = present(halves(16_383));
+        // The last slot has one user at most of these.
+        for i in 0..3 * MAX_LOOKED {
+            own.change(format!("user{i:06}").as_bytes(), Some((1000, now + REMOVED)), None);
+        }
+        send_all(&mut own, &shards, now);
+        let last = shards.names()[1].clone();
+        own.send_again(std::slice::from_ref(&last));
+        let mut turns = 0;
+        while !own.has_nothing_for(&last) {
+            turns += 1;
+            let count = own.begin(now, &last, &shards).map_or(0, |batch| batch.len());
+            own.end(now, &last, &vec![Written::Stored(1); count], 1, &mut Vec::new());
+        }
+        assert!(turns >= 3, "{turns}");
+    }
+
+    #[test]
+    fn a_registration_whose_slot_has_moved_is_not_the_fault_of_its_shard() {
+        let now = Time::from_secs(1000);
+        let mut own = Own::default();
+        let (shard, mut shards) = (Shard::whole(), Shards::new(Slots::whole()));
+        shards.get_mut(&shard).unwrap().state = State::Ready;
+        for (i, result) in [Written::Moved, Written::Failed].into_iter().enumerate() {
+            let tag = CommitTag { worker: 0, id: i as u64 };
+            own.change(format!("user{i}").as_bytes(), Some((1000, now + REMOVED)), Some(tag));
+            own.date(now);
+            own.sort(now, &shards, &mut Vec::new());
+            own.begin(now, &shard, &shards).unwrap();
+            if result == Written::Moved {
+                own.end(now, &shard, &[result], 1, &mut Vec::new());
+                let mut outcomes = Vec::new();
+                assert!(own.overdue(now + COMMIT_LIMIT, &mut outcomes).is_empty());
+                assert_eq!(outcomes, [(tag, false)]);
+                own.begin(now, &shard, &shards);
+                own.end(now, &shard, &[Written::Stored(1)], 1, &mut Vec::new());
+            } else {
+                assert_eq!(own.overdue(now + COMMIT_LIMIT, &mut Vec::new()).len(), 1);
+            }
         }
     }
 }

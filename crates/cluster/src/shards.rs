@@ -1,6 +1,6 @@
 //! The shards of the database: which are there, and what waits for each.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use ringway_sansio::Time;
@@ -99,6 +99,15 @@ impl Entry {
     }
 }
 
+/// What a new map of slots has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Replaced {
+    /// Whether users have a shard that is there who had none.
+    pub comes_back: bool,
+    /// The shards of slots that have moved: the one before, and the one now.
+    pub moved: BTreeSet<(Shard, Shard)>,
+}
+
 /// All shards.
 pub struct Shards {
     slots: Slots,
@@ -179,8 +188,8 @@ impl Shards {
     }
 
     /// Takes over a map that was read. One that is older than that in use is ignored for a while: it comes from a server that
-    /// was away. Returns whether slots have changed, and if so whether users have a shard that is there who had none.
-    pub fn replace(&mut self, now: Time, slots: Slots) -> Option<bool> {
+    /// was away. Returns what has changed, if slots have.
+    pub fn replace(&mut self, now: Time, slots: Slots) -> Option<Replaced> {
         if slots.epoch() < self.slots.epoch() && now < self.read + STALE_MAP {
             return None;
         }
@@ -197,9 +206,12 @@ impl Shards {
             entry.is_none_or(|entry| entry.state.is_absent())
         };
         let is_back = |slot| is_absent(&old, slot) && !is_absent(&self.slots, slot);
-        let comes_back = self.slots.boundaries().chain(old.boundaries()).any(is_back);
+        let boundaries = || self.slots.boundaries().chain(old.boundaries());
+        let comes_back = boundaries().any(is_back);
+        let between = |slot| Some((old.of(slot)?.clone(), self.slots.of(slot)?.clone()));
+        let moved = boundaries().filter_map(between).filter(|(from, to)| from != to).collect();
         self.clean();
-        Some(comes_back)
+        Some(Replaced { comes_back, moved })
     }
 
     /// Drops shards that have no slots, once nothing is under way there.
@@ -219,10 +231,10 @@ impl Shards {
         best.filter(|state| certain || !state.is_absent())
     }
 
-    /// Returns the number of shards, and of those that take registrations.
-    pub fn count(&self) -> (usize, usize) {
-        let ready = self.all().filter(|(_, entry, _)| entry.state == State::Ready).count();
-        (self.slots.shards().len(), ready)
+    /// Returns the number of shards, of those that take registrations, and of those that do not answer.
+    pub fn count(&self) -> (usize, usize, usize) {
+        let count = |is: fn(State) -> bool| self.all().filter(|(_, e, _)| is(e.state)).count();
+        (self.slots.shards().len(), count(|s| s == State::Ready), count(State::is_absent))
     }
 }
 

@@ -31,6 +31,11 @@ const CRC: [u16; 256] = {
     table
 };
 
+fn slot_of_tag(tag: &[u8]) -> u16 {
+    let step = |crc: u16, &octet: &u8| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ octet)];
+    tag.iter().fold(0, step) % SLOTS
+}
+
 /// Returns the slot of a key: that of its hash tag, which is what is between the first `{` and the next `}`, unless that is
 /// empty.
 pub fn slot(key: &[u8]) -> u16 {
@@ -39,13 +44,15 @@ pub fn slot(key: &[u8]) -> u16 {
         let tag = &rest[..rest.iter().position(|&b| b == b'}')?];
         (!tag.is_empty()).then_some(tag)
     };
-    let step = |crc: u16, &octet: &u8| (crc << 8) ^ CRC[usize::from((crc >> 8) as u8 ^ octet)];
-    tag().unwrap_or(key).iter().fold(0, step) % SLOTS
+    slot_of_tag(tag().unwrap_or(key))
 }
 
-/// Returns the slot of a user.
+/// Returns the slot of a user: that of [`record::key`], whose hash tag begins with the user.
 pub fn slot_of_user(user: &[u8]) -> u16 {
-    slot(&record::key(user))
+    match user.split(|&b| b == b'}').next() {
+        Some(tag) if !tag.is_empty() => slot_of_tag(tag),
+        _ => slot(&record::key(user)),
+    }
 }
 
 /// Returns the slot of the leases.
@@ -251,6 +258,15 @@ mod tests {
         // An empty tag is none: the whole key counts.
         assert_ne!(slot(b"foo{}{bar}"), slot(b"bar"));
         assert_eq!(slot_of_user(b"sip:bob@a"), slot(b"sip:bob@a"));
+    }
+
+    proptest! {
+        #[test]
+        fn the_slot_of_a_user_is_that_of_the_key(
+            user in prop::collection::vec(prop_oneof![Just(b'{'), Just(b'}'), any::<u8>()], 0..20),
+        ) {
+            prop_assert_eq!(slot_of_user(&user), slot(&record::key(&user)));
+        }
     }
 
     #[test]

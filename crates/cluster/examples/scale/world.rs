@@ -348,7 +348,7 @@ impl Cluster {
             let number = self.numbers;
             self.nodes[i].lanes[lane] = Some(number);
             if !self.down && std::mem::take(&mut self.nodes[i].broken[lane]) {
-                self.later(Duration::ZERO, Step::Report(i, Report::Reconnected));
+                self.later(Duration::ZERO, Step::Report(i, Report::Reconnected(Shard::whole())));
             }
             let from = 3 * i + lane;
             self.later(WAY, Step::Command(from, number, command));

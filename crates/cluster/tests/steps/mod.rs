@@ -159,7 +159,7 @@ impl Node {
             }
             11 => self.machine.handle(self.now, Report::Subscribed),
             12 => self.machine.handle(self.now, Report::Unsubscribed),
-            13 => self.machine.handle(self.now, Report::Reconnected),
+            13 => self.machine.handle(self.now, Report::Reconnected(Shard::whole())),
             14 => {
                 let user = text(rest);
                 let mut visit = |_, _, q| assert!(q <= 1000, "{q}");

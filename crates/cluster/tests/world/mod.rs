@@ -451,7 +451,7 @@ impl World {
             let index = self.addresses.iter().position(|shard| *shard == lane.0).unwrap_or(0);
             let latency = self.shard(index).latency / 2;
             if self.nodes[i].broken.remove(&lane) {
-                self.report(i, Duration::ZERO, Report::Reconnected);
+                self.report(i, Duration::ZERO, Report::Reconnected(lane.0.clone()));
             }
             self.later(latency, Step::Command(i, boot, number, command));
             self.later(CLIENT_LIMIT, Step::GiveUp(i, boot, number));

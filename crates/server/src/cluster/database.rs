@@ -16,14 +16,16 @@ use ringway_cluster::{
 use ringway_proxy::config::NodeKey;
 
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::client::RedisClient;
 use super::membership::Membership;
 use super::topology::{self, Redirect, is_moved, redirect};
 
-/// Time that a redirected part of a command has.
-const REDIRECT_LIMIT: Duration = Duration::from_millis(800);
+/// Time that a server has for what was redirected to it. What waits behind it has its own deadline.
+const REDIRECT_LIMIT: Duration = Duration::from_millis(250);
+/// Time for which nothing is redirected to a server that did not answer.
+const SILENT_PAUSE: Duration = Duration::from_secs(3);
 /// Maximum number of servers to which parts of one command are redirected.
 const MAX_REDIRECTS: usize = 4;
 
@@ -46,6 +48,8 @@ pub(super) struct Database {
 pub(super) struct Session {
     connection: MultiplexedConnection,
     redirected: BTreeMap<Shard, MultiplexedConnection>,
+    /// Servers that did not answer what was redirected to them, and until when nothing is.
+    silent: BTreeMap<Shard, Instant>,
 }
 
 /// What has become of a command.
@@ -85,7 +89,7 @@ impl Database {
     /// Connects with the primary that a shard is.
     pub(super) async fn connect(&self, shard: &Shard) -> Result<Session, Failure> {
         let connection = self.connect_with(shard).await?;
-        Ok(Session { connection, redirected: BTreeMap::new() })
+        Ok(Session { connection, redirected: BTreeMap::new(), silent: BTreeMap::new() })
     }
 
     /// Connects with a server.
@@ -137,11 +141,7 @@ impl Database {
         let mut answers = self.send(&mut session.connection, cmds, waits, false).await?;
         if answers.iter().any(|(value, _)| is_moved(value)) && self.is_sharded() {
             self.stale.notify_one();
-            let follows = self.follow(session, command, &mut answers);
-            if timeout(REDIRECT_LIMIT, follows).await.is_err() {
-                // What it has not answered is sent again by the new map.
-                session.redirected.clear();
-            }
+            self.follow(session, command, &mut answers).await;
         }
         let refused = answers.iter().find_map(|(value, _)| match value {
             Value::ServerError(e) if !is_moved(value) => Some(e.to_string()),
@@ -150,7 +150,8 @@ impl Database {
         Ok(Done { report: report(command, &answers), refused })
     }
 
-    /// Sends the parts of a command that were redirected to where they belong.
+    /// Sends the parts of a command that were redirected to where they belong. What is not answered there, or by an error,
+    /// stays as it is: it is sent again by the new map.
     async fn follow(&self, session: &mut Session, command: &Command, answers: &mut [(Value, u32)]) {
         if matches!(command, Command::Probe { .. }) {
             return;
@@ -161,22 +162,32 @@ impl Database {
                 parts.entry(redirect).or_default().push(i);
             }
         }
+        session.silent.retain(|_, until| Instant::now() < *until);
+        parts.retain(|redirect, _| !session.silent.contains_key(&redirect.to));
         for (Redirect { to, asking }, part) in parts.into_iter().take(MAX_REDIRECTS) {
-            let connection = match session.redirected.remove(&to) {
-                Some(connection) => Ok(connection),
-                None => self.connect_with(&to).await,
-            };
-            let Ok(mut connection) = connection else { continue };
             let mut cmds: Vec<_> = self.commands(command).into_iter().map(Some).collect();
             let cmds = part.iter().filter_map(|i| cmds[*i].take()).collect();
-            let waits = waits_for_replicas(command);
-            if let Ok(part_answers) = self.send(&mut connection, cmds, waits, asking).await {
-                for (i, answer) in part.into_iter().zip(part_answers) {
+            let kept = session.redirected.remove(&to);
+            let work = async {
+                let mut connection = match kept {
+                    Some(connection) => connection,
+                    None => self.connect_with(&to).await?,
+                };
+                let waits = waits_for_replicas(command);
+                let answers = self.send(&mut connection, cmds, waits, asking).await?;
+                Ok::<_, Failure>((connection, answers))
+            };
+            let Ok(Ok((connection, part_answers))) = timeout(REDIRECT_LIMIT, work).await else {
+                session.silent.insert(to, Instant::now() + SILENT_PAUSE);
+                continue;
+            };
+            for (i, answer) in part.into_iter().zip(part_answers) {
+                if !matches!(answer.0, Value::ServerError(_)) {
                     answers[i] = answer;
                 }
-                if session.redirected.len() < MAX_REDIRECTS {
-                    session.redirected.insert(to, connection);
-                }
+            }
+            if session.redirected.len() < MAX_REDIRECTS {
+                session.redirected.insert(to, connection);
             }
         }
     }
@@ -210,6 +221,8 @@ impl Database {
         let replicas = match waits.then(|| values.pop()).flatten() {
             None => 0,
             Some(Value::Int(replicas)) => u32::try_from(replicas).unwrap_or_default(),
+            // A replica that was the primary refuses it. What it has redirected is followed nevertheless.
+            Some(Value::ServerError(_)) if values.iter().any(is_moved) => 0,
             Some(Value::ServerError(e)) => return Err(e.to_string()),
             Some(_) => return Err("no answer to WAIT".to_owned()),
         };

@@ -9,7 +9,7 @@ use ringway_cluster::record::Message;
 use ringway_cluster::{Command, Probed, Report, Shard};
 use ringway_net::Clock;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::debug;
 
 use super::Hub;
@@ -144,7 +144,7 @@ async fn run_lane(
                 // carried out twice.
                 let mut connected = database.connect(&shard).await?;
                 // It is received before the answer.
-                let _ = reports.send(Report::Reconnected).await;
+                let _ = reports.send(Report::Reconnected(shard.clone())).await;
                 let done = database.carry_out(&mut connected, &command).await?;
                 return Ok((connected, done));
             }
@@ -193,8 +193,13 @@ async fn subscribe(database: Arc<Database>, reports: mpsc::Sender<Report>) {
                     return;
                 }
                 let mut messages = subscription.into_on_message();
-                while let Ok(Some(message)) = timeout(SILENCE_LIMIT, messages.next()).await {
+                // What other servers of the database report may still come when this node's lease does not.
+                let mut silent = Instant::now() + SILENCE_LIMIT;
+                while let Ok(Some(message)) = timeout_at(silent, messages.next()).await {
                     let Ok(message) = Message::parse(message.get_payload_bytes()) else { continue };
+                    if matches!(message, Message::Renewed { .. }) {
+                        silent = Instant::now() + SILENCE_LIMIT;
+                    }
                     if reports.send(Report::Heard(message)).await.is_err() {
                         return;
                     }

@@ -15,9 +15,9 @@ use super::database::{Database, Failure};
 
 /// Time that a server has for its map.
 const READ_LIMIT: Duration = Duration::from_millis(500);
-/// Interval at which the map is read while all shards are there.
+/// Interval at which the map is read while all shards answer.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Interval at which it is read while one is not.
+/// Interval at which it is read while one does not.
 const SEARCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Minimum interval, whatever answers make it worth reading.
 const MIN_INTERVAL: Duration = Duration::from_millis(50);
@@ -30,7 +30,8 @@ pub(super) async fn watch(
     database: std::sync::Arc<Database>,
     reports: mpsc::Sender<Report>,
 ) {
-    let mut turn = 0;
+    // Nodes begin with different servers, and each asks another each time: one that lags is not believed for long.
+    let mut turn = usize::from(hub.name().address.port()) + hub.name().to_string().len();
     loop {
         let slots = read_any(&database, &mut turn).await;
         let failure = slots.as_ref().err().cloned();
@@ -40,9 +41,8 @@ pub(super) async fn watch(
             return;
         }
         let counts = hub.counts();
-        let is_complete = is_read && counts.shards_present == counts.shards;
-        // Another server may know better.
-        turn += usize::from(!is_complete);
+        let is_complete = is_read && counts.shards_absent == 0;
+        turn += 1;
         let interval = if is_complete { INTERVAL } else { SEARCH_INTERVAL };
         sleep(MIN_INTERVAL).await;
         // Early, if an answer shows that the map is old.
