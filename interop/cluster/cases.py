@@ -590,6 +590,31 @@ def shard_without_replica(c):
     c.until(lambda: answered(first, users[lonely][0], 9)[0].status == 200, 10, "registrations are refused")
 
 
+@case("cluster/shards-failover", limit=60)
+def failover(c):
+    """A replica takes over from a primary that lives, as when servers are upgraded: no other is missed, and nodes
+    publish again the users of that one only."""
+    database, first, second = shards(c)
+    users = database.users(40)
+    loads = {one: Load(first, names) for one, names in users.items()}
+    c.sleep(1)
+    old = next(one for one in users if one is not database.primary_of(LEASE_SLOT))
+    slot, replica = slot_of(users[old][0]), database.replica_of(old)
+    c.until(lambda: "OK" in replica.cli("CLUSTER", "FAILOVER"), 5, "no failover")
+    c.until(lambda: database.primary_of(slot) is replica and database.is_whole(), 15, "the replica is not the primary")
+    c.sleep(3)
+    all_present(c, first, second)
+    for one, load in loads.items():
+        refused = load.end()
+        print(f"{len(load.answers)} registrations, {len(refused)} refused, longest gap {load.gap():.2f} s"
+              f"{' (failed over)' if one is old else ''}")
+        c.expect(one is old or not refused, f"users of another shard are refused: {refused[:3]}")
+    expect_keys(c, database, [user for load in loads.values() for user in load.acknowledged()])
+    # What was registered, and once more those of one shard by each of two connections.
+    again = metric(first, "published_total") - sum(len(load.answers) for load in loads.values())
+    c.expect(again <= 3 * 40, f"{again} changes were published again")
+
+
 @case("cluster/shards-moved", limit=60)
 def moved(c):
     """Slots move to another primary under registrations, that of the leases among them: each registration is answered,

@@ -87,7 +87,7 @@ class Phones:
         self.homes = {}
         self.outcomes = []
         self.challenge = {}
-        self.counts = collections.Counter()
+        self.new = collections.deque()
         self.callers = None
 
     async def open(self, sockets):
@@ -146,9 +146,11 @@ class Phones:
                     return
             await asyncio.sleep(PAUSE)
 
-    async def fill(self, window=100):
-        """Registers all."""
-        users = iter(range(self.count))
+    async def fill(self, share, window=100):
+        """Registers a share of them; the others register for the first time while events go on."""
+        filled = int(share * self.count)
+        users = iter(range(filled))
+        self.new.extend(range(filled, self.count))
 
         async def worker():
             for user in users:
@@ -192,12 +194,14 @@ class Phones:
                 task.cancel()
 
     def refresh(self):
-        """A refresh of some phone."""
-        return self.register(random.randrange(self.count))
+        """A new phone, or a refresh of some phone, in turn."""
+        if self.new and random.random() < 0.5:
+            return self.register(self.new.popleft())
+        return self.register(random.choice(list(self.homes)))
 
     def call_anyone(self):
         """A call for some phone by some node."""
-        return self.call(random.randrange(self.count), random.randrange(len(self.nodes)))
+        return self.call(random.choice(list(self.homes)), random.randrange(len(self.nodes)))
 
     async def check(self, users, window=50):
         """Asks for phones by another node than theirs, up to three times; those that are not found."""
