@@ -74,6 +74,13 @@ impl Channels {
         };
     }
 
+    /// These are the shards now: why another did not answer concerns nobody any more.
+    #[cfg(feature = "cluster")]
+    fn keep_why(&self, shards: &[Shard]) {
+        let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        why.retain(|shard, _| shard.is_whole() || shards.contains(shard));
+    }
+
     fn why(&self, shard: &Shard) -> String {
         let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         why.get(shard).map_or_else(|| "too slow".to_owned(), String::clone)

@@ -37,6 +37,9 @@ pub(super) async fn watch(
         let failure = slots.as_ref().err().cloned();
         let is_read = failure.is_none();
         hub.world().set_why(&Shard::whole(), failure);
+        if let Ok(slots) = &slots {
+            hub.world().keep_why(slots.shards());
+        }
         if reports.send(Report::Slots(slots.ok())).await.is_err() {
             return;
         }
