@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use ringway_sansio::Time;
 
 use crate::config::{CACHED_USERS, MAX_AGE, READ_GRACE};
+use crate::presence::Phones;
 use crate::record::{Found, NodeName};
 
 /// A node at which a user is registered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     /// The node.
     pub node: NodeName,
@@ -21,6 +22,8 @@ pub struct Server {
     pub q: u16,
     /// Time at which the last binding ends.
     pub ends: Time,
+    /// The phones there.
+    pub phones: Phones,
 }
 
 /// What is known of one user.
@@ -64,10 +67,12 @@ impl Cache {
     }
 
     /// Stores what was read in an epoch; `None` if a change was reported meanwhile.
-    pub fn read(&mut self, now: Time, user: Box<[u8]>, epoch: Option<u64>, found: &[Found]) {
-        let server =
-            |f: &Found| Server { node: f.node, boot: f.boot, q: f.q, ends: now + f.lifetime };
-        let servers: Box<[Server]> = found.iter().map(server).collect();
+    pub fn read(&mut self, now: Time, user: Box<[u8]>, epoch: Option<u64>, found: Vec<Found>) {
+        let server = |found: Found| {
+            let Found { node, boot, lifetime, q, phones } = found;
+            Server { node, boot, q, ends: now + lifetime, phones }
+        };
+        let servers: Box<[Server]> = found.into_iter().map(server).collect();
         // A registration that is refreshed is not reported: it is read when it should have ended.
         let first_end = servers.iter().map(|server| server.ends).min();
         let until = first_end.map_or(now + MAX_AGE, |end| end.min(now + MAX_AGE));
@@ -113,7 +118,7 @@ mod tests {
         let now = Time::from_secs(1000);
         let user = |n: usize| n.to_be_bytes().to_vec().into_boxed_slice();
         for n in 0..5 * CACHED_USERS {
-            cache.read(now, user(n), Some(1), &[]);
+            cache.read(now, user(n), Some(1), Vec::new());
             assert!(cache.get(&user(0)).is_some(), "{n}");
         }
         assert!(cache.len() <= 2 * CACHED_USERS);
@@ -124,7 +129,7 @@ mod tests {
     fn an_entry_is_fresh_until_a_change_a_gap_or_its_end() {
         let mut cache = Cache::default();
         let (read, later) = (Time::from_secs(1000), Time::from_secs(1010));
-        cache.read(read, (*b"bob").into(), Some(1), &[]);
+        cache.read(read, (*b"bob").into(), Some(1), Vec::new());
         let entry = cache.get(b"bob").unwrap();
         assert!(entry.is_fresh(later, Some(1)));
         assert!(!entry.is_fresh(later, Some(2)));

@@ -7,8 +7,10 @@ use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Question, Reply};
 use ringway_sansio::Time;
 
+use crate::cache::Server;
 use crate::exchange::{Command, Counts, Event, Report};
 use crate::machine::Machine;
+use crate::presence::Presence;
 use crate::record::NodeName;
 
 /// What carries events to the server. Nothing of it may wait, or call the hub.
@@ -95,7 +97,7 @@ impl<W: World> Hub<W> {
         &self,
         user: &[u8],
         now: Time,
-        visit: &mut dyn FnMut(NodeName, NodeKey, u16),
+        visit: &mut dyn FnMut(&Server, NodeKey),
     ) -> Option<bool> {
         self.lock().visit(user, now, visit)
     }
@@ -120,16 +122,16 @@ impl<W: World> Hub<W> {
     pub fn changed(
         &self,
         user: &[u8],
-        state: Option<(u16, Time)>,
+        state: Option<Presence>,
         waits: Option<CommitTag>,
-    ) -> Option<(u16, Time)> {
+    ) -> Option<Presence> {
         let before = self.lock().changed(user, state, waits);
         self.world.wake();
         before
     }
 
     /// A registration was refused by the disk, as for [`Machine::cancel`].
-    pub fn cancel(&self, user: &[u8], before: Option<(u16, Time)>, tag: CommitTag) {
+    pub fn cancel(&self, user: &[u8], before: Option<Presence>, tag: CommitTag) {
         self.lock().cancel(user, before, tag);
         self.world.wake();
     }

@@ -6,6 +6,7 @@ use ringway_proxy::location::{Bindings, Commit, CommitTag, Journal};
 use ringway_sansio::Time;
 
 use crate::hub::{Hub, World};
+use crate::presence::Presence;
 
 /// A journal that publishes who is registered here, above the journal of the disk, if there is one.
 pub struct ClusterJournal<W> {
@@ -21,7 +22,7 @@ impl<W: World> Journal for ClusterJournal<W> {
             return Commit::Refused;
         }
         // Published first: the disk may have the change before this function returns.
-        let before = self.hub.changed(aor, record.and_then(summary), tag);
+        let before = self.hub.changed(aor, record.and_then(presence), tag);
         let commit = self.disk.as_ref().map_or(Commit::Done, |disk| disk.record(aor, record, tag));
         let Some(tag) = tag else { return commit };
         match commit {
@@ -37,9 +38,10 @@ impl<W: World> Journal for ClusterJournal<W> {
     }
 }
 
-/// Returns the best q of a record, and the time at which its last binding ends.
-pub fn summary(record: &[u8]) -> Option<(u16, Time)> {
-    let bindings = || Bindings::new(record, Time::ZERO);
-    let ends = bindings().map(|binding| binding.expires).max()?;
-    Some((bindings().map(|binding| binding.q).max()?, ends))
+/// Returns what other nodes know of a record; `None` of one without bindings.
+pub fn presence(record: &[u8]) -> Option<Presence> {
+    let mut bindings = Bindings::new(record, Time::ZERO);
+    let mut presence = Presence::of(&bindings.next()?);
+    bindings.for_each(|binding| presence.add(&binding));
+    Some(presence)
 }

@@ -13,6 +13,7 @@
 //! | [`exchange`] | what passes between a node and its world |
 //! | [`slots`] | which primary of the database has which users |
 //! | [`shards`] | which of these primaries are there |
+//! | [`presence`] | what other nodes know of a user at a node |
 //! | [`own`] | the users of this node, and what of them is not in the database yet |
 //! | [`asks`] | requests that wait for a read |
 //! | [`cache`] | what was read of users at other nodes |
@@ -33,6 +34,7 @@ pub mod location;
 pub mod machine;
 pub mod nodes;
 pub mod own;
+pub mod presence;
 pub mod record;
 pub mod shards;
 pub mod slots;
@@ -43,5 +45,6 @@ pub use hub::{Hub, World};
 pub use journal::ClusterJournal;
 pub use location::ClusterLocation;
 pub use machine::Machine;
+pub use presence::{Phones, Presence};
 pub use record::{Found, Lease, NodeName, Publication};
 pub use slots::{Shard, Slots};

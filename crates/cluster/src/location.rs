@@ -4,12 +4,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ringway_proxy::location::{
-    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
+    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit, ServerView,
 };
 use ringway_sansio::{FlowId, Time};
 
+use crate::cache::Server;
 use crate::config::MAX_WAITING;
 use crate::hub::{Hub, World};
+use crate::presence::Phones;
 
 /// Registrations here and at other nodes.
 pub struct ClusterLocation<W> {
@@ -26,8 +28,17 @@ impl<W: World> LocationStore for ClusterLocation<W> {
         self.local.lookup(aor, now, visit)
     }
 
-    fn elsewhere(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
-        let exists = self.hub.visit(aor, now, &mut |node, key, q| visit(&node.path(key), q));
+    fn elsewhere(
+        &self,
+        aor: &[u8],
+        now: Time,
+        visit: &mut dyn FnMut(&ServerView<'_>),
+    ) -> Elsewhere {
+        let exists = self.hub.visit(aor, now, &mut |server, key| {
+            let Server { node, q, ends, ref phones, .. } = *server;
+            let (path, Phones { instances, others }) = (&*node.path(key), phones);
+            visit(&ServerView { path, q, ends, instances, others: *others });
+        });
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
     }
 

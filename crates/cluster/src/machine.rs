@@ -23,6 +23,7 @@ use crate::config::{
 pub use crate::exchange::{Command, Counts, Event, Probed, Reading, Report, State, Written};
 use crate::nodes::Nodes;
 use crate::own::Own;
+use crate::presence::Presence;
 use crate::record::{Lease, Message, NodeName};
 use crate::shards::{Entry, Lane, Shards};
 use crate::slots::{Shard, Slots, slot_of_user};
@@ -131,14 +132,14 @@ impl Machine {
         self.stay == Stay::Left
     }
 
-    /// A user has bindings here with this q until this time, or none. `waits` is the registration that is acknowledged when
+    /// A user has bindings here, or none. `waits` is the registration that is acknowledged when
     /// the database has it, and the disk ([`Machine::on_disk`]). Returns the state before.
     pub fn changed(
         &mut self,
         user: &[u8],
-        state: Option<(u16, Time)>,
+        state: Option<Presence>,
         waits: Option<CommitTag>,
-    ) -> Option<(u16, Time)> {
+    ) -> Option<Presence> {
         self.own.change(user, state, waits)
     }
 
@@ -148,18 +149,18 @@ impl Machine {
     }
 
     /// A registration was refused by the disk: nobody waits for it any more, and the user is as before.
-    pub fn cancel(&mut self, user: &[u8], before: Option<(u16, Time)>, tag: CommitTag) {
+    pub fn cancel(&mut self, user: &[u8], before: Option<Presence>, tag: CommitTag) {
         self.own.cancel(tag);
         self.own.change(user, before, None);
     }
 
-    /// Visits the other nodes at which a user is registered, with their keys and q. Returns whether there are any; `None` if
+    /// Visits the other nodes at which a user is registered, with their keys. Returns whether there are any; `None` if
     /// the database must be asked.
     pub fn visit(
         &mut self,
         user: &[u8],
         now: Time,
-        visit: &mut dyn FnMut(NodeName, NodeKey, u16),
+        visit: &mut dyn FnMut(&Server, NodeKey),
     ) -> Option<bool> {
         let is_absent = self.has_no_shard(user);
         let epoch = self.reported_epoch();
@@ -178,7 +179,7 @@ impl Machine {
                 of_run.or_else(|| nodes.latest_key(server.node).filter(|_| is_absent))
             {
                 exists = true;
-                visit(server.node, key, server.q);
+                visit(server, key);
             }
         }
         Some(exists)
@@ -579,7 +580,7 @@ impl Machine {
             };
             found.retain(|found| found.node != self.config.name);
             self.counts.read += 1;
-            self.cache.read(now, user, epoch.filter(|_| !changed), &found);
+            self.cache.read(now, user, epoch.filter(|_| !changed), found);
             for (worker, id) in asked {
                 self.events.push_back(Event::Answered { worker, id, reply: Reply::Located });
             }

@@ -11,6 +11,7 @@ use crate::config::{
     UNUSABLE_PAUSE,
 };
 use crate::exchange::Written;
+use crate::presence::{Phones, Presence};
 use crate::record::Publication;
 use crate::shards::{Queue, Shards};
 use crate::slots::{Shard, slot_of_user};
@@ -71,10 +72,8 @@ impl Again {
 struct User {
     /// The slot.
     slot: u16,
-    /// q here, in thousandths; `None` if the user is not here any more.
-    q: Option<u16>,
-    /// Time at which the last binding ends.
-    ends: Time,
+    /// What there is of the user here; `None` if nothing is any more.
+    state: Option<Presence>,
     /// Number of the last change.
     seq: u64,
     queued: bool,
@@ -98,25 +97,24 @@ struct Waiting {
 }
 
 impl Own {
-    /// A user has bindings with this q until this time, or none. `waits` is the registration that is to be acknowledged
+    /// A user has bindings, or none. `waits` is the registration that is to be acknowledged
     /// when the database has it, and the disk. Returns the state before.
     pub fn change(
         &mut self,
         user: &[u8],
-        state: Option<(u16, Time)>,
+        state: Option<Presence>,
         waits: Option<CommitTag>,
-    ) -> Option<(u16, Time)> {
+    ) -> Option<Presence> {
         self.seq += 1;
-        let (q, ends) = state.map_or((None, Time::ZERO), |(q, ends)| (Some(q), ends));
         if !self.users.contains_key(user) {
             let slot = slot_of_user(user);
             let waiting = Vec::new();
-            let new = User { slot, q, ends, seq: 0, queued: false, unusable: false, waiting };
+            let new = User { slot, state: None, seq: 0, queued: false, unusable: false, waiting };
             self.users.insert(user.into(), new);
         }
         let entry = self.users.get_mut(user)?;
-        let before = entry.q.map(|q| (q, entry.ends));
-        (entry.q, entry.ends, entry.seq) = (q, ends, self.seq);
+        let before = std::mem::replace(&mut entry.state, state);
+        entry.seq = self.seq;
         if !entry.queued {
             entry.queued = true;
             self.queue.push(user.into());
@@ -343,7 +341,7 @@ impl Own {
                     }
                 }
             }
-            let is_over = user.q.is_none() && user.seq == seq;
+            let is_over = user.state.is_none() && user.seq == seq;
             match result {
                 Written::Stored(_) if is_over => drop(self.users.remove(&name)),
                 Written::Stored(_) => {}
@@ -397,11 +395,16 @@ impl Own {
 
 impl User {
     fn publication(&self, now: Time, name: &[u8]) -> Publication {
-        let (q, lifetime) = match self.q.filter(|_| now < self.ends) {
-            Some(q) => (Some(q), self.ends - now),
-            None => (None, REMOVED),
-        };
-        Publication { user: name.into(), seq: self.seq, lifetime, q }
+        let (user, seq) = (name.into(), self.seq);
+        match self.state.as_ref().filter(|state| now < state.ends) {
+            Some(Presence { q, ends, phones }) => {
+                let (q, lifetime, phones) = (Some(*q), *ends - now, phones.clone());
+                Publication { user, seq, lifetime, q, phones }
+            }
+            None => {
+                Publication { user, seq, lifetime: REMOVED, q: None, phones: Phones::unknown() }
+            }
+        }
     }
 }
 
@@ -420,7 +423,11 @@ mod tests {
         shards.get_mut(&shard).unwrap().state = State::Ready;
         let mut now = Time::from_secs(1000);
         for i in 0..3000 {
-            own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
+            own.change(
+                format!("user{i:04}").as_bytes(),
+                Some(Presence::new(1000, now + REMOVED)),
+                None,
+            );
         }
         // Returns the number of users in the next batch, which takes this long.
         own.sort(now, &shards, &mut Vec::new());
@@ -489,7 +496,11 @@ mod tests {
             let mut own = Own::default();
             let mut shards = present(halves(8000));
             for i in 0..500 {
-                own.change(format!("user{i:04}").as_bytes(), Some((1000, now + REMOVED)), None);
+                own.change(
+                    format!("user{i:04}").as_bytes(),
+                    Some(Presence::new(1000, now + REMOVED)),
+                    None,
+                );
             }
             send_all(&mut own, &shards, now);
             let first = shards.names()[0].clone();
@@ -523,7 +534,11 @@ mod tests {
         let shards = present(halves(16_383));
         // The last slot has one user at most of these.
         for i in 0..3 * MAX_LOOKED {
-            own.change(format!("user{i:06}").as_bytes(), Some((1000, now + REMOVED)), None);
+            own.change(
+                format!("user{i:06}").as_bytes(),
+                Some(Presence::new(1000, now + REMOVED)),
+                None,
+            );
         }
         send_all(&mut own, &shards, now);
         let last = shards.names()[1].clone();
@@ -545,7 +560,11 @@ mod tests {
         shards.get_mut(&shard).unwrap().state = State::Ready;
         for (i, result) in [Written::Moved, Written::Failed].into_iter().enumerate() {
             let tag = CommitTag { worker: 0, id: i as u64 };
-            own.change(format!("user{i}").as_bytes(), Some((1000, now + REMOVED)), Some(tag));
+            own.change(
+                format!("user{i}").as_bytes(),
+                Some(Presence::new(1000, now + REMOVED)),
+                Some(tag),
+            );
             own.date(now);
             own.sort(now, &shards, &mut Vec::new());
             own.begin(now, &shard, &shards).unwrap();

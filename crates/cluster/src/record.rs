@@ -1,9 +1,9 @@
 //! What is in the database: names of nodes, records, scripts, messages.
 //!
 //! A user's key is a hash with a field for each node at which the user is registered; braces make its slot that of the
-//! user. A field is `VERSION BOOT SEQ END Q`, separated by spaces: the format's version, the run of the node, the number of
-//! the change in it, the time at which the last binding ends, in milliseconds of the database's clock, and q in thousandths
-//! or `-` if the user is not there any more. A later version may append to it; the first four stay. The leases are one hash,
+//! user. A field is `VERSION BOOT SEQ END Q PHONES`, separated by spaces: the format's version, the run of the node, the number of
+//! the change in it, the time at which the last binding ends, in milliseconds of the database's clock, q in thousandths
+//! or `-` if the user is not there any more, and the [`Phones`]. A later version may append to it; the first four stay. The leases are one hash,
 //! whose fields are `VERSION BOOT END KEY`; a request with the key comes from who can read the database.
 //!
 //! Times are the database's, so that the clocks of nodes need not agree.
@@ -15,6 +15,8 @@ use std::str::FromStr;
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::MAX_AOR;
 use ringway_sansio::{Duration, Transport};
+
+use crate::presence::Phones;
 
 /// Version of the format of records and leases.
 pub const VERSION: u32 = 1;
@@ -41,7 +43,7 @@ pub fn key(user: &[u8]) -> Vec<u8> {
 /// A change that the field has already is written again once it has ended: the clock of a server that has become the
 /// primary may be ahead. A number of more than [`MAX_DIGITS`] digits is none of ours, and what has it is replaced.
 ///
-/// Key: the user's. Arguments: node, version, boot, seq, milliseconds to the end, q, channel, message.
+/// Key: the user's. Arguments: node, version, boot, seq, milliseconds to the end, q, channel, message, phones.
 pub const PUBLISH: &str = r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -52,17 +54,17 @@ if type(old) == 'table' then
   return old
 end
 if old then
-  local boot, seq, ends, q = string.match(old, '^%d+ (%d+) (%d+) (%d+) (%S+)')
+  local boot, seq, ends, q, phones = string.match(old, '^%d+ (%d+) (%d+) (%d+) (%S+) ?(%S*)')
   if boot and #boot <= 15 and #seq <= 15 and #ends <= 15 then
     local newer = tonumber(boot) - tonumber(ARGV[3])
     if newer > 0 then return boot end
     local later = newer == 0 and tonumber(seq) - tonumber(ARGV[4]) or -1
     if later > 0 or later == 0 and tonumber(ends) > now then return 1 end
-    changed = newer ~= 0 or q ~= ARGV[6] or tonumber(ends) <= now
+    changed = newer ~= 0 or q ~= ARGV[6] or phones ~= ARGV[9] or tonumber(ends) <= now
   end
 end
 local ends = string.format('%.0f', now + ARGV[5])
-redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ARGV[4], ends, ARGV[6]}, ' '))
+redis.call('HSET', KEYS[1], ARGV[1], table.concat({ARGV[2], ARGV[3], ARGV[4], ends, ARGV[6], ARGV[9]}, ' '))
 local last = 0
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
@@ -75,8 +77,8 @@ if changed then redis.call('PUBLISH', ARGV[7], ARGV[8]) end
 return 1
 ";
 
-/// Returns the fields of a user's key that have not ended, each as node, version, boot, q and milliseconds to the end, or 0
-/// if the key is no hash. What is longer than a field of ours is left out.
+/// Returns the fields of a user's key that have not ended, each as node, version, boot, q, milliseconds to the end and
+/// phones, or 0 if the key is no hash. What is longer than a field of ours is left out.
 ///
 /// Key: the user's. Argument: the maximum number of fields.
 pub const READ: &str = r"
@@ -89,12 +91,12 @@ if all.err then
   return all
 end
 for i = 1, #all, 2 do
-  local version, boot, ends, q = string.match(all[i + 1], '^(%d+) (%d+) %d+ (%d+) (%S+)')
+  local version, boot, ends, q, phones = string.match(all[i + 1], '^(%d+) (%d+) %d+ (%d+) (%S+) ?(%S*)')
   if ends and #all[i] + #all[i + 1] <= 256 and #ends <= 15 and tonumber(ends) > now then
-    for _, part in ipairs({all[i], version, boot, q, string.format('%.0f', ends - now)}) do
+    for _, part in ipairs({all[i], version, boot, q, string.format('%.0f', ends - now), phones}) do
       found[#found + 1] = part
     end
-    if #found >= ARGV[1] * 5 then break end
+    if #found >= ARGV[1] * 6 then break end
   end
 end
 return found
@@ -221,6 +223,8 @@ pub struct Publication {
     pub lifetime: Duration,
     /// q of the user here, in thousandths; `None` if the user is not here any more.
     pub q: Option<u16>,
+    /// The phones here.
+    pub phones: Phones,
 }
 
 impl Publication {
@@ -231,7 +235,7 @@ impl Publication {
 }
 
 /// A node at which a user is registered, as the database knows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Found {
     /// The node.
     pub node: NodeName,
@@ -241,6 +245,8 @@ pub struct Found {
     pub lifetime: Duration,
     /// q of the user there, in thousandths.
     pub q: u16,
+    /// The phones there.
+    pub phones: Phones,
 }
 
 impl Found {
@@ -248,16 +254,17 @@ impl Found {
     /// is left out.
     pub fn parse(parts: &[&str]) -> Vec<Found> {
         let one = |parts: &[&str]| {
-            let [node, _, boot, q, lifetime] = parts else { return None };
+            let [node, _, boot, q, lifetime, phones] = parts else { return None };
             let q = q.parse().ok().filter(|q| *q <= 1000)?;
             Some(Found {
                 node: node.parse().ok()?,
                 boot: boot.parse().ok()?,
                 lifetime: Duration::from_millis(lifetime.parse().ok()?),
                 q,
+                phones: Phones::parse(phones),
             })
         };
-        parts.chunks(5).filter_map(one).take(crate::config::MAX_NODES_PER_USER).collect()
+        parts.chunks(6).filter_map(one).take(crate::config::MAX_NODES_PER_USER).collect()
     }
 }
 
@@ -368,10 +375,10 @@ mod tests {
     #[test]
     fn records_that_cannot_be_read_are_left_out() {
         let parts = [
-            ["sip:192.0.2.1:5060", "1", "7", "500", "9000"],
-            ["sip:192.0.2.2:5060", "1", "7", "-", "9000"],
-            ["nobody", "1", "7", "500", "9000"],
-            ["sip:192.0.2.3:5060", "9", "8", "1000", "1"],
+            ["sip:192.0.2.1:5060", "1", "7", "500", "9000", "00000000000000ff+"],
+            ["sip:192.0.2.2:5060", "1", "7", "-", "9000", ""],
+            ["nobody", "1", "7", "500", "9000", ""],
+            ["sip:192.0.2.3:5060", "9", "8", "1000", "1", ""],
         ]
         .concat();
         let found = Found::parse(&parts);
@@ -381,6 +388,8 @@ mod tests {
             [("sip:192.0.2.1:5060".into(), 7, 500), ("sip:192.0.2.3:5060".into(), 8, 1000)]
         );
         assert_eq!(found[0].lifetime, Duration::from_secs(9));
+        assert_eq!(found[0].phones, Phones { instances: [255].into(), others: true });
+        assert_eq!(found[1].phones, Phones::unknown(), "of a version before");
         let key = NodeKey([7; 16]).text();
         assert!(Lease::parse(&["sip:192.0.2.1:5060", "x", "1", &key]).is_empty());
         assert!(Lease::parse(&["sip:192.0.2.1:5060", "1", "5000", "key"]).is_empty());

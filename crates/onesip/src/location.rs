@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringway_proxy::auth::Users;
 use ringway_proxy::location::{
-    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
+    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit, ServerView,
 };
 use ringway_proxy::routes::RouteTable;
 use ringway_sansio::{FlowId, Time, Transport};
@@ -67,13 +67,18 @@ impl<W: World> LocationStore for MeshLocation<W> {
         self.local.contacts()
     }
 
-    fn elsewhere(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+    fn elsewhere(
+        &self,
+        aor: &[u8],
+        now: Time,
+        visit: &mut dyn FnMut(&ServerView<'_>),
+    ) -> Elsewhere {
         let Some(name) = self.exchange.name_of(aor) else {
             return Elsewhere::Known { exists: false };
         };
         let transport = self.exchange.transport();
         let exists = self.exchange.visit(name, now, &mut |router, preference| {
-            visit(&path(router, transport), preference);
+            visit(&ServerView::new(&path(router, transport), preference));
         });
         exists.map_or(Elsewhere::Unknown, |exists| Elsewhere::Known { exists })
     }

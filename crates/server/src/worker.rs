@@ -336,7 +336,7 @@ impl Handler for Worker {
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),
             Post::Deliver(delivery) => self.deliver(now, &delivery, out),
-            Post::Configured(config) => self.core.reconfigure(now, config),
+            Post::Configured(config) => self.core.reconfigure(now, config, out),
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(now),
         }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use ringway_cluster::config::{LEASE, REMOVED};
+use ringway_cluster::presence::Phones;
 use ringway_cluster::record::Message;
 use ringway_cluster::{Command, Found, Lease, NodeName, Reading, Report, Written};
 use ringway_proxy::config::NodeKey;
@@ -206,6 +207,7 @@ impl Database {
             boot: record.boot,
             lifetime: record.ends - now,
             q: record.q,
+            phones: Phones::unknown(),
         };
         self.users[user].iter().filter(is_here).map(found).collect()
     }

@@ -239,7 +239,7 @@ impl Cluster {
         let (now, home) = (self.now, usize::from(self.homes[number]));
         let location = &self.nodes[i].location;
         let mut count = location.lookup(&user(number), now, &mut |_| {});
-        let elsewhere = location.elsewhere(&user(number), now, &mut |_, _| count += 1);
+        let elsewhere = location.elsewhere(&user(number), now, &mut |_| count += 1);
         let is_known = matches!(elsewhere, Elsewhere::Known { .. });
         self.measured.astray += u64::from(is_known && count == 0 && self.nodes[home].alive);
         is_known

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use ringway_cluster::cache::Server;
 use ringway_cluster::record::Message;
 use ringway_cluster::{
-    Command, Config, Event, Found, Lease, Machine, NodeName, Probed, Reading, Report, Shard, Slots,
-    Written, config, slots,
+    Command, Config, Event, Found, Lease, Machine, NodeName, Presence, Probed, Reading, Report,
+    Shard, Slots, Written, config, slots,
 };
 use ringway_proxy::AskId;
 use ringway_proxy::config::NodeKey;
@@ -109,7 +110,7 @@ impl Node {
         }
         let tag = CommitTag { worker: 0, id: self.next };
         let ends = self.now + Duration::from_secs(lifetime.into());
-        self.machine.changed(user, Some((500, ends)), Some(tag));
+        self.machine.changed(user, Some(Presence::new(500, ends)), Some(tag));
         self.waiting.insert(self.next);
         if self.machine.on_disk(tag, !lifetime.is_multiple_of(7)) {
             self.waiting.remove(&self.next);
@@ -162,7 +163,7 @@ impl Node {
             13 => self.machine.handle(self.now, Report::Reconnected(Shard::whole())),
             14 => {
                 let user = text(rest);
-                let mut visit = |_, _, q| assert!(q <= 1000, "{q}");
+                let mut visit = |server: &Server, _| assert!(server.q <= 1000, "{server:?}");
                 if self.machine.visit(user, self.now, &mut visit).is_none() {
                     self.asks += usize::from(self.machine.ask(user, 0, AskId::default()).is_none());
                 }

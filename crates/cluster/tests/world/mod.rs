@@ -9,12 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ringway_cluster::cache::Server;
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
 use ringway_cluster::slots::{self, Range};
 use ringway_cluster::{
-    Command, Config, Event, Found, Lease, Machine, NodeName, Probed, Publication, Reading, Report,
-    Shard, Slots, Written,
+    Command, Config, Event, Found, Lease, Machine, NodeName, Phones, Presence, Probed, Publication,
+    Reading, Report, Shard, Slots, Written,
 };
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
@@ -26,12 +27,13 @@ const CLIENT_LIMIT: Duration = Duration::from_millis(1500);
 /// Time that the database waits for replicas.
 const WAIT: Duration = ringway_cluster::config::REPLICA_LIMIT;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Record {
     boot: u64,
     seq: u64,
     ends: Time,
     q: Option<u16>,
+    phones: Phones,
 }
 
 /// What a server of the database has.
@@ -52,8 +54,8 @@ impl Data {
         p: &Publication,
     ) -> Result<bool, u64> {
         let user = self.users.entry(p.user.clone()).or_default();
-        let old = user.get(&node).copied();
-        match old {
+        let old = user.get(&node).cloned();
+        match &old {
             Some(old) if old.boot > boot => return Err(old.boot),
             Some(old) if old.boot == boot && old.seq > p.seq => return Ok(false),
             Some(old) if old.boot == boot && old.seq == p.seq && now < old.ends => {
@@ -61,9 +63,11 @@ impl Data {
             }
             _ => {}
         }
-        user.insert(node, Record { boot, seq: p.seq, ends: now + p.lifetime, q: p.q });
+        let (ends, phones) = (now + p.lifetime, p.phones.clone());
+        user.insert(node, Record { boot, seq: p.seq, ends, q: p.q, phones });
         user.retain(|_, record| now < record.ends);
-        Ok(old.is_none_or(|old| old.boot != boot || old.q != p.q || old.ends <= now))
+        let is_as_before = |old: &Record| (old.boot, old.q, &old.phones) == (boot, p.q, &p.phones);
+        Ok(!old.is_some_and(|old| now < old.ends && is_as_before(&old)))
     }
 }
 
@@ -344,7 +348,7 @@ impl World {
         if !machine.takes_registrations(user.as_bytes()) {
             return false;
         }
-        machine.changed(user.as_bytes(), Some((1000, ends)), Some(tag));
+        machine.changed(user.as_bytes(), Some(Presence::new(1000, ends)), Some(tag));
         assert!(!machine.on_disk(tag, true));
         self.turn(node);
         true
@@ -380,9 +384,9 @@ impl World {
     fn visit(&mut self, node: usize, user: &str) -> Option<Vec<usize>> {
         let mut names = Vec::new();
         let now = self.now;
-        let mut visit = |name, key, _| {
-            assert_eq!(key, key_of(&name));
-            names.push(name);
+        let mut visit = |server: &Server, key| {
+            assert_eq!(key, key_of(&server.node));
+            names.push(server.node);
         };
         self.nodes[node].machine.visit(user.as_bytes(), now, &mut visit)?;
         let index = |name: &NodeName| self.nodes.iter().position(|node| node.name == *name);
@@ -578,8 +582,9 @@ impl World {
                     let records = database.primary.users.get(user).into_iter().flatten();
                     let live = records.filter(|(_, record)| now < record.ends);
                     let one = |(node, record): (&NodeName, &Record)| {
-                        let Record { boot, ends, q, .. } = *record;
-                        q.map(|q| Found { node: *node, boot, lifetime: ends - now, q })
+                        let Record { boot, ends, q, ref phones, .. } = *record;
+                        let phones = phones.clone();
+                        q.map(|q| Found { node: *node, boot, lifetime: ends - now, q, phones })
                     };
                     Reading::Found(live.filter_map(one).collect())
                 };

@@ -298,13 +298,18 @@ impl Core {
     }
 
     /// Replaces the configuration. Calls in progress keep their targets and transactions; later requests of theirs are
-    /// judged by the new configuration.
-    pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
+    /// judged by the new configuration. What waits for a node of the cluster that is gone goes another way.
+    pub fn reconfigure(&mut self, now: Time, config: Arc<Config>, out: &mut Outbox) {
+        let gone = self.node.config.nodes.without(&config.nodes);
         self.resources.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);
         self.parts.guard.reconfigure(&config);
         self.parts.registrations.reconfigure(config.registrar.clone());
         self.node.reconfigure(config);
+        if !gone.is_empty() {
+            let (parts, mut turn) = self.turn(now, out);
+            parts.calls.nodes_gone(&mut turn, &gone);
+        }
     }
 
     /// Refuses new calls with 503 from now on. Calls in progress are completed.

@@ -121,6 +121,8 @@ pub(super) struct Findings {
     pub sender: Option<Arc<[u8]>>,
     /// Whether a router of the mesh vouches for the sender.
     pub vouched: bool,
+    /// Whether another server of our domains has sent it.
+    pub from_server: bool,
     pub spiral: u64,
     pub record_route: bool,
     /// Whether the branch of stateless forwarding encodes the return path. There is no response to an ACK, but the ACK
@@ -133,6 +135,12 @@ pub(super) struct Findings {
 }
 
 impl Findings {
+    /// Returns the status where the flow of a user has closed: another server may know another flow (RFC 5626 section 7), a
+    /// client should never receive 430 (section 11.5).
+    pub(super) fn without_flow(&self) -> u16 {
+        if self.from_server { 430 } else { 480 }
+    }
+
     /// Returns whether the sender has proved to be a user, here or at another router, is trusted, or belongs to a dialog
     /// of ours.
     pub(super) fn is_known(&self) -> bool {

@@ -1,6 +1,6 @@
 //! The target set of a request (RFC 3261 section 16.5): targets, and the attempts to reach each.
 
-use ringway_sansio::{Duration, Flow, Hop};
+use ringway_sansio::{Duration, Flow, Hop, Time};
 use smallvec::SmallVec;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ pub(super) struct RequestTarget {
     pub origin: Origin,
     /// The address-of-record of the user who has registered it here.
     pub owner: Option<Arc<[u8]>>,
+    /// The hash of the instance of the phone that has registered it here, and the end of its registration.
+    pub phone: Option<(u64, Time)>,
     /// The time without an answer after which targets of the next lower q are tried too. Without it they are tried when
     /// this one has failed.
     pub patience: Option<Duration>,
@@ -69,6 +71,7 @@ impl RequestTarget {
             attempts,
             origin,
             owner: None,
+            phone: None,
             patience: None,
             local: None,
         }
@@ -91,6 +94,7 @@ impl PartialEq for RequestTarget {
             attempts,
             origin,
             owner: _,
+            phone: _,
             patience,
             local,
         } = self;
@@ -106,7 +110,7 @@ impl PartialEq for RequestTarget {
 pub(super) enum Attempt {
     /// Over the flow of a registration.
     Flow(Flow),
-    /// Another binding of the same instance (RFC 5626 section 7).
+    /// Another binding of the same instance, here or at another server (RFC 5626 section 7).
     Binding(Box<RequestTarget>),
     /// A located server.
     Hop(Hop),

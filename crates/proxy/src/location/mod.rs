@@ -18,6 +18,8 @@ pub use wire::CorruptRecord;
 
 use crate::routes::RouteTable;
 use ringway_sansio::{FlowId, Time};
+use siphasher::sip::SipHasher13;
+use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -61,6 +63,36 @@ pub enum Change {
     FlowClosed,
 }
 
+/// A server other than this one at which an address-of-record is registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerView<'a> {
+    /// A value of Path (RFC 3327) that leads there, such as `<sip:[fd01::1]:5060;lr>`.
+    pub path: &'a [u8],
+    /// q of the user there, in thousandths.
+    pub q: u16,
+    /// The time at which the last binding there ends.
+    pub ends: Time,
+    /// The phones there, as far as they are known, each by its [`instance_hash`].
+    pub instances: &'a [u64],
+    /// Whether it has, or may have, contacts of other phones.
+    pub others: bool,
+}
+
+impl<'a> ServerView<'a> {
+    /// Returns a server of which no more is known than how to reach it, and the q there.
+    pub fn new(path: &'a [u8], q: u16) -> Self {
+        ServerView { path, q, ends: Time::ZERO, instances: &[], others: true }
+    }
+}
+
+/// Returns the hash by which servers name a phone: of its instance (RFC 5626 section 4.1). All of them compute it alike.
+pub fn instance_hash(instance: &[u8]) -> u64 {
+    // Compared within one record only, whose owner gains nothing from a collision.
+    let mut hasher = SipHasher13::new();
+    hasher.write(instance);
+    hasher.finish()
+}
+
 /// What is known about the other servers at which a user is registered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Elsewhere {
@@ -83,10 +115,14 @@ pub trait LocationStore: Send + Sync {
     /// are. Called for every call: it allocates nothing.
     fn lookup(&self, aor: &[u8], now: Time, visit: &mut dyn FnMut(&BindingView<'_>)) -> usize;
 
-    /// Visits the servers other than this one at which `aor` is registered. Each is a value of Path (RFC 3327) that leads
-    /// there, such as `<sip:[fd01::1]:5060;lr>`, with the q of the user there, in thousandths. Answers from memory. By
-    /// default there are no other servers.
-    fn elsewhere(&self, _aor: &[u8], _now: Time, _visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+    /// Visits the servers other than this one at which `aor` is registered. Answers from memory. By default there are no other
+    /// servers.
+    fn elsewhere(
+        &self,
+        _aor: &[u8],
+        _now: Time,
+        _visit: &mut dyn FnMut(&ServerView<'_>),
+    ) -> Elsewhere {
         Elsewhere::Known { exists: false }
     }
 

@@ -2,8 +2,10 @@
 
 use super::{DOMAIN, Peer, World};
 use ringway_proxy::auth::Users;
+use ringway_proxy::config::Config;
 use ringway_proxy::location::{
-    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit,
+    BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit, ServerView,
+    instance_hash,
 };
 use ringway_proxy::routes::{RouteTable, Rule};
 use ringway_proxy::{
@@ -62,11 +64,34 @@ impl Asked {
     }
 }
 
+/// A server at which a user is registered.
+#[derive(Clone, Debug)]
+pub struct Server {
+    path: String,
+    q: u16,
+    ends: Time,
+    instances: Vec<u64>,
+    others: bool,
+}
+
+impl Server {
+    fn new(path: String, q: u16) -> Server {
+        Server { path, q, ends: Time::ZERO, instances: Vec::new(), others: true }
+    }
+
+    /// A server that has these phones until this time, and perhaps others.
+    pub fn with_phones(peer: Peer, ends: Time, phones: &[&str], others: bool) -> Server {
+        let hash = |instance: &&str| instance_hash(instance.as_bytes());
+        let instances = phones.iter().map(hash).collect();
+        Server { ends, instances, others, ..Server::new(format!("<sip:{};lr>", peer.addr), 1000) }
+    }
+}
+
 /// What is known of one address-of-record.
 #[derive(Clone, Debug)]
 enum Fact {
     Unknown,
-    Known { exists: bool, servers: Vec<(String, u16)> },
+    Known { exists: bool, servers: Vec<Server> },
 }
 
 /// The knowledge of the world. What is not noted does not exist elsewhere.
@@ -105,13 +130,16 @@ impl LocationStore for Store {
         self.local.lookup(aor, now, visit)
     }
 
-    fn elsewhere(&self, aor: &[u8], _: Time, visit: &mut dyn FnMut(&[u8], u16)) -> Elsewhere {
+    fn elsewhere(&self, aor: &[u8], _: Time, visit: &mut dyn FnMut(&ServerView<'_>)) -> Elsewhere {
         let knowledge = self.knowledge.lock().unwrap();
         match knowledge.facts.get(&*String::from_utf8_lossy(aor)) {
             None => Elsewhere::Known { exists: false },
             Some(Fact::Unknown) => Elsewhere::Unknown,
             Some(Fact::Known { exists, servers }) => {
-                servers.iter().for_each(|(path, q)| visit(path.as_bytes(), *q));
+                for Server { path, q, ends, instances, others } in servers {
+                    let (path, q, ends, others) = (path.as_bytes(), *q, *ends, *others);
+                    visit(&ServerView { path, q, ends, instances, others });
+                }
                 Elsewhere::Known { exists: *exists }
             }
         }
@@ -220,7 +248,7 @@ impl World {
     /// The user is registered at these servers, with this q.
     pub fn elsewhere(&self, user: &str, servers: &[(Peer, u16)]) {
         let path = |peer: &Peer| format!("<sip:{};lr>", peer.addr);
-        let servers = servers.iter().map(|(peer, q)| (path(peer), *q)).collect();
+        let servers = servers.iter().map(|(peer, q)| Server::new(path(peer), *q)).collect();
         self.note_fact(user, Fact::Known { exists: true, servers });
     }
 
@@ -231,8 +259,21 @@ impl World {
 
     /// The user is registered at servers with these values of Path.
     pub fn elsewhere_by(&self, user: &str, paths: &[&str]) {
-        let servers = paths.iter().map(|path| (path.to_string(), 1000)).collect();
+        let servers = paths.iter().map(|path| Server::new(path.to_string(), 1000)).collect();
         self.note_fact(user, Fact::Known { exists: true, servers });
+    }
+
+    /// The user is registered at these servers, with these phones.
+    pub fn with_phones(&self, user: &str, servers: Vec<Server>) {
+        self.note_fact(user, Fact::Known { exists: true, servers });
+    }
+
+    /// Replaces the configuration of the first worker.
+    pub fn reconfigure(&mut self, config: Config) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[0].reconfigure(now, Arc::new(config), &mut out);
+        self.out = out;
+        self.pump(0);
     }
 
     /// Whether a server may send as this user; `None`: the world must be asked.

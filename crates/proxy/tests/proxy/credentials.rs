@@ -10,7 +10,6 @@ use ringway_proxy::core::MAX_CHECKS_PER_SOURCE;
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::{CredentialsVerdict, Reply};
 use ringway_sip::digest::Algorithm;
-use std::sync::Arc;
 
 const RIGHT: Reply = Reply::Credentials(CredentialsVerdict::Right);
 const WRONG: Reply = Reply::Credentials(CredentialsVerdict::Wrong);
@@ -476,8 +475,7 @@ fn a_verdict_counts_for_its_own_realm() {
     digest(&mut config);
     config.domains[0].name = "example.net".into();
     config.domains[0].aliases = vec!["example.org".into()];
-    let now = w.now;
-    w.cores[0].reconfigure(now, Arc::new(config));
+    w.reconfigure(config);
     w.reply(&asked, RIGHT);
     let challenged = w.expect(ALICE, "401");
     assert!(challenged.get("WWW-Authenticate").contains("realm=\"example.net\""));

@@ -8,7 +8,6 @@ use ringway_proxy::config::{Config, MeshNetwork, Mode};
 use ringway_proxy::core::MAX_UNAUTHENTICATED_PARKED;
 use ringway_proxy::{CredentialsVerdict, Reply};
 use ringway_sansio::{Random, SplitMix, Transport};
-use std::sync::Arc;
 
 /// The proxy under test is a router of the mesh.
 pub fn in_mesh(config: &mut Config) {
@@ -669,8 +668,7 @@ fn a_request_that_waits_is_judged_by_the_new_rules() {
     let mut config = config();
     digest(&mut config);
     config.domains[0].name = "example.net".into();
-    let now = w.now;
-    w.cores[0].reconfigure(now, Arc::new(config));
+    w.reconfigure(config);
     w.elsewhere("bob", &[(ROUTER, 1000)]);
     // The proof was given when the domain was ours: the request goes where any user may send it.
     w.name("example.org", &[(Transport::Udp, PROXY.addr)]);

@@ -37,6 +37,7 @@ mod nodes;
 mod non_invite;
 mod operations;
 mod path;
+mod phones;
 mod presence;
 mod record_route;
 mod records;

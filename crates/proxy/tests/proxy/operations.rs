@@ -129,8 +129,7 @@ fn a_call_outlives_a_change_of_rules() {
     let mut config = config();
     config.domains[0].name = "example.net".into();
     config.timers.t1 = Duration::from_secs(1);
-    let now = w.now;
-    w.cores[0].reconfigure(now, Arc::new(config));
+    w.reconfigure(config);
     w.answer(BOB, &got, 180);
     w.expect(ALICE, "180");
     w.answer(BOB, &got, 200);

@@ -3,7 +3,6 @@
 use crate::common::*;
 use ringway_proxy::config::{Config, Domain, Mode, Network};
 use ringway_sip::digest::{Answer, authorize, choose};
-use std::sync::Arc;
 
 pub fn digest(config: &mut Config) {
     config.auth.enabled = true;
@@ -209,8 +208,7 @@ fn credentials_are_removed_by_the_realm_they_were_for() {
     digest(&mut config);
     let name = "example.net".into();
     config.domains.insert(0, Domain { name, aliases: vec![], mode: Mode::Proxy });
-    let now = w.now;
-    w.cores[0].reconfigure(now, Arc::new(config));
+    w.reconfigure(config);
     w.answer(BOB, &first, 404);
     let second = w.expect(BOB2, "MESSAGE");
     assert!(!second.has("Proxy-Authorization"), "{second}");

@@ -266,7 +266,8 @@ impl Database {
                         .arg(millis(change.lifetime))
                         .arg(change.q_text())
                         .arg(record::CHANNEL)
-                        .arg(heard);
+                        .arg(heard)
+                        .arg(change.phones.to_string());
                     cmd
                 };
                 changes.iter().map(one).collect()

@@ -565,6 +565,17 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         self.clients[index as usize].event(index)
     }
 
+    /// Ends a client transaction whose server is gone, as if the request could not be sent. Returns whether it was unanswered,
+    /// also by a provisional response; otherwise it goes on.
+    pub fn abandon(&mut self, now: Time, id: ClientId) -> bool {
+        let Some(entry) = client(&mut self.clients, id) else { return false };
+        let waits = matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying);
+        if waits {
+            self.end_client(now, id.index);
+        }
+        waits
+    }
+
     /// Reports that the connection of the request of `report` has closed. If the request is unanswered, its user is
     /// notified as if it could not be sent (RFC 3261 section 17.1.4). But it may have arrived, and the response may
     /// come over another connection (section 18.2.2). A late 2xx to an INVITE may have established a session, so an

@@ -1,14 +1,15 @@
 //! Substitutes for a response: time-outs, timer C (RFC 3261 section 16.8) and transport errors (16.9).
 
 use super::Calls;
-use super::context::{CancelReason, Requester, State};
+use super::context::{Branch, CancelReason, Requester, State};
 use crate::core::events::Event;
 use crate::core::ids::{BranchId, ContextId};
-use crate::core::target::Attempt;
+use crate::core::target::{Attempt, Origin};
 use crate::core::turn::Turn;
 use ringway_sansio::{Hop, TimerId};
 use ringway_sip::transaction::{ClientId, Kind};
 use ringway_sip::write;
+use std::net::SocketAddr;
 
 impl Calls {
     /// Moves a branch to its next attempt.
@@ -60,6 +61,28 @@ impl Calls {
         self.retry(t, id);
     }
 
+    /// These nodes of the cluster are gone: what has been sent to them and is unanswered goes another way, or its user is not
+    /// available.
+    pub(in crate::core) fn nodes_gone(&mut self, t: &mut Turn<'_>, gone: &[SocketAddr]) {
+        let is_gone = |branch: &Branch| {
+            branch.state == State::Sent
+                && branch.target.origin == Origin::Elsewhere
+                && branch.last_destination.is_some_and(|(_, addr)| gone.contains(&addr))
+        };
+        let branches = self.contexts.iter().flat_map(|context| {
+            let clients = context.branches.iter().enumerate();
+            clients.filter(|(_, branch)| is_gone(branch)).filter_map(|(index, branch)| {
+                let id = BranchId { context: context.id, branch: index as u16 };
+                Some((branch.client?, id))
+            })
+        });
+        for (client, id) in branches.collect::<Vec<_>>() {
+            if t.tx.abandon(t.now, client) {
+                self.branch_failed(t, client, id, 480);
+            }
+        }
+    }
+
     /// Fails a branch as if it had received this status.
     pub(super) fn branch_failed(
         &mut self,
@@ -84,12 +107,12 @@ impl Calls {
         if !cancelled {
             self.note_failed_gateway(t, id);
         }
+        let without_flow = self.contexts[id.context].findings.without_flow();
         let branch = &mut self.contexts[id];
         let status = match status {
             _ if cancelled => 487,
-            // RFC 5626 section 5.3.1: the flow of a token has closed. Section 11.5: it was the only path to a user of
-            // ours.
-            503 if branch.on_flow && branch.target.is_located() => 480,
+            // RFC 5626 section 5.3.1: the flow of a token has closed, or the only flow of a user of ours.
+            503 if branch.on_flow && branch.target.is_located() => without_flow,
             503 if branch.on_flow => 430,
             other => other,
         };

@@ -106,11 +106,13 @@ impl Calls {
         msg: &Message<'_>,
     ) -> Option<Lookup> {
         if let Attempt::Binding(other) = attempt {
-            let RequestTarget { uri, path, routes_replaced, attempts, local, .. } = *other;
-            let target = &mut self.contexts[id].target;
+            let RequestTarget { uri, path, routes_replaced, attempts, origin, local, .. } = *other;
+            let branch = &mut self.contexts[id];
+            let target = &mut branch.target;
             (target.uri, target.path, target.local) = (uri, path, local);
-            target.routes_replaced = routes_replaced;
+            (target.routes_replaced, target.origin) = (routes_replaced, origin);
             target.attempts.extend(attempts);
+            branch.on_flow = false;
             return None;
         }
         let (findings, target) = (&self.contexts[id.context].findings, &self.contexts[id].target);

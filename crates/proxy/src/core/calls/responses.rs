@@ -180,9 +180,14 @@ impl Calls {
         let target = &mut self.contexts[id].target;
         match status {
             // RFC 3263 section 4.3: another server may serve the same request.
-            503 => target
-                .attempts
-                .retain(|attempt| matches!(attempt, Attempt::Hop(_) | Attempt::Via(_))),
+            503 => target.attempts.retain(|attempt| match attempt {
+                Attempt::Hop(_) | Attempt::Via(_) => true,
+                // So may another server that has the phone.
+                Attempt::Binding(other) => {
+                    other.origin == Origin::Elsewhere && other.routes_replaced == 0
+                }
+                _ => false,
+            }),
             // RFC 5626 section 7: another flow may lead to the same instance.
             408 | 430 => target.attempts.retain(
                 |attempt| matches!(attempt, Attempt::Binding(other) if other.routes_replaced == 0),
@@ -209,8 +214,7 @@ impl Calls {
             ctx.best.take_if(|best| best.status == 487 && best.is_ours());
         }
         if status == 430 && located {
-            // RFC 5626 section 11.5: a client should never receive 430. The user is not available.
-            ctx.offer(480, Vec::new);
+            ctx.offer(ctx.findings.without_flow(), Vec::new);
         } else {
             let strip = t.node.trust.strips_identity(answer.flow, ctx.reply.remote.ip(), msg);
             ctx.offer(status, || {

@@ -1,5 +1,6 @@
 //! The location service (RFC 3261 section 16.5): contacts and flows of users, and other servers, as targets.
 
+use super::phones::{self, Server, Wanted};
 use crate::core::names::{is_websocket, next_host, user_of};
 use crate::core::node::{Aor, Node};
 use crate::core::refusal::{Refusal, Stop};
@@ -8,13 +9,11 @@ use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
 use crate::gruu::{Gruu, Resolution};
 use crate::local_identity::parse_ip;
-use crate::location::{BindingView, Elsewhere};
+use crate::location::{BindingView, Elsewhere, ServerView, instance_hash};
 use ringway_sansio::{Duration, Flow, Transport};
 use ringway_sip::header::{Items, NameAddr};
 use ringway_sip::uri::{Scheme, Uri};
-use siphasher::sip::SipHasher13;
 use smallvec::{SmallVec, smallvec};
-use std::hash::Hasher;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -69,7 +68,8 @@ pub(super) fn of_gruu(
     };
     let user = Uri::parse(&named).ok().and_then(|u| u.user);
     let aor = t.node.aor(user.unwrap_or_default(), domain);
-    let targets = contacts(t, &aor, &|binding| gruu.matches(binding));
+    let wanted = Wanted::of(t, incoming);
+    let targets = contacts(t, &aor, &|binding| gruu.matches(binding) && wanted.has(binding));
     // Section 5.1: of several bindings of an instance the most recent one. Flows of Outbound are one target already.
     let mut newest = None;
     t.store.lookup(&aor, t.now, &mut |binding| {
@@ -174,7 +174,8 @@ impl<'s, 't> Search<'s, 't> {
     /// looked up once, and no target is added twice.
     fn add_user(&mut self, aor: &Aor, q: Option<u16>) -> Result<(), Stop> {
         let before = self.found.targets.len();
-        for mut target in contacts(self.t, aor, &|_| true) {
+        let wanted = Wanted::of(self.t, self.incoming);
+        for mut target in contacts(self.t, aor, &|binding| wanted.has(binding)) {
             target.q = q.unwrap_or(target.q);
             match own_contact(self.t.node, self.incoming, &mut target) {
                 OwnContact::No => self.add(target),
@@ -222,16 +223,17 @@ impl<'s, 't> Search<'s, 't> {
         if self.t.node.trust.sender(self.incoming).is_some() {
             return Ok(());
         }
-        let (t, before) = (self.t, self.found.targets.len());
-        let mut count = 0;
-        let known = t.store.elsewhere(aor, t.now, &mut |path, q_there| {
-            count += 1;
-            if count <= MAX_SERVERS && NameAddr::parse(path).is_ok() {
-                let uri = self.uri_elsewhere(aor);
-                self.add(target_elsewhere(uri, path, q.unwrap_or(q_there)));
+        let t = self.t;
+        let mut servers: SmallVec<[Server; 2]> = SmallVec::new();
+        let known = t.store.elsewhere(aor, t.now, &mut |server| {
+            if servers.len() < MAX_SERVERS && NameAddr::parse(server.path).is_ok() {
+                let q = q.unwrap_or(server.q);
+                servers.push(Server::from(&ServerView { q, ..*server }));
             }
         });
-        if self.found.targets.len() > before {
+        if !servers.is_empty() {
+            let uri = self.uri_elsewhere(aor);
+            phones::add_servers(&mut self.found.targets, &mut servers, &uri);
             self.found.targets.sort_by_key(|target| std::cmp::Reverse(target.q));
         }
         match known {
@@ -323,8 +325,9 @@ fn contacts(
         }
         let owner = owner.get_or_insert_with(|| aor.into()).clone();
         let target = RequestTarget { owner: Some(owner), ..target_of(binding, t.node) };
-        if binding.reg_id != 0 && !binding.instance.is_empty() {
-            let key = hash_instance(binding.instance);
+        if binding.reg_id != 0
+            && let Some((key, _)) = target.phone
+        {
             if let Some(&(_, at)) = instances.iter().find(|(k, _)| *k == key) {
                 // A further flow of the same instance: tried if the first fails.
                 targets[at].attempts.insert(0, Attempt::Binding(Box::new(target)));
@@ -359,8 +362,10 @@ fn target_of(binding: &BindingView<'_>, node: &Node) -> RequestTarget {
     let (uri, path) = (binding.contact.to_vec(), binding.path.to_vec());
     let origin = Origin::Location(binding.flow.map(|flow| flow.remote.ip()));
     let local = registered_at(binding);
+    let has_instance = !binding.instance.is_empty();
+    let phone = has_instance.then(|| (instance_hash(binding.instance), binding.expires));
     let target = RequestTarget::remote(uri, origin, attempts);
-    RequestTarget { path, q: binding.q, local, ..target }
+    RequestTarget { path, q: binding.q, local, phone, ..target }
 }
 
 /// Returns the address of ours that a phone has registered at by UDP, if its Contact is where it sent from.
@@ -389,11 +394,4 @@ pub(super) fn is_secure(target: &mut RequestTarget) -> bool {
         _ => uri,
     });
     !target.attempts.is_empty()
-}
-
-fn hash_instance(instance: &[u8]) -> u64 {
-    // Within one record only, whose owner gains nothing from a collision.
-    let mut h = SipHasher13::new();
-    h.write(instance);
-    h.finish()
 }

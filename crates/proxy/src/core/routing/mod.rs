@@ -2,6 +2,7 @@
 
 pub(super) mod access;
 mod contacts;
+mod phones;
 pub(super) mod preroute;
 pub(super) mod targets;
 pub(super) mod validate;
