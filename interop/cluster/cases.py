@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from cases import case
+from phones import Baresip
 from server import Server
 from sip import Client, register
 from sipp import Sipp
@@ -87,7 +88,7 @@ def registers(c, server, user, expected, seconds=2):
 
 
 def record(database, server, user):
-    """What the database has of a user at a node: version, run, number of the change, end in milliseconds, q."""
+    """What the database has of a user at a node: version, run, number of the change, end in milliseconds, q, phones."""
     return database.cli("HGET", KEY % user, f"sip:{server.host}:{server.port}").split()
 
 
@@ -139,6 +140,45 @@ def another(c):
     first.start()
     together(c, first, second)
     carol.is_called(second)
+
+
+@case("cluster/two-flows", limit=90)
+def two_flows(c):
+    """RFC 5626: baresip has a flow to each of two nodes, and rings once. When one of them does nothing any more, not
+    even refuse a connection, the other is asked for it within the lifetime of a lease."""
+    _, _, first, second = pair(c)
+    third = node(c, first.wanted.store)
+    together(c, first, second, third)
+    bob = Baresip(c, "bob", USERS["bob"], first.domain, first, tone=440, transport="tcp", second=second)
+    c.until(lambda: all(one.contacts() == 1 for one in (first, second)), 20,
+            lambda: f"no two flows: {bob.process.output()[-400:]}")
+    for one in (first, second, third):
+        rings_once(c, bob, one)
+    for gone in (first, second):
+        gone.process.signal(signal.SIGSTOP)
+        took = rings_once(c, bob, third)
+        print(f"{took:.2f} s from the stop of a node to the answer by the other flow")
+        c.expect(took < LEASE + 3, f"the other flow was not used for {took:.1f} s")
+        gone.process.signal(signal.SIGCONT)
+        together(c, first, second, third)
+
+
+# What baresip prints of a call.
+INVITE, ANSWER = "\nINVITE sip:", "\nSIP/2.0 200 Answering"
+
+
+def rings_once(c, phone, server):
+    """Has alice call baresip by a node; how long it took until the call was up."""
+    rings, answers = (phone.process.output().count(line) for line in (INVITE, ANSWER))
+    began = time.monotonic()
+    caller = Sipp(c, f"uac-{c.ports.take()}", "uac-call", remote=(server.host, server.port), service=phone.user,
+                  login=("alice", USERS["alice"]), words={"hold": 500})
+    c.until(lambda: phone.process.output().count(ANSWER) > answers, 20, "the call is not answered")
+    took = time.monotonic() - began
+    caller.passed()
+    rings = phone.process.output().count(INVITE) - rings
+    c.expect(rings == 1, f"the phone rang {rings} times")
+    return took
 
 
 @case("cluster/paused-database", limit=60)
@@ -333,7 +373,7 @@ def clocks(c):
     here = f"sip:{first.host}:{first.port}"
     bob, carol = Phone(c, "bob"), Phone(c, "carol")
     carol.register(first)
-    _, boot, seq, ends, q = record(primary, first, "carol")
+    _, boot, seq, ends, q, _ = record(primary, first, "carol")
     primary.cli("HSET", KEY % "carol", here, f"1 {boot} {seq} {int(ends) - 86_400_000} {q}")
     primary.cli("CLIENT", "KILL", "TYPE", "normal")
     c.until(lambda: int(record(primary, first, "carol")[3]) > int(ends) - 3_600_000, 10,

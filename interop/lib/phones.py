@@ -28,7 +28,8 @@ def plain(context, folder):
 class Baresip:
     """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket."""
 
-    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=()):
+    def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=(),
+                 second=None):
         self.context, self.user = context, user
         (context.folder / f"baresip-{user}").mkdir()
         self.folder = plain(context, context.folder / f"baresip-{user}")
@@ -43,10 +44,12 @@ class Baresip:
             "audio_path /usr/share/baresip", f"ctrl_tcp_listen 127.0.0.1:{self.control}",
             "module_path /usr/lib/baresip/modules",
             *(f"module {m}.so" for m in ("g711", "aufile", "sndfile", "rtcpsummary", "ctrl_tcp")),
-            "module_tmp account.so", "module_app menu.so", ""]))
+            *(["module_tmp uuid.so"] if second else []), "module_tmp account.so", "module_app menu.so", ""]))
+        # RFC 5626: a flow to each of two servers.
+        flows = f';outbound2="sip:127.0.0.1:{second.port};transport={transport}";sipnat=outbound' if second else ""
         (self.folder / "accounts").write_text(
             f"<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password}"
-            f';outbound="sip:127.0.0.1:{server.port};transport={transport}";regint=120'
+            f';outbound="sip:127.0.0.1:{server.port};transport={transport}"{flows};regint=120'
             f";answermode={'auto' if answer else 'manual'}\n")
         self.process = context.start(f"baresip-{user}", [*prefix, "baresip", "-f", self.folder, "-s"])
         context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")

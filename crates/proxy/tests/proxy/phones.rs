@@ -156,6 +156,29 @@ fn a_node_is_asked_for_some_phones() {
     }
 }
 
+/// Who is no node does not choose the phones of a user.
+#[test]
+fn a_stranger_does_not_choose_phones() {
+    let mut w = cluster();
+    w.bind("bob", bind(BOB.contact()).instance(DESK));
+    w.bind("bob", bind(BOB2.contact()).instance(POCKET));
+    for parameter in ["only", "without"] {
+        let request = w.request(ALICE, "MESSAGE sip:bob@example.org");
+        let request =
+            request.add("Route", format!("<sip:example.org;lr;{parameter}={}>", hash(DESK)));
+        w.from(ALICE, &request);
+        let challenged = w.expect(ALICE, "407");
+        let request = crate::relay::answered(&request, &challenged, "alice", &w.branch());
+        w.from(ALICE, &request);
+        for peer in [BOB, BOB2] {
+            let got = w.expect(peer, "MESSAGE");
+            w.answer(peer, &got, 486);
+        }
+        w.expect(ALICE, "486");
+    }
+    w.finish();
+}
+
 /// RFC 5626 section 11.5: a client never receives 430, a node does.
 #[test]
 fn a_node_knows_that_a_flow_has_closed() {
