@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use ringway_users::row::HASHES;
-use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER};
+use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER, REMOVED};
 use ringway_users::{MAX_USERS, Position};
 use std::fmt;
 use std::time::Duration;
@@ -150,14 +150,16 @@ impl Session {
                 .ok()
                 .and_then(|text| text.parse::<f64>().ok())
                 .map_or(out.position, |number| number as Position);
-            out.changes.push(match value.is_empty() {
-                false => ReadChange::Set(script::entry(&name, &value)),
-                true => {
+            match &*value {
+                // Found missing when everything is read.
+                b"-" => {}
+                b"" => {
                     let (user, realm) = script::from_name(&name);
                     let text = |octets| String::from_utf8_lossy(octets).into_owned();
-                    ReadChange::Removed(text(user), text(realm))
+                    out.changes.push(ReadChange::Removed(text(user), text(realm)));
                 }
-            });
+                value => out.changes.push(ReadChange::Set(script::entry(&name, value))),
+            }
         }
         Ok(out)
     }
@@ -225,7 +227,7 @@ impl Session {
 /// primary does not know it.
 fn eval(script: &str) -> Cmd {
     let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(3).arg(ALL).arg(CHANGES).arg(NUMBER);
+    command.arg(script).arg(4).arg(ALL).arg(CHANGES).arg(NUMBER).arg(REMOVED);
     command
 }
 

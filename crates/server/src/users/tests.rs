@@ -1,5 +1,6 @@
 //! What the database of users must do, on servers of PostgreSQL and Redis that are started here.
 
+mod hostile;
 mod servers;
 
 use super::UsersThread;

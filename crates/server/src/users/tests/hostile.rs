@@ -1,0 +1,83 @@
+//! Databases that have lost a part of what they had, or into which others have written.
+
+use super::servers::{Postgres, Redis};
+use super::{Changed, Expected, Node, names};
+use crate::config::StoreKind;
+use crate::store::{Hashes, Others, Store, UserStore};
+use crate::users::shared::Change;
+use ringway_net::Clock;
+use ringway_users::Domains;
+use std::path::Path;
+use std::time::Duration;
+
+const ALL: &str = "ringway:{users}:all";
+const CHANGES: &str = "ringway:{users}:changes";
+const NUMBER: &str = "ringway:{users}:number";
+
+impl Node {
+    fn on_redis(redis: &Redis, dir: &Path) -> Self {
+        let cluster = format!("[cluster]\nfile = \"{}/node.redb\"\nreplicas = 0\n", dir.display());
+        let section = format!("[users]\nsource = \"store\"\n{cluster}");
+        let node = Node::start_on(&format!("store = \"{}\"", redis.uri()), &section);
+        node.until_read();
+        node
+    }
+
+    /// Has everything be read once more.
+    fn read_again(&self) {
+        let reads = self.users.numbers().reads;
+        self.users.set_domains(Domains::new([("a.org", Vec::new())]));
+        self.until("everything is not read again", |node| node.users.numbers().reads > reads);
+    }
+
+    fn put_new(&self, names: &[String]) {
+        assert!(matches!(self.put(names, Expected::New), Changed::Done(_)));
+    }
+
+    fn withheld(&self) -> u64 {
+        self.users.numbers().withheld
+    }
+}
+
+#[test]
+fn redis_that_has_lost_its_users_alone_removes_nobody() {
+    let (redis, dir) = (Redis::start(), tempfile::tempdir().unwrap());
+    let node = Node::on_redis(&redis, dir.path());
+    node.put_new(&names("u", 30));
+    redis.cli(&["DEL", ALL]);
+    node.read_again();
+    assert_eq!((node.store.users().len(), node.withheld()), (30, 30));
+    node.stop();
+}
+
+/// A change of a user that is not there is no removal either, unless that is noted.
+#[test]
+fn redis_that_has_lost_its_users_reports_no_removals() {
+    let (redis, dir) = (Redis::start(), tempfile::tempdir().unwrap());
+    let node = Node::on_redis(&redis, dir.path());
+    node.put_new(&names("u", 30));
+    redis.cli(&["DEL", ALL]);
+    redis.cli(&["INCR", NUMBER]);
+    redis.cli(&["ZADD", CHANGES, "31", "u7@a.org"]);
+    node.put_new(&["new".into()]);
+    node.until_count(31);
+    node.stop();
+}
+
+#[test]
+fn removals_that_redis_has_noted_are_believed() {
+    let (redis, dirs) = (Redis::start(), [0, 1].map(|_| tempfile::tempdir().unwrap()));
+    let [first, second] = [0, 1].map(|index| Node::on_redis(&redis, dirs[index].path()));
+    let many = names("u", 20);
+    first.put_new(&many);
+    second.until_count(20);
+    second.stop();
+    many[..15].iter().for_each(|name| assert!(matches!(first.remove(name), Changed::Done(_))));
+    // One of them is there again.
+    first.put_new(&many[..1]);
+    let second = Node::on_redis(&redis, dirs[1].path());
+    second.until_count(6);
+    assert_eq!(second.withheld(), 0);
+    first.stop();
+    second.stop();
+}
