@@ -81,3 +81,36 @@ fn removals_that_redis_has_noted_are_believed() {
     first.stop();
     second.stop();
 }
+
+/// The way from own users to a database: those that are not in it yet stay, however few they become.
+#[test]
+fn users_of_before_stay_until_the_database_has_them() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let kind = StoreKind::Redb(dir.path().join("node.redb"));
+    let now = Clock::new().now();
+    let own = Store::open(&kind, now, Duration::ZERO, &mut |_| None, Others::None).unwrap();
+    let many = names("u", 9);
+    for name in &many {
+        own.set_user(name, "a.org", Hashes::new(name, "a.org", "own")).unwrap();
+    }
+    own.flush();
+    drop(own);
+    let node = Node::start(dir.path(), &postgres.section(""));
+    node.until_read();
+    assert_eq!(node.withheld(), 9);
+    for (done, name) in (1..).zip(&many[..6]) {
+        node.put_new(std::slice::from_ref(name));
+        node.read_again();
+        assert_eq!((node.store.users().len(), node.withheld()), (9, 9 - done));
+    }
+    assert!(matches!(node.users.change(Change::Prune), Ok(Changed::Done(_))));
+    assert_eq!((node.store.users().len(), node.withheld()), (6, 0));
+    // Later, a few may be gone without a note.
+    postgres.run(
+        "ALTER TABLE ringway.users DISABLE TRIGGER USER; DELETE FROM ringway.users WHERE username = 'u0'; \
+         ALTER TABLE ringway.users ENABLE TRIGGER USER",
+    );
+    node.read_again();
+    assert_eq!((node.store.users().len(), node.withheld()), (5, 0));
+    node.stop();
+}
