@@ -37,6 +37,9 @@ const MAX_ERROR: usize = 300;
 /// What a session is set to, so that a server that is cut off blocks nobody for long.
 const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '3s'; \
                         SET idle_in_transaction_session_timeout = '30s'";
+/// Names without a schema are those of PostgreSQL. Otherwise a role that may create functions or operators, as all could in
+/// `public` before version 15, could have this one call them.
+const NO_OTHERS: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// The columns of Ringway's own table.
 const OWN: &str = "left(domain, 300), left(username, 300), left(ha1_md5, 300), left(ha1_sha256, 300), \
@@ -121,8 +124,13 @@ impl Server {
         let mut session = Session { client, _task: Ended(task), table: None };
         answered(session.client.batch_execute(SETTINGS)).await?;
         match &self.table {
-            Some(table) => session.table = Some(foreign(&session.client, table).await?),
+            Some(table) => {
+                let name = found_at(&session.client, table).await?;
+                answered(session.client.batch_execute(NO_OTHERS)).await?;
+                session.table = Some(foreign(&session.client, table, name).await?);
+            }
             None => {
+                answered(session.client.batch_execute(NO_OTHERS)).await?;
                 migrate(&mut session.client).await?;
                 answered(session.client.batch_execute("LISTEN ringway_users")).await?;
             }
@@ -168,9 +176,18 @@ struct Foreign {
     select: String,
 }
 
+/// Returns the name of a table with the schema in which the role finds it.
+async fn found_at(client: &Client, table: &TableName) -> Result<String, String> {
+    let sql = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) \
+               FROM pg_catalog.pg_class AS c, pg_catalog.pg_namespace AS n \
+               WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid \
+               AND n.oid OPERATOR(pg_catalog.=) c.relnamespace";
+    let row = answered(client.query_one(sql, &[&table.quoted()])).await?;
+    Ok(lossy(&row, 0))
+}
+
 /// Finds the columns of a table that are used, and that the role may read.
-async fn foreign(client: &Client, table: &TableName) -> Result<Foreign, String> {
-    let name = table.quoted();
+async fn foreign(client: &Client, table: &TableName, name: String) -> Result<Foreign, String> {
     let sql = "SELECT attname::text FROM pg_catalog.pg_attribute \
                WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped \
                AND has_column_privilege(attrelid, attnum, 'SELECT')";

@@ -225,7 +225,7 @@ fn a_table_with_too_many_users_is_refused() {
     );
     node.until("too many users are read", |node| !node.users.numbers().present);
     let why = node.users.numbers().why;
-    assert_eq!(why, "table \"subscriber\": expected at most 1000000 users, got more");
+    assert_eq!(why, "table public.subscriber: expected at most 1000000 users, got more");
     assert_eq!(node.store.users().len(), 1);
     node.stop();
 }

@@ -82,6 +82,46 @@ fn removals_that_redis_has_noted_are_believed() {
     second.stop();
 }
 
+/// Functions of another role, which may create some, are not called with the rights of Ringway's.
+#[test]
+fn functions_of_another_role_are_not_called() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let function = |name: &str, arguments: &str, result: &str| {
+        format!(
+            "CREATE FUNCTION public.{name}({arguments}) RETURNS {result} LANGUAGE plpgsql AS \
+             $$ BEGIN RAISE EXCEPTION 'called: {name}'; END $$; "
+        )
+    };
+    let mut create = "CREATE ROLE mallory; GRANT CREATE, USAGE ON SCHEMA public TO mallory; \
+                      SET ROLE mallory; "
+        .to_owned();
+    for (name, arguments, result) in [
+        ("convert_to", "text, text", "bytea"),
+        ("to_timestamp", "bigint", "timestamptz"),
+        ("pg_advisory_xact_lock", "text", "void"),
+        ("is_same", "oid, regclass", "boolean"),
+        ("has_column_privilege", "oid, smallint, name", "boolean"),
+    ] {
+        create.push_str(&function(name, arguments, result));
+    }
+    create.push_str("CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.is_same)");
+    postgres.run(&create);
+    let node = Node::start(dir.path(), &postgres.section(""));
+    node.until_read();
+    node.put_new(&names("u", 1));
+    assert!(matches!(node.put(&names("u", 1), Expected::Existing), Changed::Done(_)));
+    assert!(matches!(node.remove("u0"), Changed::Done(_)));
+    node.stop();
+    postgres.run("CREATE TABLE subscriber (username text, domain text, password text)");
+    postgres.run("INSERT INTO subscriber VALUES ('101', 'a.org', 'secret')");
+    for table in ["subscriber", "public.subscriber"] {
+        let dir = tempfile::tempdir().unwrap();
+        let node = Node::start(dir.path(), &postgres.section(&format!("table = \"{table}\"\n")));
+        node.until_count(1);
+        node.stop();
+    }
+}
+
 /// The way from own users to a database: those that are not in it yet stay, however few they become.
 #[test]
 fn users_of_before_stay_until_the_database_has_them() {
