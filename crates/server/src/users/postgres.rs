@@ -43,7 +43,8 @@ const NO_OTHERS: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// The columns of Ringway's own table.
 const OWN: &str = "left(domain, 300), left(username, 300), left(ha1_md5, 300), left(ha1_sha256, 300), \
-                   left(ha1_sha512t256, 300), extract(epoch FROM password_set)::bigint";
+                   left(ha1_sha512t256, 300), \
+                   CASE WHEN isfinite(password_set) THEN extract(epoch FROM password_set)::bigint ELSE -1 END";
 
 /// A database, not connected yet.
 pub struct Server {

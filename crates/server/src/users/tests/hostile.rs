@@ -82,6 +82,25 @@ fn removals_that_redis_has_noted_are_believed() {
     second.stop();
 }
 
+#[test]
+fn a_time_without_end_concerns_its_user_only() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let node = Node::start(dir.path(), &postgres.section(""));
+    node.until_read();
+    node.put_new(&names("u", 1));
+    let endless = "UPDATE ringway.users SET password_set = 'infinity'";
+    let is_taken = postgres.psql(endless).wait().unwrap().success();
+    // The database of a program without the check.
+    postgres.run("ALTER TABLE ringway.users DROP CONSTRAINT IF EXISTS users_password_set_check");
+    postgres.run(endless);
+    node.put_new(&names("v", 1));
+    node.until_count(2);
+    node.read_again();
+    assert_eq!(node.users.numbers().outages, 0, "{:?}", node.users.numbers());
+    assert!(!is_taken, "a time without end is taken");
+    node.stop();
+}
+
 /// Functions of another role, which may create some, are not called with the rights of Ringway's.
 #[test]
 fn functions_of_another_role_are_not_called() {
