@@ -12,6 +12,10 @@ use tokio::sync::{Notify, mpsc};
 
 /// Time in which a change is answered. Longer than all of its steps.
 const ANSWER_LIMIT: Duration = Duration::from_secs(11);
+/// Time in which everything is read.
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(300);
+/// Time in which missing users are removed: everything is read before.
+pub(crate) const PRUNE_LIMIT: Duration = READ_LIMIT.saturating_add(Duration::from_secs(5));
 /// Time in which a change of few users is carried out.
 #[cfg(feature = "cluster")]
 const CHANGE_LIMIT: Duration = Duration::from_secs(5);
@@ -49,7 +53,16 @@ impl Change {
     pub(super) fn limit(&self) -> Duration {
         match self {
             Change::Put(users, _) => CHANGE_LIMIT + USER_LIMIT * users.len() as u32,
-            Change::Remove(..) | Change::Prune => CHANGE_LIMIT,
+            Change::Remove(..) => CHANGE_LIMIT,
+            Change::Prune => PRUNE_LIMIT,
+        }
+    }
+
+    /// Returns the time in which it is answered.
+    fn answer_limit(&self) -> Duration {
+        match self {
+            Change::Put(..) | Change::Remove(..) => ANSWER_LIMIT,
+            Change::Prune => PRUNE_LIMIT + Duration::from_secs(1),
         }
     }
 }
@@ -219,10 +232,11 @@ impl SharedUsers {
             return Err(why.clone());
         }
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
+        let limit = change.answer_limit();
         self.requests
             .try_send(Request { change, reply })
             .map_err(|_| "the database of users is busy: nothing was changed".to_owned())?;
-        let result = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_else(|_| {
+        let result = answer.recv_timeout(limit).unwrap_or_else(|_| {
             Err("the database of users does not answer: the change may follow".to_owned())
         });
         if result.is_err() {
