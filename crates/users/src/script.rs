@@ -66,12 +66,17 @@ redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('PUBLISH', ARGV[2], '')
 return number";
 
-/// Reads changes. KEYS as for [`PUT`]; ARGV: the number after which, how many at most, the longest value. Returns for each
-/// its number, name and value; the value is empty for a user whose removal is noted, `-` for one that is absent without it,
-/// `?` for one that is too long.
+/// Reads changes. KEYS as for [`PUT`]; ARGV: the number after which, how many at most, the longest value. Returns the number
+/// of the last change, and for each up to it its number, name and value; the value is empty for a user whose removal is
+/// noted, `-` for one that is absent without it, `?` for one that is too long. Fails if the last change is an earlier one:
+/// numbers were lost, and begin again.
 pub const READ_CHANGES: &str = "
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
-local out = {}
+local last = redis.call('GET', KEYS[3]) or '0'
+if (tonumber(last) or -1) < tonumber(ARGV[1]) then
+  return redis.error_reply('ERR the last change was ' .. ARGV[1] .. ', and is ' .. string.sub(last, 1, 20))
+end
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], last, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+local out = {last}
 for i = 1, #found, 2 do
   local name, value = found[i], ''
   if #name <= 1024 then

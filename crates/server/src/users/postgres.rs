@@ -21,7 +21,9 @@ use tokio::task::JoinHandle;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, IsolationLevel, Socket, Transaction};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, GenericClient, IsolationLevel, Socket, Transaction,
+};
 
 /// Time in which a connection to one host is made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -233,11 +235,7 @@ impl Session {
         let (mut position, mut select) = (0, format!("SELECT {OWN} FROM ringway.users"));
         match &self.table {
             Some(table) => select.clone_from(&table.select),
-            None => {
-                let latest = "SELECT greatest((SELECT max(change) FROM ringway.users), \
-                              (SELECT max(change) FROM ringway.removed), 0)";
-                position = answered(tx.query_one(latest, &[])).await?.get(0);
-            }
+            None => position = last_change(&tx).await?,
         }
         let statement = answered(tx.prepare(&select)).await?;
         let portal = answered(tx.bind(&statement, &[])).await?;
@@ -273,6 +271,13 @@ impl Session {
              ORDER BY 1 LIMIT {PAGE}"
         );
         let rows = answered(self.client.query(&sql, &[&after])).await?;
+        if rows.is_empty() {
+            // Numbers were lost, and begin again.
+            let last = last_change(&self.client).await?;
+            if last < after {
+                return Err(format!("the last change was {after}, and is {last}"));
+            }
+        }
         let change = |row: &tokio_postgres::Row| match row.get(1) {
             true => ReadChange::Set(own(row, 2)),
             false => ReadChange::Removed(lossy(row, 3), lossy(row, 2)),
@@ -300,6 +305,13 @@ impl Session {
         }
         Ok(changed)
     }
+}
+
+/// Returns the number of the last change.
+async fn last_change(client: &impl GenericClient) -> Result<Position, String> {
+    let last = "SELECT greatest((SELECT max(change) FROM ringway.users), \
+                (SELECT max(change) FROM ringway.removed), 0)";
+    Ok(answered(client.query_one(last, &[])).await?.get(0))
 }
 
 /// Refuses a table with too many rows.

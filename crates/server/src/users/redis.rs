@@ -23,6 +23,9 @@ const REPLICA_LIMIT: Duration = Duration::from_millis(500);
 /// Number of changes, and about the number of users, that are read at once.
 const PAGE: usize = 1000;
 
+/// The number of the last change is none.
+const NO_NUMBER: &str = "key ringway:{users}:number: expected a number";
+
 /// A database, not connected yet.
 pub struct Server {
     client: RedisClient,
@@ -104,7 +107,7 @@ impl Session {
         }
         let position = match self.query(redis::cmd("GET").arg(NUMBER)).await? {
             Value::Nil => 0,
-            value => number(&value).ok_or_else(|| format!("key {NUMBER}: expected a number"))?,
+            value => number(&value).ok_or(NO_NUMBER)?,
         };
         let mut cursor = b"0".to_vec();
         loop {
@@ -140,28 +143,30 @@ impl Session {
     pub(super) async fn read_changes(&mut self, after: Position) -> Result<Changes, String> {
         let mut command = eval(script::READ_CHANGES);
         command.arg(after).arg(PAGE).arg(MAX_VALUE);
-        let values = array(self.query(&command).await?)?;
-        let count = values.len() / 3;
-        let mut out = Changes { changes: Vec::new(), position: after, more: count == PAGE };
-        let mut values = values.into_iter();
-        while let Some(position) = values.next() {
+        let mut values = array(self.query(&command).await?)?.into_iter();
+        let last = values.next().as_ref().and_then(number).ok_or(NO_NUMBER)?;
+        let (mut changes, mut count, mut end) = (Vec::new(), 0, after);
+        while let Some(score) = values.next() {
             let (name, value) = (octets(values.next())?, octets(values.next())?);
-            out.position = std::str::from_utf8(&octets(Some(position))?)
-                .ok()
-                .and_then(|text| text.parse::<f64>().ok())
-                .map_or(out.position, |number| number as Position);
+            (count, end) = (count + 1, before(&octets(Some(score))?).unwrap_or(end));
             match &*value {
                 // Found missing when everything is read.
                 b"-" => {}
                 b"" => {
                     let (user, realm) = script::from_name(&name);
                     let text = |octets| String::from_utf8_lossy(octets).into_owned();
-                    out.changes.push(ReadChange::Removed(text(user), text(realm)));
+                    changes.push(ReadChange::Removed(text(user), text(realm)));
                 }
-                value => out.changes.push(ReadChange::Set(script::entry(&name, value))),
+                value => changes.push(ReadChange::Set(script::entry(&name, value))),
             }
         }
-        Ok(out)
+        if count < PAGE {
+            return Ok(Changes { changes, position: last, more: false });
+        }
+        if end <= after {
+            return Err(format!("key {CHANGES}: expected fewer than {PAGE} changes of one number"));
+        }
+        Ok(Changes { changes, position: end, more: true })
     }
 
     /// Carries out a change, and waits for replicas.
@@ -229,6 +234,12 @@ fn eval(script: &str) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(script).arg(4).arg(ALL).arg(CHANGES).arg(NUMBER).arg(REMOVED);
     command
+}
+
+/// Returns the last number before that of a change. Others may have the same: they are read with the next page.
+fn before(score: &[u8]) -> Option<Position> {
+    let score: f64 = std::str::from_utf8(score).ok()?.parse().ok()?;
+    Some((score.ceil() as Position).saturating_sub(1))
 }
 
 fn number(value: &Value) -> Option<i64> {

@@ -83,6 +83,54 @@ fn removals_that_redis_has_noted_are_believed() {
 }
 
 #[test]
+fn redis_that_has_lost_everything_is_noticed_on_a_connection_that_stays() {
+    let (redis, dirs) = (Redis::start(), [0, 1].map(|_| tempfile::tempdir().unwrap()));
+    let [first, second] = [0, 1].map(|index| Node::on_redis(&redis, dirs[index].path()));
+    first.put_new(&names("u", 30));
+    redis.cli(&["FLUSHALL"]);
+    first.until("the loss is not noticed", |node| node.withheld() == 30);
+    first.put_new(&["new".into()]);
+    second.until_count(31);
+    first.stop();
+    second.stop();
+}
+
+#[test]
+fn numbers_that_others_write_hide_no_change_in_redis() {
+    let (redis, dirs) = (Redis::start(), [0, 1].map(|_| tempfile::tempdir().unwrap()));
+    let [first, second] = [0, 1].map(|index| Node::on_redis(&redis, dirs[index].path()));
+    first.put_new(&names("u", 3));
+    second.until_count(3);
+    redis.cli(&["ZADD", CHANGES, "+inf", "x"]);
+    redis.cli(&["PUBLISH", "ringway:users", ""]);
+    // So that it is read before the next change.
+    second.read_again();
+    first.put_new(&names("v", 3));
+    second.until_count(6);
+    // More than a page between two numbers.
+    let fractions = "for i = 1, 2000 do redis.call('ZADD', KEYS[1], 6 + i / 4000, 'x' .. i) end";
+    redis.cli(&["EVAL", fractions, "1", CHANGES]);
+    first.put_new(&names("w", 3));
+    second.until_count(9);
+    first.stop();
+    second.stop();
+}
+
+#[test]
+fn postgresql_that_was_restored_is_noticed_on_a_connection_that_stays() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let node = Node::start(dir.path(), &postgres.section(""));
+    node.until_read();
+    node.put_new(&names("u", 30));
+    postgres.run(
+        "ALTER TABLE ringway.users DISABLE TRIGGER USER; DELETE FROM ringway.users WHERE change > 5; \
+         ALTER TABLE ringway.users ENABLE TRIGGER USER",
+    );
+    node.until("the loss is not noticed", |node| node.withheld() == 25);
+    node.stop();
+}
+
+#[test]
 fn a_time_without_end_concerns_its_user_only() {
     let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
     let node = Node::start(dir.path(), &postgres.section(""));
