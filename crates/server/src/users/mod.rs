@@ -128,6 +128,7 @@ fn start_thread(
         .build()
         .map_err(|e| format!("users: {e}"))?;
     let run = move || {
+        let _ends = shared::Ends(shared.clone());
         runtime.block_on(driver::drive(source, shared, store, clock, requests, stopped));
         // Its threads may wait for names or for the disk.
         runtime.shutdown_background();

@@ -193,17 +193,19 @@ async fn found_at(client: &Client, table: &TableName) -> Result<String, String> 
 async fn foreign(client: &Client, table: &TableName, name: String) -> Result<Foreign, String> {
     let sql = "SELECT attname::text FROM pg_catalog.pg_attribute \
                WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped \
-               AND has_column_privilege(attrelid, attnum, 'SELECT')";
-    let rows = answered(client.query(sql, &[&name])).await?;
+               AND has_column_privilege(attrelid, attnum, 'SELECT') \
+               AND lower(attname::text COLLATE \"C\") = ANY($2::text[])";
+    // Other names are not asked for: in a database without an encoding they may be no text, which the server refuses.
+    let rows = answered(client.query(sql, &[&name, &COLUMNS.as_slice()])).await?;
     let known = |column: &str| COLUMNS.into_iter().find(|known| column.eq_ignore_ascii_case(known));
-    let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let names: Vec<String> = rows.iter().map(|row| lossy(row, 0)).collect();
     let used: Vec<(&str, &String)> =
         names.iter().filter_map(|column| Some((known(column)?, column))).collect();
     let columns: Vec<&str> = used.iter().map(|(known, _)| *known).collect();
     let columns = Subscribers::new(&table.to_string(), &columns).map_err(|e| e.to_string())?;
     // A database without an encoding may have any octets, of which the server would refuse to make text, for all rows.
     let encoding = answered(client.query_one("SHOW server_encoding", &[])).await?;
-    let encoding = if encoding.get::<_, &str>(0) == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" };
+    let encoding = if lossy(&encoding, 0) == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" };
     let cut = |(_, column): &(&str, &String)| {
         let column = column.replace('"', "\"\"");
         format!("convert_to(left(\"{column}\"::text, {MAX_TEXT}), '{encoding}')")
@@ -278,13 +280,13 @@ impl Session {
                 return Err(format!("the last change was {after}, and is {last}"));
             }
         }
-        let change = |row: &tokio_postgres::Row| match row.get(1) {
-            true => ReadChange::Set(own(row, 2)),
-            false => ReadChange::Removed(lossy(row, 3), lossy(row, 2)),
+        let change = |row: &tokio_postgres::Row| match value(row, 1)? {
+            true => Ok(ReadChange::Set(own(row, 2))),
+            false => Ok(ReadChange::Removed(lossy(row, 3), lossy(row, 2))),
         };
         Ok(Changes {
-            changes: rows.iter().map(change).collect(),
-            position: rows.last().map_or(after, |row| row.get(0)),
+            changes: rows.iter().map(change).collect::<Result<_, String>>()?,
+            position: rows.last().map_or(Ok(after), |row| value(row, 0))?,
             more: rows.len() == PAGE as usize,
         })
     }
@@ -311,13 +313,13 @@ impl Session {
 async fn last_change(client: &impl GenericClient) -> Result<Position, String> {
     let last = "SELECT greatest((SELECT max(change) FROM ringway.users), \
                 (SELECT max(change) FROM ringway.removed), 0)";
-    Ok(answered(client.query_one(last, &[])).await?.get(0))
+    value(&answered(client.query_one(last, &[])).await?, 0)
 }
 
 /// Refuses a table with too many rows.
 async fn expect_room(tx: &Transaction<'_>, name: &str) -> Result<(), String> {
     let sql = format!("SELECT count(*) FROM (SELECT FROM {name} LIMIT {}) AS rows", MAX_USERS + 1);
-    let count: i64 = answered(tx.query_one(&sql, &[])).await?.get(0);
+    let count: i64 = value(&answered(tx.query_one(&sql, &[])).await?, 0)?;
     match usize::try_from(count).is_ok_and(|count| count <= MAX_USERS) {
         true => Ok(()),
         false => Err(format!("table {name}: expected at most {MAX_USERS} users, got more")),
@@ -373,10 +375,14 @@ async fn put(
     };
     let done = tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set]).await;
     let done = done.map_err(|e| text(&e))?;
-    let mut is_done: Vec<(&str, &str)> = done.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut is_done: Vec<(&[u8], &[u8])> = done
+        .iter()
+        .map(|row| (octets(row, 0).unwrap_or_default(), octets(row, 1).unwrap_or_default()))
+        .collect();
     is_done.sort_unstable();
-    let other =
-        users.iter().find(|user| is_done.binary_search(&(&user.user, &user.realm)).is_err());
+    let other = users.iter().find(|user| {
+        is_done.binary_search(&(user.user.as_bytes(), user.realm.as_bytes())).is_err()
+    });
     if let Some(HashedUser { user, realm, .. }) = other {
         let name = format!("{user}@{realm}");
         return Ok(match expected {
@@ -387,7 +393,8 @@ async fn put(
     if expected != Expected::Existing {
         expect_room(tx, "ringway.users").await?;
     }
-    Ok(Changed::Done(done.iter().map(|row| row.get(2)).max().unwrap_or_default()))
+    let numbers = done.iter().map(|row| value(row, 2)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Changed::Done(numbers.into_iter().max().unwrap_or_default()))
 }
 
 async fn remove(tx: &Transaction<'_>, user: &str, realm: &str) -> Result<Changed, String> {
@@ -397,7 +404,7 @@ async fn remove(tx: &Transaction<'_>, user: &str, realm: &str) -> Result<Changed
     }
     let number = "SELECT change FROM ringway.removed WHERE domain = $1 AND username = $2";
     let row = answered(tx.query_one(number, &[&realm, &user])).await?;
-    Ok(Changed::Done(row.get(0)))
+    value(&row, 0).map(Changed::Done)
 }
 
 /// Octets, of a text or not.
@@ -419,6 +426,14 @@ fn octets(row: &tokio_postgres::Row, column: usize) -> Option<&[u8]> {
 
 fn lossy(row: &tokio_postgres::Row, column: usize) -> String {
     String::from_utf8_lossy(octets(row, column).unwrap_or_default()).into_owned()
+}
+
+/// Returns a value of a row. Its type may be another one: tables may be changed by others.
+pub(super) fn value<'r, T: FromSql<'r>>(
+    row: &'r tokio_postgres::Row,
+    column: usize,
+) -> Result<T, String> {
+    row.try_get(column).map_err(|e| text(&e))
 }
 
 /// Returns the user in a row with the columns of [`OWN`], from this one on.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc};
 
 /// Time in which a change is answered. Longer than all of its steps.
@@ -211,6 +212,24 @@ impl Shared {
     }
 }
 
+/// Has the status show that the thread has ended, also by a panic, which would leave all users as they are for ever.
+#[cfg(feature = "cluster")]
+pub(super) struct Ends(pub(super) Arc<Shared>);
+
+#[cfg(feature = "cluster")]
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let mut numbers = self.0.numbers();
+        numbers.present = false;
+        "the thread of the database has ended: restart the server".clone_into(&mut numbers.why);
+        drop(numbers);
+        self.0.end_first();
+        if std::thread::panicking() {
+            tracing::error!("the database of users is not read any more: restart the server");
+        }
+    }
+}
+
 /// Where users are changed, and what is known of the database.
 #[derive(Clone)]
 pub struct SharedUsers {
@@ -233,9 +252,12 @@ impl SharedUsers {
         }
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
         let limit = change.answer_limit();
-        self.requests
-            .try_send(Request { change, reply })
-            .map_err(|_| "the database of users is busy: nothing was changed".to_owned())?;
+        self.requests.try_send(Request { change, reply }).map_err(|e| match e {
+            TrySendError::Full(_) => "the database of users is busy: nothing was changed",
+            TrySendError::Closed(_) => {
+                "the thread of the database of users has ended: nothing was changed"
+            }
+        })?;
         let result = answer.recv_timeout(limit).unwrap_or_else(|_| {
             Err("the database of users does not answer: the change may follow".to_owned())
         });

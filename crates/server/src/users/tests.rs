@@ -4,13 +4,14 @@ mod hostile;
 mod servers;
 
 use super::UsersThread;
-use super::shared::{Change, Changed, Expected, SharedUsers};
+use super::shared::{Change, Changed, Ends, Expected, Shared, SharedUsers};
 use super::source::{Source, domains};
 use crate::config::Settings;
 use crate::setup;
 use crate::store::{HashedUser, Hashes, Others, Store};
 use ringway_net::Clock;
 use ringway_proxy::auth::Users;
+use ringway_users::Domains;
 use servers::{Postgres, Redis, free_port};
 use std::path::Path;
 use std::sync::Arc;
@@ -62,12 +63,7 @@ impl Node {
     }
 
     fn put(&self, names: &[String], expected: Expected) -> Changed {
-        let user = |name: &String| HashedUser {
-            user: name.clone(),
-            realm: "a.org".to_owned(),
-            hashes: Hashes::new(name, "a.org", &format!("{expected:?}")),
-        };
-        self.users.change(Change::Put(names.iter().map(user).collect(), expected)).unwrap()
+        self.users.change(put(names, expected)).unwrap()
     }
 
     fn remove(&self, name: &str) -> Changed {
@@ -86,6 +82,15 @@ impl Node {
         self.thread.stop();
         self.store.flush();
     }
+}
+
+fn put(names: &[String], expected: Expected) -> Change {
+    let user = |name: &String| HashedUser {
+        user: name.clone(),
+        realm: "a.org".to_owned(),
+        hashes: Hashes::new(name, "a.org", &format!("{expected:?}")),
+    };
+    Change::Put(names.iter().map(user).collect(), expected)
 }
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
@@ -271,4 +276,25 @@ fn a_read_that_breaks_off_removes_nobody() {
     node.until_count(2499);
     assert!(node.users.numbers().reads > reads);
     node.stop();
+}
+
+/// Otherwise users would stay as they are for ever, and nobody would see why.
+#[test]
+fn a_thread_that_has_ended_is_seen_in_the_status() {
+    let domains = Domains::new([("a.org", Vec::new())]);
+    let shared = Arc::new(Shared::new("a database".to_owned(), None, domains, Clock::new()));
+    shared.numbers().present = true;
+    let ends = Ends(shared.clone());
+    let thread = std::thread::spawn(move || {
+        let _ends = ends;
+        panic!("as a mistake would have it");
+    });
+    assert!(thread.join().is_err());
+    let (requests, receiver) = tokio::sync::mpsc::channel(1);
+    drop(receiver);
+    let users = SharedUsers::new(shared, requests);
+    let status = users.status();
+    assert!(!status.present && status.failure.contains("has ended"), "{}", status.failure);
+    let why = users.change(put(&names("u", 1), Expected::Any)).unwrap_err();
+    assert!(why.contains("has ended: nothing was changed"), "{why}");
 }

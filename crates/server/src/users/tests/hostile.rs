@@ -171,7 +171,9 @@ fn functions_of_another_role_are_not_called() {
     ] {
         create.push_str(&function(name, arguments, result));
     }
-    create.push_str("CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.is_same)");
+    create.push_str(
+        "CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = public.is_same)",
+    );
     postgres.run(&create);
     let node = Node::start(dir.path(), &postgres.section(""));
     node.until_read();
@@ -187,6 +189,36 @@ fn functions_of_another_role_are_not_called() {
         node.until_count(1);
         node.stop();
     }
+}
+
+/// In a database without an encoding, a name may be of any octets.
+#[test]
+fn a_column_whose_name_is_no_text_concerns_nobody() {
+    let (postgres, dir) = (Postgres::start_encoded("SQL_ASCII"), tempfile::tempdir().unwrap());
+    postgres.run("CREATE TABLE subscriber (username text, domain text, \"Password\" text)");
+    postgres.run("INSERT INTO subscriber VALUES ('101', 'a.org', 'secret')");
+    let add = "EXECUTE 'ALTER TABLE subscriber ADD \"' || E'\\xff' || '\" text'";
+    postgres.run(&format!("DO $$ BEGIN {add}; END $$"));
+    let node = Node::start(dir.path(), &postgres.section("table = \"subscriber\"\n"));
+    node.until_count(1);
+    node.stop();
+}
+
+#[test]
+fn a_column_of_another_type_ends_a_read_and_not_the_thread() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let other = |kind: &str| {
+        postgres.run(&format!("ALTER TABLE ringway.schema_version ALTER version TYPE {kind}"));
+    };
+    Node::start(dir.path(), &postgres.section("")).until_read();
+    other("bigint");
+    let node = Node::start(tempfile::tempdir().unwrap().path(), &postgres.section(""));
+    node.until("no failure is shown", |node| !node.users.numbers().why.is_empty());
+    let why = node.users.numbers().why;
+    assert!(why.contains("error deserializing column 0"), "{why}");
+    other("integer");
+    node.until_read();
+    node.stop();
 }
 
 /// The way from own users to a database: those that are not in it yet stay, however few they become.

@@ -53,7 +53,17 @@ impl Postgres {
         }
         let data = dir.path().join("data");
         let made = as_postgres(&format!("{PROGRAMS}/initdb"))
-            .args(["-A", "trust", "-U", "postgres", "-E", encoding, "--locale=C", "--no-sync", "-D"])
+            .args([
+                "-A",
+                "trust",
+                "-U",
+                "postgres",
+                "-E",
+                encoding,
+                "--locale=C",
+                "--no-sync",
+                "-D",
+            ])
             .arg(&data)
             .stdout(Stdio::null())
             .status()
