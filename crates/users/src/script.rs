@@ -40,9 +40,11 @@ for i = 4, #ARGV, 2 do
   new = new + 1 - exists
 end
 if new > 0 and redis.call('HLEN', KEYS[1]) + new > tonumber(ARGV[2]) then return {-2} end
+for i = 4, #ARGV, 2 do number = redis.call('INCR', KEYS[3]) end
+local change = number - (#ARGV - 3) / 2
 for i = 4, #ARGV, 2 do
-  number = redis.call('INCR', KEYS[3])
-  redis.call('ZADD', KEYS[2], number, ARGV[i])
+  change = change + 1
+  redis.call('ZADD', KEYS[2], change, ARGV[i])
   redis.call('ZREM', KEYS[4], ARGV[i])
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end

@@ -2,7 +2,7 @@
 
 use super::apply::Applier;
 use super::session::Session;
-use super::shared::{Change, Changed, READ_LIMIT, Request, Shared};
+use super::shared::{Change, Changed, Failure, READ_LIMIT, Request, Shared};
 use super::source::Source;
 use crate::store::Store;
 use ringway_net::Clock;
@@ -273,13 +273,9 @@ pub(super) async fn change_once(source: &Source, change: &Change) -> Result<Chan
     let connect = Session::connect_to_write(source);
     let mut session = within(WRITE_CONNECT_LIMIT, connect).await.map_err(absent)?;
     let limit = change.limit();
-    match timeout(limit, session.write(change)).await {
-        Ok(result) => result.map_err(|why| format!("the database of users: {why}")),
-        Err(_) => Err(format!(
-            "the database of users does not answer within {} s: the change may have been made",
-            limit.as_secs()
-        )),
-    }
+    let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs())));
+    let result = timeout(limit, session.write(change)).await.unwrap_or_else(late);
+    result.map_err(|failure| failure.to_string())
 }
 
 async fn pruned(prune: mpsc::Sender<Prune>) -> Result<Changed, String> {

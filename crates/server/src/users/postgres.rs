@@ -4,7 +4,7 @@
 
 use super::migrate::migrate;
 use super::read::{Changes, Complete, Found, ReadChange, Sink};
-use super::shared::{Change, Changed, Expected};
+use super::shared::{Change, Changed, Expected, Failure};
 use super::tls::Connector;
 use crate::config::{PostgresUri, TableName};
 use crate::store::users::HashedUser;
@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::types::{FromSql, Type};
 use tokio_postgres::{
@@ -292,7 +293,19 @@ impl Session {
     }
 
     /// Carries out a change. The caller has a limit for it.
-    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
+    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, Failure> {
+        // What was not committed is not made.
+        let (tx, changed) = self.uncommitted(change).await.map_err(Failure::Unchanged)?;
+        match changed {
+            Changed::Done(_) => commit(tx).await?,
+            Changed::Exists(_) | Changed::Missing(_) => {
+                answered(tx.rollback()).await.map_err(Failure::Unchanged)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    async fn uncommitted(&mut self, change: &Change) -> Result<(Transaction<'_>, Changed), String> {
         let tx = answered(self.client.transaction()).await?;
         let limit = change.limit().as_millis();
         answered(tx.batch_execute(&format!("SET LOCAL statement_timeout = {limit}"))).await?;
@@ -301,12 +314,26 @@ impl Session {
             Change::Remove(user, realm) => remove(&tx, user, realm).await?,
             Change::Prune => Changed::Done(0),
         };
-        match changed {
-            Changed::Done(_) => answered(tx.commit()).await?,
-            Changed::Exists(_) | Changed::Missing(_) => answered(tx.rollback()).await?,
-        }
-        Ok(changed)
+        Ok((tx, changed))
     }
+}
+
+async fn commit(tx: Transaction<'_>) -> Result<(), Failure> {
+    match tokio::time::timeout(STATEMENT_LIMIT, tx.commit()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(e)) if is_refusal(&e) => Err(Failure::Unchanged(text(&e))),
+        Ok(Err(e)) => Err(Failure::Unknown(text(&e))),
+        Err(_) => Err(Failure::Unknown(late())),
+    }
+}
+
+/// Returns whether the server has refused to commit. An end of its session may come after the commit, and a pooler between
+/// reports what has become of the connection only.
+fn is_refusal(e: &tokio_postgres::Error) -> bool {
+    e.as_db_error().is_some_and(|e| {
+        let code = e.code().code();
+        e.parsed_severity() == Some(Severity::Error) && !code.starts_with("08") && code != "40003"
+    })
 }
 
 /// Returns the number of the last change.
@@ -471,8 +498,12 @@ async fn answered<T>(
     match tokio::time::timeout(STATEMENT_LIMIT, work).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(text(&e)),
-        Err(_) => Err(format!("no answer within {} s", STATEMENT_LIMIT.as_secs())),
+        Err(_) => Err(late()),
     }
+}
+
+fn late() -> String {
+    format!("no answer within {} s", STATEMENT_LIMIT.as_secs())
 }
 
 /// Describes an error in one line. What the server says in detail may quote a row, so that it is left out.

@@ -1,7 +1,7 @@
 //! Sessions with Redis or Valkey, by the scripts of [`ringway_users::script`].
 
 use super::read::{Changes, Complete, ReadChange, Sink};
-use super::shared::{Change, Changed, Expected};
+use super::shared::{Change, Changed, Expected, Failure};
 use crate::cluster::client::RedisClient;
 use crate::config::DatabaseUri;
 use crate::store::users::HashedUser;
@@ -169,16 +169,28 @@ impl Session {
         Ok(Changes { changes, position: end, more: true })
     }
 
-    /// Carries out a change, and waits for replicas.
-    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
+    /// Calls a script that changes users. The caller has a limit for it.
+    async fn execute(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        match self.connection.send_packed_command(command).await {
+            Ok(Value::ServerError(e)) => Err(Failure::Unchanged(e.to_string())),
+            Ok(value) => Ok(value),
+            // A script that fails has changed no user.
+            Err(e) if e.code().is_some() => Err(Failure::Unchanged(e.to_string())),
+            Err(e) => Err(Failure::Unknown(e.to_string())),
+        }
+    }
+
+    /// Carries out a change, and waits for replicas. The caller has a limit for it.
+    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, Failure> {
         let changed = match change {
             Change::Put(users, expected) => self.put(users, *expected).await?,
             Change::Remove(user, realm) => {
                 let mut command = eval(script::REMOVE);
                 command.arg(script::name(user, realm)).arg(CHANNEL);
-                match number(&self.query(&command).await?) {
-                    Some(0) | None => Changed::Missing(format!("{user}@{realm}")),
+                match number(&self.execute(&command).await?) {
+                    Some(0) => Changed::Missing(format!("{user}@{realm}")),
                     Some(position) => Changed::Done(position),
+                    None => return Err(other_answer()),
                 }
             }
             Change::Prune => Changed::Done(0),
@@ -186,19 +198,19 @@ impl Session {
         if let (Changed::Done(_), 1..) = (&changed, self.replicas) {
             let mut wait = redis::cmd("WAIT");
             wait.arg(self.replicas).arg(REPLICA_LIMIT.as_millis() as u64);
-            let have = number(&self.query(&wait).await?).unwrap_or_default();
+            let have = self.query(&wait).await.map_err(Failure::Made)?;
+            let have = number(&have).unwrap_or_default();
             if have < i64::from(self.replicas) {
-                return Err(format!(
-                    "{have} replicas have the change, expected {} (cluster.replicas): it is made, and may be lost \
-                     with the primary",
+                return Err(Failure::Made(format!(
+                    "{have} replicas have the change, expected {} (cluster.replicas)",
                     self.replicas
-                ));
+                )));
             }
         }
         Ok(changed)
     }
 
-    async fn put(&mut self, users: &[HashedUser], expected: Expected) -> Result<Changed, String> {
+    async fn put(&mut self, users: &[HashedUser], expected: Expected) -> Result<Changed, Failure> {
         let mode = match expected {
             Expected::New => "new",
             Expected::Existing => "old",
@@ -215,17 +227,25 @@ impl Session {
             command.arg(script::name(user, realm));
             command.arg(script::value(hex, hashes.password_set()));
         }
-        let answer = array(self.query(&command).await?)?;
-        let name =
-            || octets(answer.get(1).cloned()).map(|n| String::from_utf8_lossy(&n).into_owned());
+        let answer = array(self.execute(&command).await?).map_err(Failure::Unknown)?;
+        let name = || {
+            let name = octets(answer.get(1).cloned()).unwrap_or_default();
+            String::from_utf8_lossy(&name).into_owned()
+        };
         match answer.first().and_then(number) {
             Some(1) => Ok(Changed::Done(answer.get(1).and_then(number).unwrap_or_default())),
-            Some(0) => Ok(Changed::Exists(name()?)),
-            Some(-1) => Ok(Changed::Missing(name()?)),
-            Some(-2) => Err(format!("expected at most {MAX_USERS} users")),
-            _ => Err("the database has answered with something else".to_owned()),
+            Some(0) => Ok(Changed::Exists(name())),
+            Some(-1) => Ok(Changed::Missing(name())),
+            Some(-2) => {
+                Err(Failure::Unchanged(format!("expected at most {MAX_USERS} users, got more")))
+            }
+            _ => Err(other_answer()),
         }
     }
+}
+
+fn other_answer() -> Failure {
+    Failure::Unknown("expected the answer of a script, got another value".to_owned())
 }
 
 /// Returns the call of a script with the keys of users. The text is sent each time: a server that has just become the

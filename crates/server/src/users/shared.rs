@@ -5,7 +5,7 @@ use ringway_net::Clock;
 use ringway_sansio::Time;
 use ringway_users::{Domains, Position};
 use serde::{Deserialize, Serialize};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
@@ -90,6 +90,30 @@ impl Changed {
             Changed::Exists(name) => Err(format!("user {name} exists already")),
             Changed::Missing(name) => Err(format!("user {name} does not exist")),
         }
+    }
+}
+
+/// Why a change could not be carried out, and what has become of it.
+#[cfg(feature = "cluster")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    /// Nothing was changed.
+    Unchanged(String),
+    /// The answer to the change is missing or has another form.
+    Unknown(String),
+    /// The change was made, though not as safely as expected.
+    Made(String),
+}
+
+#[cfg(feature = "cluster")]
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (why, then) = match self {
+            Failure::Unchanged(why) => (why, "nothing was changed"),
+            Failure::Unknown(why) => (why, "the change may have been made"),
+            Failure::Made(why) => (why, "the change was made, and may be lost"),
+        };
+        write!(f, "the database of users: {why}: {then}")
     }
 }
 
@@ -258,8 +282,16 @@ impl SharedUsers {
                 "the thread of the database of users has ended: nothing was changed"
             }
         })?;
-        let result = answer.recv_timeout(limit).unwrap_or_else(|_| {
-            Err("the database of users does not answer: the change may follow".to_owned())
+        let result = answer.recv_timeout(limit).unwrap_or_else(|e| {
+            Err(match e {
+                RecvTimeoutError::Timeout => {
+                    "the database of users does not answer: the change may have been made, or may follow"
+                }
+                RecvTimeoutError::Disconnected => {
+                    "the thread of the database of users has ended: the change may have been made"
+                }
+            }
+            .to_owned())
         });
         if result.is_err() {
             self.shared.numbers().failed += 1;

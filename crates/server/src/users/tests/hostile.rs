@@ -1,7 +1,7 @@
 //! Databases that have lost a part of what they had, or into which others have written.
 
 use super::servers::{Postgres, Redis};
-use super::{Changed, Expected, Node, names};
+use super::{Changed, Expected, Node, names, put};
 use crate::config::StoreKind;
 use crate::store::{Hashes, Others, Store, UserStore};
 use crate::users::shared::Change;
@@ -87,6 +87,8 @@ fn redis_that_has_lost_everything_is_noticed_on_a_connection_that_stays() {
     let (redis, dirs) = (Redis::start(), [0, 1].map(|_| tempfile::tempdir().unwrap()));
     let [first, second] = [0, 1].map(|index| Node::on_redis(&redis, dirs[index].path()));
     first.put_new(&names("u", 30));
+    // Otherwise it has lost nothing.
+    second.until_count(30);
     redis.cli(&["FLUSHALL"]);
     first.until("the loss is not noticed", |node| node.withheld() == 30);
     first.put_new(&["new".into()]);
@@ -251,5 +253,67 @@ fn users_of_before_stay_until_the_database_has_them() {
     );
     node.read_again();
     assert_eq!((node.store.users().len(), node.withheld()), (5, 0));
+    node.stop();
+}
+
+/// What a command prints when the database has refused a change, and when it is not known whether it has made it.
+#[test]
+fn a_failed_change_in_postgresql_says_whether_it_was_made() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let node = Node::start(dir.path(), &postgres.section(""));
+    node.until_read();
+    let fails = |body: &str, trigger: &str, then: &str| {
+        postgres.run(&format!(
+            "CREATE OR REPLACE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {body}; \
+             RETURN NULL; END $$; CREATE {trigger} EXECUTE FUNCTION public.fail()"
+        ));
+        let why = node.users.change(put(&names("u", 1), Expected::New)).unwrap_err();
+        assert!(why.ends_with(then), "{why}");
+        postgres.run("DROP TRIGGER fail ON ringway.users");
+        assert_eq!(postgres.value("SELECT count(*) FROM ringway.users"), "0");
+    };
+    let before = "TRIGGER fail BEFORE INSERT ON ringway.users FOR EACH STATEMENT";
+    fails("RAISE 'not today'", before, "not today (SQLSTATE P0001): nothing was changed");
+    let end = "PERFORM pg_terminate_backend(pg_backend_pid())";
+    fails(end, before, ": nothing was changed");
+    let commit = "CONSTRAINT TRIGGER fail AFTER INSERT ON ringway.users DEFERRABLE INITIALLY DEFERRED FOR EACH ROW";
+    fails("RAISE 'not today'", commit, "not today (SQLSTATE P0001): nothing was changed");
+    fails(end, commit, ": the change may have been made");
+    node.stop();
+}
+
+#[test]
+fn a_failed_change_in_redis_says_whether_it_was_made() {
+    let (redis, dir) = (Redis::start(), tempfile::tempdir().unwrap());
+    let node = Node::on_redis(&redis, dir.path());
+    redis.cli(&["SET", NUMBER, "x"]);
+    let why = node.users.change(put(&names("u", 2), Expected::New)).unwrap_err();
+    assert!(why.ends_with(": nothing was changed"), "{why}");
+    redis.cli(&["DEL", NUMBER]);
+    // It is written last.
+    redis.cli(&["SET", CHANGES, "x"]);
+    let why = node.users.change(put(&names("u", 2), Expected::New)).unwrap_err();
+    assert!(why.ends_with(": nothing was changed"), "{why}");
+    redis.cli(&["DEL", CHANGES]);
+    // The second number would be too large.
+    redis.cli(&["SET", NUMBER, &(i64::MAX - 1).to_string()]);
+    let why = node.users.change(put(&names("u", 2), Expected::New)).unwrap_err();
+    assert!(why.ends_with(": nothing was changed"), "{why}");
+    assert_eq!(redis.cli(&["HLEN", ALL]), "0");
+    redis.cli(&["DEL", NUMBER]);
+    node.put_new(&names("u", 2));
+    node.until_count(2);
+    node.stop();
+}
+
+/// An import of many users has more than the 5 s of one.
+#[test]
+fn a_long_change_in_redis_has_its_time() {
+    let (redis, dir) = (Redis::start(), tempfile::tempdir().unwrap());
+    let node = Node::on_redis(&redis, dir.path());
+    let many = put(&names("u", 8000), Expected::New);
+    redis.cli(&["CLIENT", "PAUSE", "5500", "WRITE"]);
+    assert!(matches!(node.users.change(many), Ok(Changed::Done(_))));
+    node.until_count(8000);
     node.stop();
 }

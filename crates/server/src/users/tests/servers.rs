@@ -162,10 +162,12 @@ impl Redis {
     }
 
     /// Carries out a command.
-    pub(super) fn cli(&self, words: &[&str]) {
+    pub(super) fn cli(&self, words: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         let output = command.args(["-e", "-p", &self.port.to_string()]).args(words).output();
-        assert!(output.unwrap().status.success(), "{words:?}");
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     /// Returns the store.
