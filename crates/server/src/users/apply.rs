@@ -232,10 +232,13 @@ impl Applier {
 
 impl Applier {
     /// Takes over a row of a read of everything. Of two rows of one user, as with two names of a domain, the first counts.
-    fn found_entry(&mut self, entry: Entry) {
+    fn found_entry(&mut self, entry: Entry, repeats: bool) {
         let (user, realm) = (entry.user.clone(), entry.realm.clone());
         let users = self.store.users();
         if users.is_seen(user.as_bytes(), realm.as_bytes(), self.read) {
+            if repeats {
+                return;
+            }
             self.refused += 1;
             let text = format!("user \"{user}@{realm}\" has another row");
             self.log(&Refusal { name: None, text });
@@ -248,10 +251,10 @@ impl Applier {
 }
 
 impl Sink for Applier {
-    fn page(&mut self, rows: Vec<Found>) {
+    fn page(&mut self, rows: Vec<Found>, repeats: bool) {
         for row in rows {
             match row {
-                Ok(entry) => self.found_entry(entry),
+                Ok(entry) => self.found_entry(entry, repeats),
                 Err(refusal) => {
                     self.refused += 1;
                     self.log(&refusal);

@@ -251,7 +251,7 @@ impl Session {
                 Some(table) => subscriber(row, &table.columns, domains),
                 None => Some(own(row, 0)),
             };
-            sink.page(rows.iter().filter_map(found).collect());
+            sink.page(rows.iter().filter_map(found).collect(), false);
         }
         let mut noted = Vec::new();
         if self.table.is_none() {

@@ -4,14 +4,16 @@ mod hostile;
 mod servers;
 
 use super::UsersThread;
+use super::apply::Applier;
+use super::read::{Complete, Sink};
 use super::shared::{Change, Changed, Ends, Expected, Shared, SharedUsers};
 use super::source::{Source, domains};
-use crate::config::Settings;
+use crate::config::{Settings, StoreKind};
 use crate::setup;
 use crate::store::{HashedUser, Hashes, Others, Store};
 use ringway_net::Clock;
 use ringway_proxy::auth::Users;
-use ringway_users::Domains;
+use ringway_users::{Domains, script};
 use servers::{Postgres, Redis, free_port};
 use std::path::Path;
 use std::sync::Arc;
@@ -276,6 +278,29 @@ fn a_read_that_breaks_off_removes_nobody() {
     node.until_count(2499);
     assert!(node.users.numbers().reads > reads);
     node.stop();
+}
+
+/// A scan of Redis may return a user twice.
+#[test]
+fn a_row_that_is_returned_twice_is_one_row() {
+    let clock = Clock::new();
+    let kind = StoreKind::Memory;
+    let store = Store::open(&kind, clock.now(), Duration::ZERO, &mut |_| None, Others::None);
+    let store = Arc::new(store.unwrap());
+    let domains = Domains::new([("a.org", Vec::new())]);
+    let shared = Arc::new(Shared::new("a database".to_owned(), None, domains, clock));
+    let mut applier = Applier::new(store.clone(), shared.clone(), clock);
+    let value = script::value([Some("0".repeat(32)), None, None], 1);
+    let mut read = |repeats| {
+        applier.begin();
+        for _ in 0..2 {
+            applier.page(vec![script::entry(b"101@a.org", value.as_bytes())], repeats);
+        }
+        applier.finish(&Complete { position: 1, noted: Vec::new() }, false);
+        (store.users().len(), shared.numbers().unusable)
+    };
+    assert_eq!(read(true), (1, 0));
+    assert_eq!(read(false), (1, 1));
 }
 
 /// Otherwise users would stay as they are for ever, and nobody would see why.
