@@ -9,8 +9,9 @@ use super::read::{Complete, Sink};
 use super::shared::{Change, Changed, Ends, Expected, Shared, SharedUsers};
 use super::source::{Source, domains};
 use crate::config::{Settings, StoreKind};
+use crate::manage::{MissingStore, UserManager};
 use crate::setup;
-use crate::store::{HashedUser, Hashes, Others, Store};
+use crate::store::{HashedUser, Hashes, OfflineStore, Others, Store};
 use ringway_net::Clock;
 use ringway_proxy::auth::Users;
 use ringway_users::{Domains, script};
@@ -278,6 +279,27 @@ fn a_read_that_breaks_off_removes_nobody() {
     node.until_count(2499);
     assert!(node.users.numbers().reads > reads);
     node.stop();
+}
+
+/// Otherwise its users would have hashes of a realm that no server here asks for.
+#[test]
+fn a_command_without_a_server_has_the_domain_of_the_store() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let file = dir.path().join("node.redb");
+    OfflineStore::open_or_create(&file).unwrap().set_domain("renamed.example.org").unwrap();
+    let config = dir.path().join("ringway.toml");
+    let store = format!("store = \"redb:{}\"", file.display());
+    std::fs::write(&config, format!("{store}\n{}", postgres.section(""))).unwrap();
+    let sources = setup::Sources { config: Some(config), ..setup::Sources::default() };
+    let users = UserManager::open(&sources, MissingStore::Create).unwrap();
+    let user = users.set("101", Some("a password".to_owned()), true).unwrap();
+    assert_eq!(user.realm, "renamed.example.org");
+    assert_eq!(postgres.value("SELECT domain FROM ringway.users"), "renamed.example.org");
+    assert_eq!(users.list().unwrap().len(), 1);
+    // It says which users are meant, so it is not passed over.
+    let _server = OfflineStore::open(&file).unwrap();
+    let refused = UserManager::open(&sources, MissingStore::Create).err().unwrap();
+    assert!(refused[0].ends_with("which has no control socket here"), "{refused:?}");
 }
 
 /// A scan of Redis may return a user twice.
