@@ -20,7 +20,7 @@ use crate::store::{
     check_password, copy_backup,
 };
 use crate::users::client::UsersClient;
-use crate::users::shared::{Change, Expected, PRUNE_LIMIT};
+use crate::users::shared::{Change, Expected, PRUNE_COMMAND_LIMIT};
 use crate::users::source::{self, Source};
 use ringway_sip::digest::Algorithm;
 use serde::Serialize;
@@ -29,7 +29,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Result of adding a user or changing a password.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -293,7 +292,7 @@ impl UserManager {
     pub fn prune(&self) -> Result<Pruned, String> {
         match &self.backend {
             Backend::Server(control) => {
-                let control = &control.with_timeout(PRUNE_LIMIT + Duration::from_secs(10));
+                let control = &control.with_timeout(PRUNE_COMMAND_LIMIT);
                 parse(&response_text(control, control.request("POST", "/users/prune", ""))?)
             }
             Backend::File(_) | Backend::Shared(_) | Backend::Missing => {

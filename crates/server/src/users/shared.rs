@@ -9,14 +9,21 @@ use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+/// Maximum number of changes that wait for the database. Each has a connection of its own.
+pub(crate) const MAX_CHANGES: usize = 16;
+/// The same of requests to remove missing users, which wait until everything is read.
+pub(crate) const MAX_PRUNES: usize = 1;
 /// Time in which a change is answered. Longer than all of its steps.
 const ANSWER_LIMIT: Duration = Duration::from_secs(11);
 /// Time in which everything is read.
 pub(super) const READ_LIMIT: Duration = Duration::from_secs(300);
 /// Time in which missing users are removed: everything is read before.
 pub(crate) const PRUNE_LIMIT: Duration = READ_LIMIT.saturating_add(Duration::from_secs(5));
+/// Time that a command waits for it.
+pub(crate) const PRUNE_COMMAND_LIMIT: Duration =
+    PRUNE_LIMIT.saturating_add(Duration::from_secs(10));
 /// Time in which a change of few users is carried out.
 #[cfg(feature = "cluster")]
 const CHANGE_LIMIT: Duration = Duration::from_secs(5);
@@ -259,14 +266,55 @@ impl Drop for Ends {
 pub struct SharedUsers {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
+    changes: Arc<Semaphore>,
+    prunes: Arc<Semaphore>,
+}
+
+/// The right to wait for the database. It is held as long as the change is waited for.
+pub(crate) struct Admission {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    fn of(permit: OwnedSemaphorePermit) -> Self {
+        Admission { _permit: permit }
+    }
 }
 
 impl SharedUsers {
-    pub(super) fn new(shared: Arc<Shared>, requests: mpsc::Sender<Request>) -> Self {
-        SharedUsers { shared, requests }
+    /// Returns the database, and where its thread takes requests.
+    pub(super) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Request>) {
+        let (requests, receiver) = mpsc::channel(MAX_CHANGES + MAX_PRUNES);
+        let changes = Arc::new(Semaphore::new(MAX_CHANGES));
+        let prunes = Arc::new(Semaphore::new(MAX_PRUNES));
+        (SharedUsers { shared, requests, changes, prunes }, receiver)
     }
 
-    /// Carries out a change, and waits until the database has it. A worker must not call it.
+    /// Admits a change, unless too many wait. Does not wait itself.
+    ///
+    /// # Errors
+    /// Says how many wait.
+    pub(crate) fn admit(&self) -> Result<Admission, String> {
+        self.changes.clone().try_acquire_owned().map(Admission::of).map_err(|_| {
+            self.shared.numbers().failed += 1;
+            format!(
+                "the database of users is busy: {MAX_CHANGES} changes wait for it already: nothing was changed"
+            )
+        })
+    }
+
+    /// Admits a request to remove missing users, unless one waits.
+    ///
+    /// # Errors
+    /// Says that one waits.
+    pub(crate) fn admit_prune(&self) -> Result<Admission, String> {
+        self.prunes.clone().try_acquire_owned().map(Admission::of).map_err(|_| {
+            self.shared.numbers().failed += 1;
+            "another command removes missing users already".to_owned()
+        })
+    }
+
+    /// Carries out a change, and waits until the database has it. A worker must not call it. It is admitted before.
     ///
     /// # Errors
     /// Says why it could not be carried out, and whether it may have been nevertheless.
@@ -337,5 +385,21 @@ impl SharedUsers {
         let goes_on = |ended: &mut bool| !*ended || (insists && !self.shared.numbers().present);
         drop(ended.wait_timeout_while(guard, START_LIMIT, goes_on));
         self.shared.numbers().present
+    }
+}
+
+#[cfg(test)]
+impl SharedUsers {
+    /// Returns a database that answers nothing until what is returned besides is dropped.
+    pub(crate) fn without_answers() -> (Self, Box<dyn std::any::Any + Send>) {
+        let shared = Shared::new("a database".to_owned(), None, Domains::default(), Clock::new());
+        let (users, requests) = SharedUsers::new(Arc::new(shared));
+        (users, Box::new(requests))
+    }
+
+    /// Returns the numbers of changes and of requests to remove missing users that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let (changes, prunes) = (&self.changes, &self.prunes);
+        (MAX_CHANGES - changes.available_permits(), MAX_PRUNES - prunes.available_permits())
     }
 }

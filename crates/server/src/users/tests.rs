@@ -337,9 +337,8 @@ fn a_thread_that_has_ended_is_seen_in_the_status() {
         panic!("as a mistake would have it");
     });
     assert!(thread.join().is_err());
-    let (requests, receiver) = tokio::sync::mpsc::channel(1);
-    drop(receiver);
-    let users = SharedUsers::new(shared, requests);
+    let (users, requests) = SharedUsers::new(shared);
+    drop(requests);
     let status = users.status();
     assert!(!status.present && status.failure.contains("has ended"), "{}", status.failure);
     let why = users.change(put(&names("u", 1), Expected::Any)).unwrap_err();
