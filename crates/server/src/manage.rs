@@ -20,7 +20,7 @@ use crate::store::{
     check_password, copy_backup,
 };
 use crate::users::client::UsersClient;
-use crate::users::shared::{Change, Expected};
+use crate::users::shared::{Change, Expected, PRUNE_COMMAND_LIMIT};
 use crate::users::source::{self, Source};
 use ringway_sip::digest::Algorithm;
 use serde::Serialize;
@@ -82,6 +82,13 @@ pub enum MissingStore {
     Ignore,
 }
 
+fn unopened(e: &StoreError) -> String {
+    match e {
+        StoreError::Locked(_) => format!("{e}, which has no control socket here"),
+        e => e.to_string(),
+    }
+}
+
 /// Returns the other names of domains, and the domains.
 fn aliases<'d>(domains: impl Iterator<Item = (&'d str, &'d [String])>) -> BTreeMap<String, String> {
     let pairs = domains.flat_map(|(name, others)| others.iter().map(move |other| (other, name)));
@@ -114,7 +121,7 @@ impl UserManager {
             });
         }
         if let Some(source) = Source::of(&settings).map_err(|e| one(&e))? {
-            return Self::of_database(&settings, source, configured);
+            return Self::of_database(&settings, &kind, source, configured);
         }
         let StoreKind::Redb(path) = &kind else {
             return Err(vec![
@@ -130,10 +137,7 @@ impl UserManager {
             MissingStore::Ignore if !path.exists() => Ok(None),
             MissingStore::Refuse | MissingStore::Ignore => OfflineStore::open(path).map(Some),
         };
-        let store = opened.map_err(|e| match e {
-            StoreError::Locked(_) => one(&format!("{e}, which has no control socket here")),
-            e => one(&e),
-        })?;
+        let store = opened.map_err(|e| vec![unopened(&e)])?;
         let mut stored = None;
         if let Some(store) = &store {
             stored = store.domain().map_err(|e| one(&e))?;
@@ -161,10 +165,19 @@ impl UserManager {
     /// Manages the users of a database while no server runs.
     fn of_database(
         settings: &Settings,
+        kind: &StoreKind,
         source: Source,
         algorithms: Vec<Algorithm>,
     ) -> Result<Self, Vec<String>> {
-        let domains = setup::domains(settings, None);
+        // The server that ran here has the domain of its store, also when the host was renamed.
+        let stored = match (setup::default_domain(settings), kind) {
+            (Some(_), StoreKind::Redb(path)) if path.exists() => {
+                let domain = OfflineStore::open(path).and_then(|store| store.domain());
+                domain.map_err(|e| vec![unopened(&e)])?
+            }
+            _ => None,
+        };
+        let domains = setup::domains(settings, stored.as_deref());
         let named = domains.iter().map(|d| {
             (d.name.to_string(), d.aliases.iter().map(ToString::to_string).collect::<Vec<_>>())
         });
@@ -279,6 +292,7 @@ impl UserManager {
     pub fn prune(&self) -> Result<Pruned, String> {
         match &self.backend {
             Backend::Server(control) => {
+                let control = &control.with_timeout(PRUNE_COMMAND_LIMIT);
                 parse(&response_text(control, control.request("POST", "/users/prune", ""))?)
             }
             Backend::File(_) | Backend::Shared(_) | Backend::Missing => {

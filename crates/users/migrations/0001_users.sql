@@ -12,7 +12,7 @@ CREATE TABLE ringway.users (
     ha1_md5 text CHECK (ha1_md5 ~ '^[0-9a-f]{32}$'),
     ha1_sha256 text CHECK (ha1_sha256 ~ '^[0-9a-f]{64}$'),
     ha1_sha512t256 text CHECK (ha1_sha512t256 ~ '^[0-9a-f]{64}$'),
-    password_set timestamptz NOT NULL DEFAULT now(),
+    password_set timestamptz NOT NULL DEFAULT now() CHECK (isfinite(password_set)),
     -- Set by the trigger.
     change bigint NOT NULL UNIQUE,
     PRIMARY KEY (domain, username),

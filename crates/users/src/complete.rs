@@ -2,7 +2,8 @@
 //!
 //! A row that is absent may have been removed, or the database may be a wrong one, an empty one, or restored from an old
 //! copy. Its users must not all be refused then. So users are removed when the database has noted their removal, or when
-//! few are missing; otherwise they stay until an operator confirms.
+//! few are missing and more are left; otherwise they stay until the database has them again, or an operator confirms. Users
+//! who stay are not judged again: a database to which users are added one by one has few missing ones in the end.
 
 /// Number of users that may always be missing.
 pub const FEW: usize = 10;
@@ -17,7 +18,7 @@ pub struct Complete {
     pub known: usize,
     /// Rows that are users.
     pub found: usize,
-    /// Users that were known and are not among the rows.
+    /// Users that were known and are not among the rows, without those who stay since an earlier read.
     pub missing: usize,
     /// Those of them whose removal the database has noted.
     pub noted: usize,
@@ -39,7 +40,7 @@ impl Complete {
     pub fn outcome(&self) -> Outcome {
         let unexplained = self.missing.saturating_sub(self.noted);
         let allowed = FEW.max(self.known / PART);
-        let is_likely = unexplained <= allowed && self.found > 0;
+        let is_likely = unexplained <= allowed && unexplained <= self.found;
         match unexplained == 0 || self.confirmed || is_likely {
             true => Outcome::Removed,
             false => Outcome::Withheld(unexplained),
@@ -58,7 +59,8 @@ mod tests {
     #[test]
     fn few_missing_users_are_removed() {
         assert_eq!(outcome(100, 100, 0, 0), Outcome::Removed);
-        assert_eq!(outcome(12, 2, 10, 0), Outcome::Removed);
+        assert_eq!(outcome(20, 10, 10, 0), Outcome::Removed);
+        assert_eq!(outcome(2, 1, 1, 0), Outcome::Removed);
         assert_eq!(outcome(100, 75, 25, 0), Outcome::Removed);
     }
 
@@ -66,6 +68,9 @@ mod tests {
     fn many_missing_users_stay() {
         assert_eq!(outcome(100, 74, 26, 0), Outcome::Withheld(26));
         assert_eq!(outcome(12, 1, 11, 0), Outcome::Withheld(11));
+        // More than there are left.
+        assert_eq!(outcome(12, 2, 10, 0), Outcome::Withheld(10));
+        assert_eq!(outcome(9, 1, 8, 0), Outcome::Withheld(8));
         // Another table altogether.
         assert_eq!(outcome(1000, 5000, 1000, 0), Outcome::Withheld(1000));
     }

@@ -225,6 +225,7 @@ pub fn secret_of(user: &User, realm: &str) -> Result<Secret, String> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::strategy::ValueTree;
     use ringway_import::Subscribers;
 
     const MD5: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -307,19 +308,84 @@ mod tests {
         assert!(refusal.text.contains("another password or of another realm"), "{}", refusal.text);
     }
 
+    fn octets(max: usize) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 0..max)
+    }
+
+    fn letters(of: &'static [u8], count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop::sample::select(of), count)
+    }
+
+    /// Mostly valid, at times with one octet that may not be, and at times anything.
+    fn mostly(
+        valid: impl Strategy<Value = Vec<u8>> + Clone + 'static,
+    ) -> impl Strategy<Value = Vec<u8>> {
+        let one = (valid.clone(), any::<prop::sample::Index>(), any::<u8>());
+        let changed = one.prop_map(|(mut valid, index, octet)| {
+            let index = index.index(valid.len());
+            valid[index] = octet;
+            valid
+        });
+        prop_oneof![16 => valid, 1 => changed, 1 => octets(400)]
+    }
+
+    fn hash(algorithm: Algorithm) -> impl Strategy<Value = Option<Vec<u8>>> {
+        let digits = 2 * algorithm.octets();
+        let valid = letters(b"0123456789abcdefABCDEF", digits..digits + 1).boxed();
+        prop::option::of(mostly(valid))
+    }
+
+    type Drawn = (Vec<u8>, Vec<u8>, [Option<Vec<u8>>; 3], i64);
+
+    fn drawn() -> impl Strategy<Value = Drawn> {
+        let name = letters(b"az059AZ.-_+*", 1..129).boxed();
+        let domain = letters(b"az059.-:[]", 1..256).boxed();
+        let set = prop_oneof![0..=i64::from(u32::MAX), any::<i64>()];
+        (mostly(name), mostly(domain), HASHES.map(hash), set)
+    }
+
+    fn of((username, domain, hashes, password_set): &Drawn) -> Row<'_> {
+        let hashes = [0, 1, 2].map(|i| hashes[i].as_deref());
+        Row { username, domain, hashes, password_set: *password_set }
+    }
+
+    #[test]
+    fn many_drawn_rows_are_users_and_many_are_not() {
+        let mut runner = proptest::test_runner::TestRunner::deterministic();
+        let mut is_user = || {
+            let row = drawn().new_tree(&mut runner).unwrap().current();
+            of(&row).entry().is_ok()
+        };
+        let count = (0..1000).filter(|_| is_user()).count();
+        assert!((300..900).contains(&count), "{count}");
+    }
+
     proptest! {
         #[test]
-        fn any_row_is_a_user_or_refused_in_a_bounded_text(
-            username in prop::collection::vec(any::<u8>(), 0..400),
-            domain in prop::collection::vec(any::<u8>(), 0..400),
-            hash in prop::collection::vec(any::<u8>(), 0..80),
-        ) {
-            match row(&username, &domain, Some(&hash)).entry() {
-                Ok(entry) => {
-                    prop_assert_eq!(entry.user.as_bytes(), &username[..]);
-                    prop_assert_eq!(entry.realm.as_bytes(), &domain[..]);
+        fn any_row_is_a_user_or_refused_in_a_bounded_text(drawn in drawn()) {
+            let row = of(&drawn);
+            match row.entry() {
+                Ok(Entry { user, realm, secret, password_set }) => {
+                    prop_assert_eq!(user.as_bytes(), row.username);
+                    prop_assert_eq!(realm.as_bytes(), row.domain);
+                    prop_assert_eq!(password_set, u32::try_from(row.password_set).ok());
+                    let Secret::Hashes(hashes) = secret else { panic!("expected hashes") };
+                    let mut written: Vec<Vec<u8>> = Vec::new();
+                    for hash in &hashes {
+                        let mut hex = Vec::new();
+                        hash.write_hex(&mut hex);
+                        written.push(hex);
+                    }
+                    let read = row.hashes.iter().flatten().map(|hex| hex.to_ascii_lowercase());
+                    prop_assert_eq!(written, read.collect::<Vec<_>>());
                 }
-                Err(refusal) => prop_assert!(refusal.text.len() < 2_000),
+                Err(refusal) => {
+                    prop_assert!(refusal.text.len() < 2_000);
+                    let is_of_row = refusal.name.is_none_or(|(user, realm)| {
+                        user.as_bytes() == row.username && realm.as_bytes() == row.domain
+                    });
+                    prop_assert!(is_of_row);
+                }
             }
         }
     }

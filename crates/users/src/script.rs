@@ -5,8 +5,10 @@
 //! | [`ALL`] | a hash: `user@realm`, and the hashes of its password |
 //! | [`CHANGES`] | a sorted set: `user@realm`, with the number of its last change; also of removed users |
 //! | [`NUMBER`] | the number of the last change |
+//! | [`REMOVED`] | a sorted set: `user@realm` of removed users, with the second of the removal, for 30 days |
 //!
-//! The braces put all three into one slot.
+//! The braces put all four into one slot. A user who is not in the first alone is not removed: the key may be lost. What is
+//! written to it comes last, so that a script that fails has changed no user.
 
 use crate::row::{Entry, HASHES, Refusal, Row};
 
@@ -16,6 +18,8 @@ pub const ALL: &str = "ringway:{users}:all";
 pub const CHANGES: &str = "ringway:{users}:changes";
 /// The key of the number of the last change.
 pub const NUMBER: &str = "ringway:{users}:number";
+/// The key of the names of removed users.
+pub const REMOVED: &str = "ringway:{users}:removed";
 /// The channel on which changes are reported.
 pub const CHANNEL: &str = "ringway:users";
 
@@ -24,7 +28,7 @@ pub const MAX_NAME: usize = 384;
 /// Longest value, in bytes.
 pub const MAX_VALUE: usize = 256;
 
-/// Writes users, all or none. KEYS: all, changes, number. ARGV: `new` if none may exist, `old` if all must, `any`; the
+/// Writes users, all or none. KEYS: all, changes, number, removed. ARGV: `new` if none may exist, `old` if all must, `any`; the
 /// maximum number of users; the channel; for each user its name and its value. Returns `{1, number of the change}`;
 /// `{0, name}` for one that exists, `{-1, name}` for one that does not; `{-2}` for too many.
 pub const PUT: &str = "
@@ -36,30 +40,53 @@ for i = 4, #ARGV, 2 do
   new = new + 1 - exists
 end
 if new > 0 and redis.call('HLEN', KEYS[1]) + new > tonumber(ARGV[2]) then return {-2} end
+for i = 4, #ARGV, 2 do number = redis.call('INCR', KEYS[3]) end
+local change = number - (#ARGV - 3) / 2
 for i = 4, #ARGV, 2 do
-  number = redis.call('INCR', KEYS[3])
+  change = change + 1
+  redis.call('ZADD', KEYS[2], change, ARGV[i])
+  redis.call('ZREM', KEYS[4], ARGV[i])
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
-  redis.call('ZADD', KEYS[2], number, ARGV[i])
 end
 redis.call('PUBLISH', ARGV[3], '')
 return {1, number}";
 
 /// Removes a user. KEYS as for [`PUT`]; ARGV: its name, the channel. Returns the number of the change; 0 without the user.
+/// Names that were removed 30 days ago are dropped, some at a time: servers read everything each hour.
 pub const REMOVE: &str = "
-if redis.call('HDEL', KEYS[1], ARGV[1]) == 0 then return 0 end
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
+local now = tonumber(redis.call('TIME')[1])
 local number = redis.call('INCR', KEYS[3])
 redis.call('ZADD', KEYS[2], number, ARGV[1])
+redis.call('ZADD', KEYS[4], now, ARGV[1])
+local old = redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', now - 30 * 86400, 'LIMIT', 0, 100)
+for i = 1, #old do
+  redis.call('ZREM', KEYS[4], old[i])
+  if redis.call('HEXISTS', KEYS[1], old[i]) == 0 then redis.call('ZREM', KEYS[2], old[i]) end
+end
+redis.call('HDEL', KEYS[1], ARGV[1])
 redis.call('PUBLISH', ARGV[2], '')
 return number";
 
-/// Reads changes. KEYS as for [`PUT`]; ARGV: the number after which, how many at most, the longest value. Returns for each
-/// its number, name and value; the value is empty for a user that was removed, `?` for one that is too long.
+/// Reads changes. KEYS as for [`PUT`]; ARGV: the number after which, how many at most, the longest value. Returns the number
+/// of the last change, and for each up to it its number, name and value; the value is empty for a user whose removal is
+/// noted, `-` for one that is absent without it, `?` for one that is too long. Fails if the last change is an earlier one:
+/// numbers were lost, and begin again.
 pub const READ_CHANGES: &str = "
-local found = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
-local out = {}
+local last = redis.call('GET', KEYS[3]) or '0'
+if (tonumber(last) or -1) < tonumber(ARGV[1]) then
+  return redis.error_reply('ERR the last change was ' .. ARGV[1] .. ', and is ' .. string.sub(last, 1, 20))
+end
+local found = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], last, 'WITHSCORES', 'LIMIT', 0, ARGV[2])
+local out = {last}
 for i = 1, #found, 2 do
   local name, value = found[i], ''
-  if #name <= 1024 then value = redis.call('HGET', KEYS[1], name) or '' else name = '?' end
+  if #name <= 1024 then
+    value = redis.call('HGET', KEYS[1], name)
+    if not value then value = redis.call('ZSCORE', KEYS[4], name) and '' or '-' end
+  else
+    name = '?'
+  end
   if #value > tonumber(ARGV[3]) then value = '?' end
   out[#out + 1] = found[i + 1]
   out[#out + 1] = name
@@ -87,7 +114,7 @@ pub const NOTED: &str = "
 local out = {}
 for i = 1, #ARGV do
   if redis.call('HEXISTS', KEYS[1], ARGV[i]) == 1 then out[i] = 2
-  elseif redis.call('ZSCORE', KEYS[2], ARGV[i]) then out[i] = 1
+  elseif redis.call('ZSCORE', KEYS[4], ARGV[i]) then out[i] = 1
   else out[i] = 0 end
 end
 return out";

@@ -30,7 +30,7 @@ pub const MAX_RESPONSE: u64 = 64 << 20;
 const SOCKET: &str = "socket";
 /// Maximum length of a Unix socket's path in bytes, without its final NUL (`sun_path`, unix(7)).
 const MAX_PATH: usize = 107;
-/// Timeout of each read and write.
+/// Timeout of each read and write, unless a request has another.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Returns the control directory of a store file.
@@ -170,6 +170,7 @@ pub struct Control {
     directory: PathBuf,
     /// User id of the owner of the store.
     owner: Option<u32>,
+    timeout: Duration,
 }
 
 impl Control {
@@ -185,7 +186,12 @@ impl Control {
         };
         let around = || directory.parent().and_then(|parent| fs::metadata(parent).ok());
         let owner = file.or_else(around).map(|m| m.uid());
-        Ok(Control { directory, owner })
+        Ok(Control { directory, owner, timeout: TIMEOUT })
+    }
+
+    /// Returns one with another timeout of each read and write, for requests that are answered late.
+    pub(crate) fn with_timeout(&self, timeout: Duration) -> Self {
+        Control { directory: self.directory.clone(), owner: self.owner, timeout }
     }
 
     /// Returns the path of the socket.
@@ -211,8 +217,8 @@ impl Control {
                 format!("user {peer} listens there, expected user {own} or root; nothing was sent");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
         }
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(self.timeout))?;
+        stream.set_write_timeout(Some(self.timeout))?;
         Ok(Some(stream))
     }
 
@@ -321,7 +327,7 @@ mod tests {
     use super::*;
 
     fn control(directory: &Path) -> Control {
-        Control { directory: directory.to_owned(), owner: None }
+        Control { directory: directory.to_owned(), owner: None, timeout: TIMEOUT }
     }
 
     fn listen(directory: &Path) -> (UnixListener, ControlSocket) {

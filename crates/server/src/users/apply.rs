@@ -35,6 +35,8 @@ pub(super) struct Applier {
     refused: usize,
     /// Users that were set or removed in this read.
     applied: u64,
+    /// Users that were missing when everything was read last, and that stay.
+    withheld: BTreeSet<Name>,
     /// Refused rows that were logged.
     logged: BTreeSet<String>,
     /// Refused rows of this read that were logged now, and those that were not.
@@ -54,6 +56,7 @@ impl Applier {
             found: 0,
             refused: 0,
             applied: 0,
+            withheld: BTreeSet::new(),
             logged: BTreeSet::new(),
             fresh: (0, 0),
             unsaved: BTreeSet::new(),
@@ -69,9 +72,12 @@ impl Applier {
 
     /// Everything was read: removes the users that are gone, if that can be believed.
     pub(super) fn finish(&mut self, complete: &Complete, confirmed: bool) {
-        let mut missing = self.missing();
         let noted: BTreeSet<&Name> = complete.noted.iter().collect();
         let known = self.store.users().len();
+        let (stay, mut missing): (Vec<Name>, Vec<Name>) = self
+            .missing()
+            .into_iter()
+            .partition(|name| self.withheld.contains(name) && !noted.contains(name) && !confirmed);
         let judged = ringway_users::Complete {
             known,
             found: self.found,
@@ -79,13 +85,13 @@ impl Applier {
             noted: missing.iter().filter(|name| noted.contains(name)).count(),
             confirmed,
         };
-        let withheld = match judged.outcome() {
-            Outcome::Removed => 0,
-            Outcome::Withheld(withheld) => {
-                missing.retain(|name| noted.contains(name));
-                withheld
-            }
-        };
+        self.withheld = stay.into_iter().collect();
+        if let Outcome::Withheld(_) = judged.outcome() {
+            let (gone, stay) = missing.into_iter().partition(|name| noted.contains(name));
+            missing = gone;
+            self.withheld.extend::<Vec<Name>>(stay);
+        }
+        let withheld = self.withheld.len();
         self.change(&[], missing);
         self.end_log();
         let mut numbers = self.shared.numbers();
@@ -226,10 +232,13 @@ impl Applier {
 
 impl Applier {
     /// Takes over a row of a read of everything. Of two rows of one user, as with two names of a domain, the first counts.
-    fn found_entry(&mut self, entry: Entry) {
+    fn found_entry(&mut self, entry: Entry, repeats: bool) {
         let (user, realm) = (entry.user.clone(), entry.realm.clone());
         let users = self.store.users();
         if users.is_seen(user.as_bytes(), realm.as_bytes(), self.read) {
+            if repeats {
+                return;
+            }
             self.refused += 1;
             let text = format!("user \"{user}@{realm}\" has another row");
             self.log(&Refusal { name: None, text });
@@ -242,10 +251,10 @@ impl Applier {
 }
 
 impl Sink for Applier {
-    fn page(&mut self, rows: Vec<Found>) {
+    fn page(&mut self, rows: Vec<Found>, repeats: bool) {
         for row in rows {
             match row {
-                Ok(entry) => self.found_entry(entry),
+                Ok(entry) => self.found_entry(entry, repeats),
                 Err(refusal) => {
                     self.refused += 1;
                     self.log(&refusal);

@@ -48,6 +48,8 @@ impl UsersClient {
             .and_then(|listed| listed)
             .map_err(|why| format!("the database of users cannot be read ({why})"))?;
         names.sort_by(|a, b| (&a.1, &a.0).cmp(&(&b.1, &b.0)));
+        // A user may have several rows, and Redis may return one several times.
+        names.dedup();
         Ok(names)
     }
 
@@ -86,7 +88,7 @@ struct Names(Vec<(String, String)>);
 
 #[cfg(feature = "cluster")]
 impl super::read::Sink for Names {
-    fn page(&mut self, rows: Vec<super::read::Found>) {
+    fn page(&mut self, rows: Vec<super::read::Found>, _: bool) {
         self.0.extend(rows.into_iter().flatten().map(|entry| (entry.user, entry.realm)));
     }
 

@@ -2,7 +2,7 @@
 
 use super::apply::Applier;
 use super::session::Session;
-use super::shared::{Change, Changed, Request, Shared};
+use super::shared::{Change, Changed, Failure, READ_LIMIT, Request, Shared};
 use super::source::Source;
 use crate::store::Store;
 use ringway_net::Clock;
@@ -17,8 +17,6 @@ use tracing::{debug, error, info, warn};
 
 /// Time in which a connection for reading is there, with its schema.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Time in which everything is read.
-const READ_LIMIT: Duration = Duration::from_secs(300);
 /// Time in which a connection for a change is there.
 const WRITE_CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Time that a change which the database has waits until it is known here.
@@ -52,7 +50,7 @@ pub(super) async fn drive(
         session: None,
         positions,
         prunes,
-        confirmed: Vec::new(),
+        confirmed: Confirmed::default(),
         save_again: None,
     };
     tokio::select! {
@@ -70,6 +68,24 @@ pub(super) async fn drive(
 /// Someone who waits until everything was read with a confirmation.
 type Prune = oneshot::Sender<Result<(), String>>;
 
+/// Those who wait for the next read of everything.
+#[derive(Default)]
+struct Confirmed(Vec<Prune>);
+
+impl Confirmed {
+    /// Returns whether somebody waits. Those who do not any more were answered that nobody was removed.
+    fn is_waited_for(&mut self) -> bool {
+        self.0.retain(|waits| !waits.is_closed());
+        !self.0.is_empty()
+    }
+
+    fn answer(&mut self, result: &Result<(), String>) {
+        for waits in self.0.drain(..) {
+            let _ = waits.send(result.clone());
+        }
+    }
+}
+
 struct Reader {
     source: Arc<Source>,
     shared: Arc<Shared>,
@@ -81,8 +97,7 @@ struct Reader {
     /// The last change that is known here.
     positions: watch::Sender<Position>,
     prunes: mpsc::Receiver<Prune>,
-    /// Those who wait for the next read of everything.
-    confirmed: Vec<Prune>,
+    confirmed: Confirmed,
     /// When the file is tried again.
     save_again: Option<Time>,
 }
@@ -122,7 +137,7 @@ impl Reader {
                 self.applier.begin();
                 let read = session.read_all(&domains, &mut self.applier);
                 let complete = within(READ_LIMIT, read).await?;
-                self.applier.finish(&complete, !self.confirmed.is_empty());
+                self.applier.finish(&complete, self.confirmed.is_waited_for());
                 self.mirror.read_all(self.clock.now(), complete.position);
                 complete.position
             }
@@ -154,9 +169,7 @@ impl Reader {
         }
         if self.mirror.is_present() || result.is_err() {
             self.shared.end_first();
-            for waits in self.confirmed.drain(..) {
-                let _ = waits.send(result.clone());
-            }
+            self.confirmed.answer(result);
         }
     }
 
@@ -203,7 +216,7 @@ impl Reader {
             },
             () = self.shared.ask.notified() => self.mirror.ask(),
             Some(prune) = self.prunes.recv() => {
-                self.confirmed.push(prune);
+                self.confirmed.0.push(prune);
                 self.mirror.ask();
             }
             is_saved = self.applier.saved() => {
@@ -260,28 +273,27 @@ pub(super) async fn change_once(source: &Source, change: &Change) -> Result<Chan
     let connect = Session::connect_to_write(source);
     let mut session = within(WRITE_CONNECT_LIMIT, connect).await.map_err(absent)?;
     let limit = change.limit();
-    match timeout(limit, session.write(change)).await {
-        Ok(result) => result.map_err(|why| format!("the database of users: {why}")),
-        Err(_) => Err(format!(
-            "the database of users does not answer within {} s: the change may have been made",
-            limit.as_secs()
-        )),
-    }
+    let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs())));
+    let result = timeout(limit, session.write(change)).await.unwrap_or_else(late);
+    result.map_err(|failure| failure.to_string())
 }
 
 async fn pruned(prune: mpsc::Sender<Prune>) -> Result<Changed, String> {
     let (reply, answer) = oneshot::channel();
-    let busy = |_| "another one goes on".to_owned();
+    let busy = |_| "the server removes missing users already".to_owned();
     prune.try_send(reply).map_err(busy)?;
-    let result = timeout(Change::Prune.limit(), answer).await;
-    match result {
+    let limit = Change::Prune.limit();
+    match timeout(limit, answer).await {
         Ok(Ok(Ok(()))) => Ok(Changed::Done(0)),
         Ok(Ok(Err(why))) => {
             Err(format!("the database of users cannot be read ({why}): no user was removed"))
         }
-        Ok(Err(_)) | Err(_) => {
-            Err("the database of users does not answer: no user was removed".to_owned())
-        }
+        Ok(Err(_)) => Err("the server ends: no user was removed".to_owned()),
+        // The receiver is gone now, so that the read which goes on confirms nothing.
+        Err(_) => Err(format!(
+            "the database of users was not read within {} s: no user was removed",
+            limit.as_secs()
+        )),
     }
 }
 
@@ -293,5 +305,25 @@ async fn within<T>(
     match timeout(limit, work).await {
         Ok(result) => result,
         Err(_) => Err(format!("no answer within {} s", limit.as_secs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_confirmation_counts_while_somebody_waits() {
+        let mut confirmed = Confirmed::default();
+        assert!(!confirmed.is_waited_for());
+        let (prune, mut answer) = oneshot::channel();
+        confirmed.0.push(prune);
+        assert!(confirmed.is_waited_for());
+        confirmed.answer(&Ok(()));
+        assert_eq!(answer.try_recv(), Ok(Ok(())));
+        let (prune, answer) = oneshot::channel();
+        confirmed.0.push(prune);
+        drop(answer);
+        assert!(!confirmed.is_waited_for());
     }
 }

@@ -1,6 +1,6 @@
 //! The schema of PostgreSQL: created and brought up to date by the first server that finds it so.
 
-use super::postgres::text;
+use super::postgres::{text, value};
 use ringway_users::schema::{LOCK, PREPARE, VERSION, missing};
 use tokio_postgres::{Client, GenericClient};
 use tracing::info;
@@ -25,7 +25,7 @@ pub(super) async fn migrate(client: &mut Client) -> Result<(), String> {
     let found = version(&tx).await?;
     if found.is_none() {
         let schema = tx.query_one("SELECT to_regnamespace('ringway') IS NULL", &[]).await;
-        let prepare = match schema.map_err(needs)?.get(0) {
+        let prepare = match value(&schema.map_err(needs)?, 0)? {
             true => PREPARE,
             // A role that may not create schemas may have been given one.
             false => PREPARE.split_once(";\n").map_or(PREPARE, |(_, rest)| rest),
@@ -46,10 +46,11 @@ async fn version(client: &impl GenericClient) -> Result<Option<i32>, String> {
     let failed = |e: tokio_postgres::Error| text(&e);
     let found = "SELECT EXISTS (SELECT FROM pg_catalog.pg_tables \
                  WHERE schemaname = 'ringway' AND tablename = 'schema_version')";
-    if !client.query_one(found, &[]).await.map_err(failed)?.get::<_, bool>(0) {
+    if !value::<bool>(&client.query_one(found, &[]).await.map_err(failed)?, 0)? {
         return Ok(None);
     }
     let latest = "SELECT coalesce(max(version), 0) FROM ringway.schema_version";
-    let version: i32 = client.query_one(latest, &[]).await.map_err(failed)?.get(0);
+    let version: i32 = value(&client.query_one(latest, &[]).await.map_err(failed)?, 0)
+        .map_err(|why| format!("table ringway.schema_version: {why}"))?;
     missing(version).map(|_| Some(version)).map_err(|e| e.to_string())
 }

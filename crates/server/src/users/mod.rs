@@ -47,9 +47,6 @@ use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
-/// Number of changes that wait to be carried out.
-const MAX_REQUESTS: usize = 16;
-
 /// The thread that reads the database.
 pub struct UsersThread {
     stop: Option<oneshot::Sender<()>>,
@@ -94,11 +91,10 @@ impl UsersThread {
         store: &Arc<Store>,
         clock: Clock,
     ) -> Result<(Self, SharedUsers), String> {
-        let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
         let shared = Arc::new(Shared::new(source.to_string(), source.read_only(), domains, clock));
         let (stop, stopped) = oneshot::channel();
-        let thread = start_thread(source, shared.clone(), store.clone(), clock, receiver, stopped)?;
-        let users = SharedUsers::new(shared, requests);
+        let (users, requests) = SharedUsers::new(shared.clone());
+        let thread = start_thread(source, shared, store.clone(), clock, requests, stopped)?;
         Ok((UsersThread { stop: Some(stop), thread: Some(thread) }, users))
     }
 
@@ -128,6 +124,7 @@ fn start_thread(
         .build()
         .map_err(|e| format!("users: {e}"))?;
     let run = move || {
+        let _ends = shared::Ends(shared.clone());
         runtime.block_on(driver::drive(source, shared, store, clock, requests, stopped));
         // Its threads may wait for names or for the disk.
         runtime.shutdown_background();

@@ -4,7 +4,7 @@
 
 use super::migrate::migrate;
 use super::read::{Changes, Complete, Found, ReadChange, Sink};
-use super::shared::{Change, Changed, Expected};
+use super::shared::{Change, Changed, Expected, Failure};
 use super::tls::Connector;
 use crate::config::{PostgresUri, TableName};
 use crate::store::users::HashedUser;
@@ -19,9 +19,12 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio_postgres::error::Severity;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls};
 use tokio_postgres::types::{FromSql, Type};
-use tokio_postgres::{AsyncMessage, Client, Config, IsolationLevel, Socket, Transaction};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, GenericClient, IsolationLevel, Socket, Transaction,
+};
 
 /// Time in which a connection to one host is made.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
@@ -37,10 +40,14 @@ const MAX_ERROR: usize = 300;
 /// What a session is set to, so that a server that is cut off blocks nobody for long.
 const SETTINGS: &str = "SET statement_timeout = '10s'; SET lock_timeout = '3s'; \
                         SET idle_in_transaction_session_timeout = '30s'";
+/// Names without a schema are those of PostgreSQL. Otherwise a role that may create functions or operators, as all could in
+/// `public` before version 15, could have this one call them.
+const NO_OTHERS: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// The columns of Ringway's own table.
 const OWN: &str = "left(domain, 300), left(username, 300), left(ha1_md5, 300), left(ha1_sha256, 300), \
-                   left(ha1_sha512t256, 300), extract(epoch FROM password_set)::bigint";
+                   left(ha1_sha512t256, 300), \
+                   CASE WHEN isfinite(password_set) THEN extract(epoch FROM password_set)::bigint ELSE -1 END";
 
 /// A database, not connected yet.
 pub struct Server {
@@ -121,8 +128,13 @@ impl Server {
         let mut session = Session { client, _task: Ended(task), table: None };
         answered(session.client.batch_execute(SETTINGS)).await?;
         match &self.table {
-            Some(table) => session.table = Some(foreign(&session.client, table).await?),
+            Some(table) => {
+                let name = found_at(&session.client, table).await?;
+                answered(session.client.batch_execute(NO_OTHERS)).await?;
+                session.table = Some(foreign(&session.client, table, name).await?);
+            }
             None => {
+                answered(session.client.batch_execute(NO_OTHERS)).await?;
                 migrate(&mut session.client).await?;
                 answered(session.client.batch_execute("LISTEN ringway_users")).await?;
             }
@@ -168,22 +180,33 @@ struct Foreign {
     select: String,
 }
 
+/// Returns the name of a table with the schema in which the role finds it.
+async fn found_at(client: &Client, table: &TableName) -> Result<String, String> {
+    let sql = "SELECT pg_catalog.format('%I.%I', n.nspname, c.relname) \
+               FROM pg_catalog.pg_class AS c, pg_catalog.pg_namespace AS n \
+               WHERE c.oid OPERATOR(pg_catalog.=) $1::pg_catalog.text::pg_catalog.regclass::pg_catalog.oid \
+               AND n.oid OPERATOR(pg_catalog.=) c.relnamespace";
+    let row = answered(client.query_one(sql, &[&table.quoted()])).await?;
+    Ok(lossy(&row, 0))
+}
+
 /// Finds the columns of a table that are used, and that the role may read.
-async fn foreign(client: &Client, table: &TableName) -> Result<Foreign, String> {
-    let name = table.quoted();
+async fn foreign(client: &Client, table: &TableName, name: String) -> Result<Foreign, String> {
     let sql = "SELECT attname::text FROM pg_catalog.pg_attribute \
                WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped \
-               AND has_column_privilege(attrelid, attnum, 'SELECT')";
-    let rows = answered(client.query(sql, &[&name])).await?;
+               AND has_column_privilege(attrelid, attnum, 'SELECT') \
+               AND lower(attname::text COLLATE \"C\") = ANY($2::text[])";
+    // Other names are not asked for: in a database without an encoding they may be no text, which the server refuses.
+    let rows = answered(client.query(sql, &[&name, &COLUMNS.as_slice()])).await?;
     let known = |column: &str| COLUMNS.into_iter().find(|known| column.eq_ignore_ascii_case(known));
-    let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let names: Vec<String> = rows.iter().map(|row| lossy(row, 0)).collect();
     let used: Vec<(&str, &String)> =
         names.iter().filter_map(|column| Some((known(column)?, column))).collect();
     let columns: Vec<&str> = used.iter().map(|(known, _)| *known).collect();
     let columns = Subscribers::new(&table.to_string(), &columns).map_err(|e| e.to_string())?;
     // A database without an encoding may have any octets, of which the server would refuse to make text, for all rows.
     let encoding = answered(client.query_one("SHOW server_encoding", &[])).await?;
-    let encoding = if encoding.get::<_, &str>(0) == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" };
+    let encoding = if lossy(&encoding, 0) == "SQL_ASCII" { "SQL_ASCII" } else { "UTF8" };
     let cut = |(_, column): &(&str, &String)| {
         let column = column.replace('"', "\"\"");
         format!("convert_to(left(\"{column}\"::text, {MAX_TEXT}), '{encoding}')")
@@ -215,11 +238,7 @@ impl Session {
         let (mut position, mut select) = (0, format!("SELECT {OWN} FROM ringway.users"));
         match &self.table {
             Some(table) => select.clone_from(&table.select),
-            None => {
-                let latest = "SELECT greatest((SELECT max(change) FROM ringway.users), \
-                              (SELECT max(change) FROM ringway.removed), 0)";
-                position = answered(tx.query_one(latest, &[])).await?.get(0);
-            }
+            None => position = last_change(&tx).await?,
         }
         let statement = answered(tx.prepare(&select)).await?;
         let portal = answered(tx.bind(&statement, &[])).await?;
@@ -232,7 +251,7 @@ impl Session {
                 Some(table) => subscriber(row, &table.columns, domains),
                 None => Some(own(row, 0)),
             };
-            sink.page(rows.iter().filter_map(found).collect());
+            sink.page(rows.iter().filter_map(found).collect(), false);
         }
         let mut noted = Vec::new();
         if self.table.is_none() {
@@ -255,19 +274,38 @@ impl Session {
              ORDER BY 1 LIMIT {PAGE}"
         );
         let rows = answered(self.client.query(&sql, &[&after])).await?;
-        let change = |row: &tokio_postgres::Row| match row.get(1) {
-            true => ReadChange::Set(own(row, 2)),
-            false => ReadChange::Removed(lossy(row, 3), lossy(row, 2)),
+        if rows.is_empty() {
+            // Numbers were lost, and begin again.
+            let last = last_change(&self.client).await?;
+            if last < after {
+                return Err(format!("the last change was {after}, and is {last}"));
+            }
+        }
+        let change = |row: &tokio_postgres::Row| match value(row, 1)? {
+            true => Ok(ReadChange::Set(own(row, 2))),
+            false => Ok(ReadChange::Removed(lossy(row, 3), lossy(row, 2))),
         };
         Ok(Changes {
-            changes: rows.iter().map(change).collect(),
-            position: rows.last().map_or(after, |row| row.get(0)),
+            changes: rows.iter().map(change).collect::<Result<_, String>>()?,
+            position: rows.last().map_or(Ok(after), |row| value(row, 0))?,
             more: rows.len() == PAGE as usize,
         })
     }
 
     /// Carries out a change. The caller has a limit for it.
-    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
+    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, Failure> {
+        // What was not committed is not made.
+        let (tx, changed) = self.uncommitted(change).await.map_err(Failure::Unchanged)?;
+        match changed {
+            Changed::Done(_) => commit(tx).await?,
+            Changed::Exists(_) | Changed::Missing(_) => {
+                answered(tx.rollback()).await.map_err(Failure::Unchanged)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    async fn uncommitted(&mut self, change: &Change) -> Result<(Transaction<'_>, Changed), String> {
         let tx = answered(self.client.transaction()).await?;
         let limit = change.limit().as_millis();
         answered(tx.batch_execute(&format!("SET LOCAL statement_timeout = {limit}"))).await?;
@@ -276,18 +314,39 @@ impl Session {
             Change::Remove(user, realm) => remove(&tx, user, realm).await?,
             Change::Prune => Changed::Done(0),
         };
-        match changed {
-            Changed::Done(_) => answered(tx.commit()).await?,
-            Changed::Exists(_) | Changed::Missing(_) => answered(tx.rollback()).await?,
-        }
-        Ok(changed)
+        Ok((tx, changed))
     }
+}
+
+async fn commit(tx: Transaction<'_>) -> Result<(), Failure> {
+    match tokio::time::timeout(STATEMENT_LIMIT, tx.commit()).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(e)) if is_refusal(&e) => Err(Failure::Unchanged(text(&e))),
+        Ok(Err(e)) => Err(Failure::Unknown(text(&e))),
+        Err(_) => Err(Failure::Unknown(late())),
+    }
+}
+
+/// Returns whether the server has refused to commit. An end of its session may come after the commit, and a pooler between
+/// reports what has become of the connection only.
+fn is_refusal(e: &tokio_postgres::Error) -> bool {
+    e.as_db_error().is_some_and(|e| {
+        let code = e.code().code();
+        e.parsed_severity() == Some(Severity::Error) && !code.starts_with("08") && code != "40003"
+    })
+}
+
+/// Returns the number of the last change.
+async fn last_change(client: &impl GenericClient) -> Result<Position, String> {
+    let last = "SELECT greatest((SELECT max(change) FROM ringway.users), \
+                (SELECT max(change) FROM ringway.removed), 0)";
+    value(&answered(client.query_one(last, &[])).await?, 0)
 }
 
 /// Refuses a table with too many rows.
 async fn expect_room(tx: &Transaction<'_>, name: &str) -> Result<(), String> {
     let sql = format!("SELECT count(*) FROM (SELECT FROM {name} LIMIT {}) AS rows", MAX_USERS + 1);
-    let count: i64 = answered(tx.query_one(&sql, &[])).await?.get(0);
+    let count: i64 = value(&answered(tx.query_one(&sql, &[])).await?, 0)?;
     match usize::try_from(count).is_ok_and(|count| count <= MAX_USERS) {
         true => Ok(()),
         false => Err(format!("table {name}: expected at most {MAX_USERS} users, got more")),
@@ -343,10 +402,14 @@ async fn put(
     };
     let done = tx.query(&sql, &[&realms, &names, &md5, &sha256, &sha512, &set]).await;
     let done = done.map_err(|e| text(&e))?;
-    let mut is_done: Vec<(&str, &str)> = done.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let mut is_done: Vec<(&[u8], &[u8])> = done
+        .iter()
+        .map(|row| (octets(row, 0).unwrap_or_default(), octets(row, 1).unwrap_or_default()))
+        .collect();
     is_done.sort_unstable();
-    let other =
-        users.iter().find(|user| is_done.binary_search(&(&user.user, &user.realm)).is_err());
+    let other = users.iter().find(|user| {
+        is_done.binary_search(&(user.user.as_bytes(), user.realm.as_bytes())).is_err()
+    });
     if let Some(HashedUser { user, realm, .. }) = other {
         let name = format!("{user}@{realm}");
         return Ok(match expected {
@@ -357,7 +420,8 @@ async fn put(
     if expected != Expected::Existing {
         expect_room(tx, "ringway.users").await?;
     }
-    Ok(Changed::Done(done.iter().map(|row| row.get(2)).max().unwrap_or_default()))
+    let numbers = done.iter().map(|row| value(row, 2)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Changed::Done(numbers.into_iter().max().unwrap_or_default()))
 }
 
 async fn remove(tx: &Transaction<'_>, user: &str, realm: &str) -> Result<Changed, String> {
@@ -367,7 +431,7 @@ async fn remove(tx: &Transaction<'_>, user: &str, realm: &str) -> Result<Changed
     }
     let number = "SELECT change FROM ringway.removed WHERE domain = $1 AND username = $2";
     let row = answered(tx.query_one(number, &[&realm, &user])).await?;
-    Ok(Changed::Done(row.get(0)))
+    value(&row, 0).map(Changed::Done)
 }
 
 /// Octets, of a text or not.
@@ -389,6 +453,14 @@ fn octets(row: &tokio_postgres::Row, column: usize) -> Option<&[u8]> {
 
 fn lossy(row: &tokio_postgres::Row, column: usize) -> String {
     String::from_utf8_lossy(octets(row, column).unwrap_or_default()).into_owned()
+}
+
+/// Returns a value of a row. Its type may be another one: tables may be changed by others.
+pub(super) fn value<'r, T: FromSql<'r>>(
+    row: &'r tokio_postgres::Row,
+    column: usize,
+) -> Result<T, String> {
+    row.try_get(column).map_err(|e| text(&e))
 }
 
 /// Returns the user in a row with the columns of [`OWN`], from this one on.
@@ -426,8 +498,12 @@ async fn answered<T>(
     match tokio::time::timeout(STATEMENT_LIMIT, work).await {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(e)) => Err(text(&e)),
-        Err(_) => Err(format!("no answer within {} s", STATEMENT_LIMIT.as_secs())),
+        Err(_) => Err(late()),
     }
+}
+
+fn late() -> String {
+    format!("no answer within {} s", STATEMENT_LIMIT.as_secs())
 }
 
 /// Describes an error in one line. What the server says in detail may quote a row, so that it is left out.

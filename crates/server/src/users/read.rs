@@ -7,8 +7,9 @@ pub(super) type Found = Result<Entry, Refusal>;
 
 /// Takes everything that is read.
 pub(super) trait Sink: Send {
-    /// Takes a page of rows.
-    fn page(&mut self, rows: Vec<Found>);
+    /// Takes a page of rows. With `repeats`, the database may return one several times, so that a user who was found
+    /// already is no second row of that user.
+    fn page(&mut self, rows: Vec<Found>, repeats: bool);
 
     /// Returns the users, with their realms, that were known and not read.
     fn missing(&mut self) -> Vec<(String, String)>;

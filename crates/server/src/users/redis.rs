@@ -1,7 +1,7 @@
 //! Sessions with Redis or Valkey, by the scripts of [`ringway_users::script`].
 
 use super::read::{Changes, Complete, ReadChange, Sink};
-use super::shared::{Change, Changed, Expected};
+use super::shared::{Change, Changed, Expected, Failure};
 use crate::cluster::client::RedisClient;
 use crate::config::DatabaseUri;
 use crate::store::users::HashedUser;
@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Value};
 use ringway_users::row::HASHES;
-use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER};
+use ringway_users::script::{self, ALL, CHANGES, CHANNEL, MAX_VALUE, NUMBER, REMOVED};
 use ringway_users::{MAX_USERS, Position};
 use std::fmt;
 use std::time::Duration;
@@ -22,6 +22,9 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(5);
 const REPLICA_LIMIT: Duration = Duration::from_millis(500);
 /// Number of changes, and about the number of users, that are read at once.
 const PAGE: usize = 1000;
+
+/// The number of the last change is none.
+const NO_NUMBER: &str = "key ringway:{users}:number: expected a number";
 
 /// A database, not connected yet.
 pub struct Server {
@@ -104,7 +107,7 @@ impl Session {
         }
         let position = match self.query(redis::cmd("GET").arg(NUMBER)).await? {
             Value::Nil => 0,
-            value => number(&value).ok_or_else(|| format!("key {NUMBER}: expected a number"))?,
+            value => number(&value).ok_or(NO_NUMBER)?,
         };
         let mut cursor = b"0".to_vec();
         loop {
@@ -117,7 +120,8 @@ impl Session {
             while let Some(name) = values.next() {
                 rows.push(script::entry(&octets(Some(name))?, &octets(values.next())?));
             }
-            sink.page(rows);
+            // A scan returns a user twice if the table of users grew or shrank meanwhile.
+            sink.page(rows, true);
             if cursor == b"0" {
                 break;
             }
@@ -140,38 +144,54 @@ impl Session {
     pub(super) async fn read_changes(&mut self, after: Position) -> Result<Changes, String> {
         let mut command = eval(script::READ_CHANGES);
         command.arg(after).arg(PAGE).arg(MAX_VALUE);
-        let values = array(self.query(&command).await?)?;
-        let count = values.len() / 3;
-        let mut out = Changes { changes: Vec::new(), position: after, more: count == PAGE };
-        let mut values = values.into_iter();
-        while let Some(position) = values.next() {
+        let mut values = array(self.query(&command).await?)?.into_iter();
+        let last = values.next().as_ref().and_then(number).ok_or(NO_NUMBER)?;
+        let (mut changes, mut count, mut end) = (Vec::new(), 0, after);
+        while let Some(score) = values.next() {
             let (name, value) = (octets(values.next())?, octets(values.next())?);
-            out.position = std::str::from_utf8(&octets(Some(position))?)
-                .ok()
-                .and_then(|text| text.parse::<f64>().ok())
-                .map_or(out.position, |number| number as Position);
-            out.changes.push(match value.is_empty() {
-                false => ReadChange::Set(script::entry(&name, &value)),
-                true => {
+            (count, end) = (count + 1, before(&octets(Some(score))?).unwrap_or(end));
+            match &*value {
+                // Found missing when everything is read.
+                b"-" => {}
+                b"" => {
                     let (user, realm) = script::from_name(&name);
                     let text = |octets| String::from_utf8_lossy(octets).into_owned();
-                    ReadChange::Removed(text(user), text(realm))
+                    changes.push(ReadChange::Removed(text(user), text(realm)));
                 }
-            });
+                value => changes.push(ReadChange::Set(script::entry(&name, value))),
+            }
         }
-        Ok(out)
+        if count < PAGE {
+            return Ok(Changes { changes, position: last, more: false });
+        }
+        if end <= after {
+            return Err(format!("key {CHANGES}: expected fewer than {PAGE} changes of one number"));
+        }
+        Ok(Changes { changes, position: end, more: true })
     }
 
-    /// Carries out a change, and waits for replicas.
-    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
+    /// Calls a script that changes users. The caller has a limit for it.
+    async fn execute(&mut self, command: &Cmd) -> Result<Value, Failure> {
+        match self.connection.send_packed_command(command).await {
+            Ok(Value::ServerError(e)) => Err(Failure::Unchanged(e.to_string())),
+            Ok(value) => Ok(value),
+            // A script that fails has changed no user.
+            Err(e) if e.code().is_some() => Err(Failure::Unchanged(e.to_string())),
+            Err(e) => Err(Failure::Unknown(e.to_string())),
+        }
+    }
+
+    /// Carries out a change, and waits for replicas. The caller has a limit for it.
+    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, Failure> {
         let changed = match change {
             Change::Put(users, expected) => self.put(users, *expected).await?,
             Change::Remove(user, realm) => {
                 let mut command = eval(script::REMOVE);
                 command.arg(script::name(user, realm)).arg(CHANNEL);
-                match number(&self.query(&command).await?) {
-                    Some(0) | None => Changed::Missing(format!("{user}@{realm}")),
+                match number(&self.execute(&command).await?) {
+                    Some(0) => Changed::Missing(format!("{user}@{realm}")),
                     Some(position) => Changed::Done(position),
+                    None => return Err(other_answer()),
                 }
             }
             Change::Prune => Changed::Done(0),
@@ -179,19 +199,19 @@ impl Session {
         if let (Changed::Done(_), 1..) = (&changed, self.replicas) {
             let mut wait = redis::cmd("WAIT");
             wait.arg(self.replicas).arg(REPLICA_LIMIT.as_millis() as u64);
-            let have = number(&self.query(&wait).await?).unwrap_or_default();
+            let have = self.query(&wait).await.map_err(Failure::Made)?;
+            let have = number(&have).unwrap_or_default();
             if have < i64::from(self.replicas) {
-                return Err(format!(
-                    "{have} replicas have the change, expected {} (cluster.replicas): it is made, and may be lost \
-                     with the primary",
+                return Err(Failure::Made(format!(
+                    "{have} replicas have the change, expected {} (cluster.replicas)",
                     self.replicas
-                ));
+                )));
             }
         }
         Ok(changed)
     }
 
-    async fn put(&mut self, users: &[HashedUser], expected: Expected) -> Result<Changed, String> {
+    async fn put(&mut self, users: &[HashedUser], expected: Expected) -> Result<Changed, Failure> {
         let mode = match expected {
             Expected::New => "new",
             Expected::Existing => "old",
@@ -208,25 +228,39 @@ impl Session {
             command.arg(script::name(user, realm));
             command.arg(script::value(hex, hashes.password_set()));
         }
-        let answer = array(self.query(&command).await?)?;
-        let name =
-            || octets(answer.get(1).cloned()).map(|n| String::from_utf8_lossy(&n).into_owned());
+        let answer = array(self.execute(&command).await?).map_err(Failure::Unknown)?;
+        let name = || {
+            let name = octets(answer.get(1).cloned()).unwrap_or_default();
+            String::from_utf8_lossy(&name).into_owned()
+        };
         match answer.first().and_then(number) {
             Some(1) => Ok(Changed::Done(answer.get(1).and_then(number).unwrap_or_default())),
-            Some(0) => Ok(Changed::Exists(name()?)),
-            Some(-1) => Ok(Changed::Missing(name()?)),
-            Some(-2) => Err(format!("expected at most {MAX_USERS} users")),
-            _ => Err("the database has answered with something else".to_owned()),
+            Some(0) => Ok(Changed::Exists(name())),
+            Some(-1) => Ok(Changed::Missing(name())),
+            Some(-2) => {
+                Err(Failure::Unchanged(format!("expected at most {MAX_USERS} users, got more")))
+            }
+            _ => Err(other_answer()),
         }
     }
+}
+
+fn other_answer() -> Failure {
+    Failure::Unknown("expected the answer of a script, got another value".to_owned())
 }
 
 /// Returns the call of a script with the keys of users. The text is sent each time: a server that has just become the
 /// primary does not know it.
 fn eval(script: &str) -> Cmd {
     let mut command = redis::cmd("EVAL");
-    command.arg(script).arg(3).arg(ALL).arg(CHANGES).arg(NUMBER);
+    command.arg(script).arg(4).arg(ALL).arg(CHANGES).arg(NUMBER).arg(REMOVED);
     command
+}
+
+/// Returns the last number before that of a change. Others may have the same: they are read with the next page.
+fn before(score: &[u8]) -> Option<Position> {
+    let score: f64 = std::str::from_utf8(score).ok()?.parse().ok()?;
+    Some((score.ceil() as Position).saturating_sub(1))
 }
 
 fn number(value: &Value) -> Option<i64> {

@@ -1,7 +1,7 @@
 //! Sessions with a database, whichever it is.
 
 use super::read::{Changes, Complete, Sink};
-use super::shared::{Change, Changed};
+use super::shared::{Change, Changed, Failure};
 use super::source::Source;
 use super::{postgres, redis};
 use ringway_users::{Domains, Position};
@@ -53,7 +53,7 @@ impl Session {
     }
 
     /// Carries out a change.
-    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, String> {
+    pub(super) async fn write(&mut self, change: &Change) -> Result<Changed, Failure> {
         match self {
             Session::Postgres(session) => session.write(change).await,
             Session::Redis(session) => session.write(change).await,

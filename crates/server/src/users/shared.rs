@@ -5,13 +5,25 @@ use ringway_net::Clock;
 use ringway_sansio::Time;
 use ringway_users::{Domains, Position};
 use serde::{Deserialize, Serialize};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
+/// Maximum number of changes that wait for the database. Each has a connection of its own.
+pub(crate) const MAX_CHANGES: usize = 16;
+/// The same of requests to remove missing users, which wait until everything is read.
+pub(crate) const MAX_PRUNES: usize = 1;
 /// Time in which a change is answered. Longer than all of its steps.
 const ANSWER_LIMIT: Duration = Duration::from_secs(11);
+/// Time in which everything is read.
+pub(super) const READ_LIMIT: Duration = Duration::from_secs(300);
+/// Time in which missing users are removed: everything is read before.
+pub(crate) const PRUNE_LIMIT: Duration = READ_LIMIT.saturating_add(Duration::from_secs(5));
+/// Time that a command waits for it.
+pub(crate) const PRUNE_COMMAND_LIMIT: Duration =
+    PRUNE_LIMIT.saturating_add(Duration::from_secs(10));
 /// Time in which a change of few users is carried out.
 #[cfg(feature = "cluster")]
 const CHANGE_LIMIT: Duration = Duration::from_secs(5);
@@ -49,7 +61,16 @@ impl Change {
     pub(super) fn limit(&self) -> Duration {
         match self {
             Change::Put(users, _) => CHANGE_LIMIT + USER_LIMIT * users.len() as u32,
-            Change::Remove(..) | Change::Prune => CHANGE_LIMIT,
+            Change::Remove(..) => CHANGE_LIMIT,
+            Change::Prune => PRUNE_LIMIT,
+        }
+    }
+
+    /// Returns the time in which it is answered.
+    fn answer_limit(&self) -> Duration {
+        match self {
+            Change::Put(..) | Change::Remove(..) => ANSWER_LIMIT,
+            Change::Prune => PRUNE_LIMIT + Duration::from_secs(1),
         }
     }
 }
@@ -76,6 +97,30 @@ impl Changed {
             Changed::Exists(name) => Err(format!("user {name} exists already")),
             Changed::Missing(name) => Err(format!("user {name} does not exist")),
         }
+    }
+}
+
+/// Why a change could not be carried out, and what has become of it.
+#[cfg(feature = "cluster")]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    /// Nothing was changed.
+    Unchanged(String),
+    /// The answer to the change is missing or has another form.
+    Unknown(String),
+    /// The change was made, though not as safely as expected.
+    Made(String),
+}
+
+#[cfg(feature = "cluster")]
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (why, then) = match self {
+            Failure::Unchanged(why) => (why, "nothing was changed"),
+            Failure::Unknown(why) => (why, "the change may have been made"),
+            Failure::Made(why) => (why, "the change was made, and may be lost"),
+        };
+        write!(f, "the database of users: {why}: {then}")
     }
 }
 
@@ -198,19 +243,78 @@ impl Shared {
     }
 }
 
+/// Has the status show that the thread has ended, also by a panic, which would leave all users as they are for ever.
+#[cfg(feature = "cluster")]
+pub(super) struct Ends(pub(super) Arc<Shared>);
+
+#[cfg(feature = "cluster")]
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let mut numbers = self.0.numbers();
+        numbers.present = false;
+        "the thread of the database has ended: restart the server".clone_into(&mut numbers.why);
+        drop(numbers);
+        self.0.end_first();
+        if std::thread::panicking() {
+            tracing::error!("the database of users is not read any more: restart the server");
+        }
+    }
+}
+
 /// Where users are changed, and what is known of the database.
 #[derive(Clone)]
 pub struct SharedUsers {
     shared: Arc<Shared>,
     requests: mpsc::Sender<Request>,
+    changes: Arc<Semaphore>,
+    prunes: Arc<Semaphore>,
+}
+
+/// The right to wait for the database. It is held as long as the change is waited for.
+pub(crate) struct Admission {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Admission {
+    fn of(permit: OwnedSemaphorePermit) -> Self {
+        Admission { _permit: permit }
+    }
 }
 
 impl SharedUsers {
-    pub(super) fn new(shared: Arc<Shared>, requests: mpsc::Sender<Request>) -> Self {
-        SharedUsers { shared, requests }
+    /// Returns the database, and where its thread takes requests.
+    pub(super) fn new(shared: Arc<Shared>) -> (Self, mpsc::Receiver<Request>) {
+        let (requests, receiver) = mpsc::channel(MAX_CHANGES + MAX_PRUNES);
+        let changes = Arc::new(Semaphore::new(MAX_CHANGES));
+        let prunes = Arc::new(Semaphore::new(MAX_PRUNES));
+        (SharedUsers { shared, requests, changes, prunes }, receiver)
     }
 
-    /// Carries out a change, and waits until the database has it. A worker must not call it.
+    /// Admits a change, unless too many wait. Does not wait itself.
+    ///
+    /// # Errors
+    /// Says how many wait.
+    pub(crate) fn admit(&self) -> Result<Admission, String> {
+        self.changes.clone().try_acquire_owned().map(Admission::of).map_err(|_| {
+            self.shared.numbers().failed += 1;
+            format!(
+                "the database of users is busy: {MAX_CHANGES} changes wait for it already: nothing was changed"
+            )
+        })
+    }
+
+    /// Admits a request to remove missing users, unless one waits.
+    ///
+    /// # Errors
+    /// Says that one waits.
+    pub(crate) fn admit_prune(&self) -> Result<Admission, String> {
+        self.prunes.clone().try_acquire_owned().map(Admission::of).map_err(|_| {
+            self.shared.numbers().failed += 1;
+            "another command removes missing users already".to_owned()
+        })
+    }
+
+    /// Carries out a change, and waits until the database has it. A worker must not call it. It is admitted before.
     ///
     /// # Errors
     /// Says why it could not be carried out, and whether it may have been nevertheless.
@@ -219,11 +323,23 @@ impl SharedUsers {
             return Err(why.clone());
         }
         let (reply, answer) = std::sync::mpsc::sync_channel(1);
-        self.requests
-            .try_send(Request { change, reply })
-            .map_err(|_| "the database of users is busy: nothing was changed".to_owned())?;
-        let result = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_else(|_| {
-            Err("the database of users does not answer: the change may follow".to_owned())
+        let limit = change.answer_limit();
+        self.requests.try_send(Request { change, reply }).map_err(|e| match e {
+            TrySendError::Full(_) => "the database of users is busy: nothing was changed",
+            TrySendError::Closed(_) => {
+                "the thread of the database of users has ended: nothing was changed"
+            }
+        })?;
+        let result = answer.recv_timeout(limit).unwrap_or_else(|e| {
+            Err(match e {
+                RecvTimeoutError::Timeout => {
+                    "the database of users does not answer: the change may have been made, or may follow"
+                }
+                RecvTimeoutError::Disconnected => {
+                    "the thread of the database of users has ended: the change may have been made"
+                }
+            }
+            .to_owned())
         });
         if result.is_err() {
             self.shared.numbers().failed += 1;
@@ -269,5 +385,21 @@ impl SharedUsers {
         let goes_on = |ended: &mut bool| !*ended || (insists && !self.shared.numbers().present);
         drop(ended.wait_timeout_while(guard, START_LIMIT, goes_on));
         self.shared.numbers().present
+    }
+}
+
+#[cfg(test)]
+impl SharedUsers {
+    /// Returns a database that answers nothing until what is returned besides is dropped.
+    pub(crate) fn without_answers() -> (Self, Box<dyn std::any::Any + Send>) {
+        let shared = Shared::new("a database".to_owned(), None, Domains::default(), Clock::new());
+        let (users, requests) = SharedUsers::new(Arc::new(shared));
+        (users, Box::new(requests))
+    }
+
+    /// Returns the numbers of changes and of requests to remove missing users that wait.
+    pub(crate) fn waiting(&self) -> (usize, usize) {
+        let (changes, prunes) = (&self.changes, &self.prunes);
+        (MAX_CHANGES - changes.available_permits(), MAX_PRUNES - prunes.available_permits())
     }
 }

@@ -1,15 +1,20 @@
 //! What the database of users must do, on servers of PostgreSQL and Redis that are started here.
 
+mod hostile;
 mod servers;
 
 use super::UsersThread;
-use super::shared::{Change, Changed, Expected, SharedUsers};
+use super::apply::Applier;
+use super::read::{Complete, Sink};
+use super::shared::{Change, Changed, Ends, Expected, Shared, SharedUsers};
 use super::source::{Source, domains};
-use crate::config::Settings;
+use crate::config::{Settings, StoreKind};
+use crate::manage::{MissingStore, UserManager};
 use crate::setup;
-use crate::store::{HashedUser, Hashes, Others, Store};
+use crate::store::{HashedUser, Hashes, OfflineStore, Others, Store};
 use ringway_net::Clock;
 use ringway_proxy::auth::Users;
+use ringway_users::{Domains, script};
 use servers::{Postgres, Redis, free_port};
 use std::path::Path;
 use std::sync::Arc;
@@ -61,12 +66,7 @@ impl Node {
     }
 
     fn put(&self, names: &[String], expected: Expected) -> Changed {
-        let user = |name: &String| HashedUser {
-            user: name.clone(),
-            realm: "a.org".to_owned(),
-            hashes: Hashes::new(name, "a.org", &format!("{expected:?}")),
-        };
-        self.users.change(Change::Put(names.iter().map(user).collect(), expected)).unwrap()
+        self.users.change(put(names, expected)).unwrap()
     }
 
     fn remove(&self, name: &str) -> Changed {
@@ -85,6 +85,15 @@ impl Node {
         self.thread.stop();
         self.store.flush();
     }
+}
+
+fn put(names: &[String], expected: Expected) -> Change {
+    let user = |name: &String| HashedUser {
+        user: name.clone(),
+        realm: "a.org".to_owned(),
+        hashes: Hashes::new(name, "a.org", &format!("{expected:?}")),
+    };
+    Change::Put(names.iter().map(user).collect(), expected)
 }
 
 fn names(prefix: &str, count: usize) -> Vec<String> {
@@ -224,7 +233,7 @@ fn a_table_with_too_many_users_is_refused() {
     );
     node.until("too many users are read", |node| !node.users.numbers().present);
     let why = node.users.numbers().why;
-    assert_eq!(why, "table \"subscriber\": expected at most 1000000 users, got more");
+    assert_eq!(why, "table public.subscriber: expected at most 1000000 users, got more");
     assert_eq!(node.store.users().len(), 1);
     node.stop();
 }
@@ -270,4 +279,68 @@ fn a_read_that_breaks_off_removes_nobody() {
     node.until_count(2499);
     assert!(node.users.numbers().reads > reads);
     node.stop();
+}
+
+/// Otherwise its users would have hashes of a realm that no server here asks for.
+#[test]
+fn a_command_without_a_server_has_the_domain_of_the_store() {
+    let (postgres, dir) = (Postgres::start(), tempfile::tempdir().unwrap());
+    let file = dir.path().join("node.redb");
+    OfflineStore::open_or_create(&file).unwrap().set_domain("renamed.example.org").unwrap();
+    let config = dir.path().join("ringway.toml");
+    let store = format!("store = \"redb:{}\"", file.display());
+    std::fs::write(&config, format!("{store}\n{}", postgres.section(""))).unwrap();
+    let sources = setup::Sources { config: Some(config), ..setup::Sources::default() };
+    let users = UserManager::open(&sources, MissingStore::Create).unwrap();
+    let user = users.set("101", Some("a password".to_owned()), true).unwrap();
+    assert_eq!(user.realm, "renamed.example.org");
+    assert_eq!(postgres.value("SELECT domain FROM ringway.users"), "renamed.example.org");
+    assert_eq!(users.list().unwrap().len(), 1);
+    // It says which users are meant, so it is not passed over.
+    let _server = OfflineStore::open(&file).unwrap();
+    let refused = UserManager::open(&sources, MissingStore::Create).err().unwrap();
+    assert!(refused[0].ends_with("which has no control socket here"), "{refused:?}");
+}
+
+/// A scan of Redis may return a user twice.
+#[test]
+fn a_row_that_is_returned_twice_is_one_row() {
+    let clock = Clock::new();
+    let kind = StoreKind::Memory;
+    let store = Store::open(&kind, clock.now(), Duration::ZERO, &mut |_| None, Others::None);
+    let store = Arc::new(store.unwrap());
+    let domains = Domains::new([("a.org", Vec::new())]);
+    let shared = Arc::new(Shared::new("a database".to_owned(), None, domains, clock));
+    let mut applier = Applier::new(store.clone(), shared.clone(), clock);
+    let value = script::value([Some("0".repeat(32)), None, None], 1);
+    let mut read = |repeats| {
+        applier.begin();
+        for _ in 0..2 {
+            applier.page(vec![script::entry(b"101@a.org", value.as_bytes())], repeats);
+        }
+        applier.finish(&Complete { position: 1, noted: Vec::new() }, false);
+        (store.users().len(), shared.numbers().unusable)
+    };
+    assert_eq!(read(true), (1, 0));
+    assert_eq!(read(false), (1, 1));
+}
+
+/// Otherwise users would stay as they are for ever, and nobody would see why.
+#[test]
+fn a_thread_that_has_ended_is_seen_in_the_status() {
+    let domains = Domains::new([("a.org", Vec::new())]);
+    let shared = Arc::new(Shared::new("a database".to_owned(), None, domains, Clock::new()));
+    shared.numbers().present = true;
+    let ends = Ends(shared.clone());
+    let thread = std::thread::spawn(move || {
+        let _ends = ends;
+        panic!("as a mistake would have it");
+    });
+    assert!(thread.join().is_err());
+    let (users, requests) = SharedUsers::new(shared);
+    drop(requests);
+    let status = users.status();
+    assert!(!status.present && status.failure.contains("has ended"), "{}", status.failure);
+    let why = users.change(put(&names("u", 1), Expected::Any)).unwrap_err();
+    assert!(why.contains("has ended: nothing was changed"), "{why}");
 }

@@ -1,6 +1,7 @@
 //! State and responses that the handlers of requests share.
 
 use crate::observe::Monitor;
+use crate::users::shared::{MAX_CHANGES, MAX_PRUNES};
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -23,7 +24,12 @@ pub(super) fn error(status: StatusCode, what: &str) -> Response {
     (status, Json(serde_json::json!({ "error": what }))).into_response()
 }
 
-/// Runs work that waits for the disk outside of the runtime's thread.
+/// Number of threads for work that waits for the disk. Each change that waits for a database of users has one besides.
+const DISK_THREADS: usize = 4;
+/// Number of threads outside of the runtime's.
+pub(super) const BLOCKING_THREADS: usize = DISK_THREADS + MAX_CHANGES + MAX_PRUNES;
+
+/// Runs work that waits for the disk, or for a database in which it was admitted, outside of the runtime's thread.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, Response> {

@@ -34,11 +34,12 @@ pub use users::{
 };
 
 use super::{Monitor, Phase, Status, metrics};
+use crate::users::shared::PRUNE_LIMIT;
 use axum::Json;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -57,6 +58,10 @@ pub const MAX_BODY: usize = 16 << 10;
 const MAX_ORDER: usize = 32 << 10;
 /// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(12);
+/// The same of one that waits until the database of users is read.
+const PRUNE_TIMEOUT: Duration = PRUNE_LIMIT.saturating_add(Duration::from_secs(5));
+/// The path of that request.
+const PRUNE: &str = "/users/prune";
 /// Time limit of a connection to the pages.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit of a connection to the control socket.
@@ -75,7 +80,7 @@ pub fn serve(
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(4)
+        .max_blocking_threads(context::BLOCKING_THREADS)
         .thread_name("management")
         .build()?;
     runtime.block_on(async {
@@ -121,7 +126,7 @@ fn on_control_socket(context: Arc<Context>) -> Router {
     pages()
         .route("/users", get(users::list).put(users::put).delete(users::remove))
         .route("/users", post(users::import).layer(DefaultBodyLimit::max(MAX_IMPORT)))
-        .route("/users/prune", post(users::prune))
+        .route(PRUNE, post(users::prune))
         .route("/registrations", get(live::registrations))
         .route("/calls", get(live::calls))
         .route("/numbers", post(numbers::order))
@@ -132,9 +137,24 @@ fn on_control_socket(context: Arc<Context>) -> Router {
 }
 
 async fn with_timeout(request: Request<Body>, next: Next) -> Response {
-    match tokio::time::timeout(REQUEST_TIMEOUT, next.run(request)).await {
+    let is_change = request.method() != Method::GET;
+    match tokio::time::timeout(limit(request.uri().path()), next.run(request)).await {
         Ok(response) => response,
-        Err(_) => error(StatusCode::SERVICE_UNAVAILABLE, "the request timed out"),
+        Err(_) => error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            match is_change {
+                true => "the request timed out: what it asks for may have been done, or may follow",
+                false => "the request timed out",
+            },
+        ),
+    }
+}
+
+/// Returns the time limit of a request: longer than the server's own limit for it, and shorter than the command's.
+fn limit(path: &str) -> Duration {
+    match path {
+        PRUNE => PRUNE_TIMEOUT,
+        _ => REQUEST_TIMEOUT,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::config::StoreKind;
 use crate::observe::control::{Control, ControlDirectory, ControlSocket, directory_for};
 use crate::observe::{Board, Facts, Snapshot};
 use crate::store::{Hashes, Others, Store, UserStore};
+use crate::users::shared::{MAX_CHANGES, PRUNE_COMMAND_LIMIT, SharedUsers};
 use ringway_proxy::location::{CommitTag, LocationStore};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -143,6 +144,62 @@ fn users_are_added_changed_listed_and_removed() {
     let name = r#"{"user":"101","realm":"a.org"}"#;
     assert_eq!(s.request("DELETE", "/users", name).0, 200);
     assert_eq!(s.request("DELETE", "/users", name).0, 404);
+}
+
+/// Otherwise a database that does not answer would hold up all that is managed here.
+#[test]
+fn changes_that_wait_for_a_database_are_bounded() {
+    let s = start(&StoreKind::Memory);
+    let (users, database) = SharedUsers::without_answers();
+    s.monitor.store.set_shared(users.clone());
+    let put = |name: usize| {
+        let body = serde_json::json!({
+            "user": name.to_string(), "realm": "a.org", "password": "p", "new": true
+        });
+        s.request("PUT", "/users", &body.to_string())
+    };
+    let until = |waiting: (usize, usize)| {
+        while users.waiting() != waiting {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    std::thread::scope(|scope| {
+        let changes: Vec<_> = (0..MAX_CHANGES)
+            .map(|i| {
+                let put = &put;
+                scope.spawn(move || put(i))
+            })
+            .collect();
+        until((MAX_CHANGES, 0));
+        let hashed = r#"{"replace":true,"users":[]}"#;
+        let refused = [
+            put(99),
+            s.request("DELETE", "/users", r#"{"user":"101","realm":"a.org"}"#),
+            s.request("POST", "/users", hashed),
+        ];
+        for (status, why) in refused {
+            let text = "16 changes wait for it already: nothing was changed";
+            assert!(status == 503 && why.contains(text), "{status} {why}");
+        }
+        let prune = scope.spawn(|| s.request("POST", "/users/prune", ""));
+        until((MAX_CHANGES, 1));
+        let (status, why) = s.request("POST", "/users/prune", "");
+        assert!(status == 503 && why.contains("another command removes"), "{status} {why}");
+        assert_eq!(s.request("GET", "/users", "").0, 200);
+        drop(database);
+        for waited in changes.into_iter().chain([prune]) {
+            let (status, why) = waited.join().unwrap();
+            assert!(status == 503 && why.contains("may have been made"), "{status} {why}");
+        }
+    });
+    assert_eq!(users.waiting(), (0, 0));
+}
+
+#[test]
+fn a_request_is_answered_before_its_command_ends() {
+    assert!(PRUNE_LIMIT + Duration::from_secs(1) < limit(PRUNE));
+    assert!(limit(PRUNE) < PRUNE_COMMAND_LIMIT);
+    assert_eq!(limit("/users"), REQUEST_TIMEOUT);
 }
 
 /// RFC 7616 section 3.4.2: a hash belongs to one name, realm and algorithm.

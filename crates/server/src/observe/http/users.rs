@@ -2,7 +2,7 @@
 
 use super::context::{Context, Shared, blocking, error};
 use crate::store::{HashedUser, Hashes, UserStore, check_name, check_password};
-use crate::users::shared::{Change, Changed, Expected, SharedUsers};
+use crate::users::shared::{Admission, Change, Changed, Expected, SharedUsers};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{State, rejection::JsonRejection};
@@ -175,7 +175,10 @@ pub(super) async fn put(
     }
     let store = context.monitor.store.clone();
     if let Some(shared) = store.shared().cloned() {
-        return put_shared(shared, new).await;
+        return match admitted(&context) {
+            Ok(admission) => put_shared(shared, new, admission).await,
+            Err(busy) => error(StatusCode::SERVICE_UNAVAILABLE, &busy),
+        };
     }
     let exists = {
         use ringway_proxy::auth::Users;
@@ -202,9 +205,10 @@ pub(super) async fn put(
 }
 
 /// Adds a user to the database that servers share, which alone knows whether it exists, or changes its password.
-async fn put_shared(shared: SharedUsers, user: NewUser) -> Response {
+async fn put_shared(shared: SharedUsers, user: NewUser, admission: Option<Admission>) -> Response {
     let is_new = user.new;
     let work = move || {
+        let _admission = admission;
         let NewUser { user, realm, password, new } = user;
         let hashes = Hashes::new(&user, &realm, &password);
         let expected = if new { Expected::New } else { Expected::Existing };
@@ -230,7 +234,12 @@ pub(super) async fn prune(State(context): Shared) -> Response {
         let what = "the users are this server's own, and in no database (users.source)";
         return error(StatusCode::CONFLICT, what);
     };
+    let admission = match shared.admit_prune() {
+        Ok(admission) => admission,
+        Err(busy) => return error(StatusCode::SERVICE_UNAVAILABLE, &busy),
+    };
     let work = move || {
+        let _admission = admission;
         let before = store.users().len();
         shared.change(Change::Prune)?;
         Ok(before.saturating_sub(store.users().len()))
@@ -241,8 +250,18 @@ pub(super) async fn prune(State(context): Shared) -> Response {
     }
 }
 
+/// Admits a change of users, if they are in a database.
+fn admitted(context: &Context) -> Result<Option<Admission>, String> {
+    context.monitor.store.shared().map(SharedUsers::admit).transpose()
+}
+
 pub(super) async fn import(State(context): Shared, body: Bytes) -> Response {
+    let admission = match admitted(&context) {
+        Ok(admission) => admission,
+        Err(busy) => return error(StatusCode::SERVICE_UNAVAILABLE, &busy),
+    };
     let work = move || {
+        let _admission = admission;
         let bad = |what: String| error(StatusCode::BAD_REQUEST, &what);
         // An error of the parser may quote a hash.
         let parsed: Result<ImportRequest, _> = serde_json::from_slice(&body);
@@ -289,10 +308,15 @@ pub(super) async fn remove(
         Ok(Json(name)) => name,
         Err(e) => return error(StatusCode::BAD_REQUEST, &e.body_text()),
     };
+    let admission = match admitted(&context) {
+        Ok(admission) => admission,
+        Err(busy) => return error(StatusCode::SERVICE_UNAVAILABLE, &busy),
+    };
     let store = context.monitor.store.clone();
     let now = (context.now)();
     let missing = format!("user {}@{} does not exist", name.user, name.realm);
     let work = move || {
+        let _admission = admission;
         let removed = store.remove_user(&name.user, &name.realm)?;
         if removed {
             store.withdraw(&name.user, &name.realm, now);

@@ -37,6 +37,15 @@ impl Postgres {
 
     /// The same with settings.
     pub(super) fn start_with(settings: &[&str]) -> Self {
+        Self::start_as("UTF8", settings)
+    }
+
+    /// The same, with an encoding of its databases.
+    pub(super) fn start_encoded(encoding: &str) -> Self {
+        Self::start_as(encoding, &[])
+    }
+
+    fn start_as(encoding: &str, settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         if nix::unistd::geteuid().is_root() {
             let postgres = nix::unistd::User::from_name("postgres").unwrap().unwrap();
@@ -44,7 +53,17 @@ impl Postgres {
         }
         let data = dir.path().join("data");
         let made = as_postgres(&format!("{PROGRAMS}/initdb"))
-            .args(["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "--no-sync", "-D"])
+            .args([
+                "-A",
+                "trust",
+                "-U",
+                "postgres",
+                "-E",
+                encoding,
+                "--locale=C",
+                "--no-sync",
+                "-D",
+            ])
             .arg(&data)
             .stdout(Stdio::null())
             .status()
@@ -140,6 +159,15 @@ impl Redis {
             .unwrap();
         wait_for("Redis", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
         Redis { port, server }
+    }
+
+    /// Carries out a command.
+    pub(super) fn cli(&self, words: &[&str]) -> String {
+        let mut command = Command::new("redis-cli");
+        let output = command.args(["-e", "-p", &self.port.to_string()]).args(words).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
     /// Returns the store.
