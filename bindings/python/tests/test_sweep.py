@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import ringway
 from common import CAMPAIGN, Case
 from ringway import lab, sweep
 from ringway.sweep.pool import work
+from ringway.sweep.processes import Processes
 
 
 class Sweeps(Case):
@@ -28,6 +30,10 @@ class Sweeps(Case):
 
     def folder(self, name):
         return Path(self.scratch.name, name)
+
+    def spec(self, name):
+        """What workers of the campaign get."""
+        return ringway._ringway.Engine((str(CAMPAIGN), None, None), None, None, str(self.folder(name))).spec
 
     def test_the_stopping_rule_ends_cells_at_different_numbers_of_runs(self):
         numbers = {cell["n"] for cell in self.result.data["cells"]}
@@ -48,6 +54,17 @@ class Sweeps(Case):
             self.assertEqual(result.data["ran"], self.result.data["ran"])
             self.assertEqual(len(killed), 1)
             self.assert_same_files(self.expected, out)
+
+    def test_a_batch_that_follows_the_death_of_the_last_worker_is_made(self):
+        with Processes(self.spec("idle"), 1) as pool:
+            pool.submit([(0, 0)])
+            (done,) = pool.wait()
+            os.kill(done.process, signal.SIGKILL)
+            while not pool.pool._broken:
+                time.sleep(0.01)
+            pool.submit([(0, 1)])
+            (done,) = pool.wait()
+        self.assertEqual([line[:2] for line in done.lines], [(0, 1)])
 
     def test_an_interrupted_sweep_is_resumed(self):
         class Stop(Exception):
@@ -96,7 +113,7 @@ class Sweeps(Case):
         self.assertEqual(result.data["cells"], local.data["cells"])
 
     def test_a_worker_of_another_build_is_refused(self):
-        spec = ringway._ringway.Engine((str(CAMPAIGN), None, None), None, None, str(self.folder("spec"))).spec
+        spec = self.spec("spec")
         with self.assertRaisesRegex(ringway.Error, "expected build"):
             work(spec.replace('"build":"', '"build":"0'), [(0, 0)])
 

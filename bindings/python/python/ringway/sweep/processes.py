@@ -24,7 +24,12 @@ class Processes(Pool):
         return ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
 
     def submit(self, runs: list[Run]) -> None:
-        self.futures[self.pool.submit(work, self.spec, runs)] = runs
+        while True:
+            try:
+                self.futures[self.pool.submit(work, self.spec, runs)] = runs
+                return
+            except BrokenProcessPool:
+                self._restart()
 
     def wait(self) -> list[Done]:
         while True:
