@@ -12,7 +12,9 @@ import unittest
 from pathlib import Path
 
 from common import CAMPAIGN, Case
-from ringway import sweep
+from ringway import Error, _ringway, sweep
+from ringway.sweep import on_dask
+from ringway.sweep.pool import MAX_LOSSES
 
 WORKERS = 2
 
@@ -41,6 +43,10 @@ class Engines(Case):
     @classmethod
     def tearDownClass(cls):
         cls.scratch.cleanup()
+
+    def spec(self):
+        """What workers of the campaign get."""
+        return _ringway.Engine((str(CAMPAIGN), None, None), None, None, f"{self.scratch.name}/spec").spec
 
     def check(self, on, name, kill=True, workers=WORKERS):
         """Runs the campaign twice: in peace, for its efficiency, and with a worker killed."""
@@ -80,6 +86,34 @@ class Dask(Engines):
             n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
         ) as cluster:
             self.check(cluster.scheduler_address.replace("tcp://", "dask://"), "dask")
+
+    def test_all_workers_are_killed(self):
+        import distributed
+
+        with (
+            distributed.LocalCluster(
+                n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            workers = set(client.run(os.getpid).values())
+
+            def kill(_runs, _process):
+                while workers:
+                    os.kill(workers.pop(), signal.SIGKILL)
+
+            out, on = Path(self.scratch.name, "dask-all-killed"), cluster.scheduler_address.replace("tcp://", "dask://")
+            sweep.run(CAMPAIGN, on=on, out=out, observe=kill)
+            self.assertFalse(workers)
+            self.assert_same_files(self.expected, out)
+
+    def test_batches_that_are_cancelled_are_an_error(self):
+        with on_dask.Dask(self.spec(), 1, None) as pool:
+            self.assertEqual(pool.cluster.scheduler.allowed_failures, MAX_LOSSES)
+            pool.submit([(0, 0)])
+            pool.client.cancel(list(pool.tasks))
+            with self.assertRaisesRegex(Error, "Dask cancelled batches"):
+                pool.wait()
 
     def test_a_cluster_of_its_own(self):
         out = Path(self.scratch.name, "own")
