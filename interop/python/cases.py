@@ -56,7 +56,7 @@ def models(c):
 @case("python/sweep", own=True, limit=120)
 def sweep(c):
     """A campaign on processes, into folders and object stores."""
-    python(c, "test_sweep", "-m", "unittest", "-v", "test_sweep")
+    python(c, "test_sweep", "-m", "unittest", "-v", "test_sweep", "test_slurm")
 
 
 @case("python/documentation", own=True, limit=90)
