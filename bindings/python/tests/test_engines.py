@@ -123,7 +123,7 @@ class Dask(Engines):
 
 class Slurm(Engines):
     def test_array_jobs_on_one_node(self):
-        self.check("slurm", "slurm", kill=False, workers=0)
+        self.check("slurm", "it's slurm at 50 %", kill=False, workers=0)
 
     def test_a_task_that_is_killed_runs_again(self):
         out = Path(self.scratch.name, "slurm-killed")

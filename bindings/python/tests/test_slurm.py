@@ -1,6 +1,7 @@
 """`ringway.sweep.on_slurm` with programs in the place of Slurm's, which answer what the test wants."""
 
 import os
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -73,6 +74,20 @@ class Slurm(unittest.TestCase):
         with mock.patch.object(on_slurm.time, "sleep", side_effect=InterruptedError):
             self.assertRaises(InterruptedError, pool.wait)
         self.assertEqual(pool.waiting, [[(0, 0)], [(0, 1)]])
+
+    def test_a_folder_may_have_any_name(self):
+        out = self.scratch / "it's 50 %\n#SBATCH --wait"
+        pool = on_slurm.Slurm("{}", 0, out)
+        pool.submit([(0, 0)])
+        pool._start()
+        *options, script = self.words("sbatch").split("\0")[:-1]
+        folder = f"{out}/slurm/job-0000"
+        self.assertEqual(options, ["--parsable", f"--output={folder.replace('%', '%%')}/task-%a.log"])
+        text = Path(script).read_text()
+        shown = text.replace("exec ", 'printf "%s\\0" ')
+        done = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True,
+                              env={"SLURM_ARRAY_TASK_ID": "3"})
+        self.assertEqual(done.stdout.split("\0")[-3:], [folder, "3", ""])
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ SCRIPT = """#!/bin/sh
 #SBATCH --cpus-per-task=1
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={log}
 exec {python} -m ringway.sweep.task {folder} "$SLURM_ARRAY_TASK_ID"
 """
 
@@ -90,13 +89,14 @@ class Slurm(Pool):
             SCRIPT.format(
                 last=len(batches) - 1,
                 limit=self.limit,
-                log=folder / "task-%a.log",
                 python=shlex.quote(sys.executable),
                 folder=shlex.quote(str(folder)),
             ),
             "utf-8",
         )
-        done = subprocess.run(["sbatch", "--parsable", str(script)], capture_output=True, text=True, check=False)
+        log = f"{folder}/".replace("%", "%%") + "task-%a.log"
+        words = ["sbatch", "--parsable", f"--output={log}", str(script)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Error(f"sbatch {script}: {done.stderr.strip()}")
         number = done.stdout.strip().split(";")[0]
