@@ -1,5 +1,6 @@
 """`ringway.sweep` without an engine, the folders it writes to, and what it starts by the command line."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -102,6 +103,12 @@ class Sweeps(Case):
         by_file = self.folder("by-file")
         sweep.run(CAMPAIGN, out=by_file.as_uri(), workers=2)
         self.assert_same_files(self.expected, by_file)
+
+    def test_what_is_printed_does_not_depend_on_the_name_of_the_folder(self):
+        text = sweep.run(CAMPAIGN, out=self.expected).text
+        with contextlib.chdir(self.scratch.name):
+            Path("s").symlink_to(self.expected)
+            self.assertEqual(sweep.run(CAMPAIGN, out="s/").text, text.replace(str(self.expected), "s"))
 
     def test_a_run_that_fails_is_a_fault(self):
         document = lab.document("lossy-bulk")

@@ -57,7 +57,8 @@ def run(
     if report is not None:
         report(Report(runs=runs, workers=pool.workers, seconds=took, busy=busy))
     text, data, tables, faults = parts
-    text = text.replace(str(folder.local), folder.name)
+    if folder.is_url:
+        text = text.replace(str(folder.local), folder.name)
     result = _result((text, data, tables, faults), sha256)
     result.data["out"] = folder.name
     return result

@@ -39,6 +39,11 @@ class Folder:
         if self._store.exists(self._at(RESULTS)):
             self._store.get_file(self._at(RESULTS), str(self.local / RESULTS))
 
+    @property
+    def is_url(self) -> bool:
+        """Whether the local folder is a temporary one."""
+        return self._temporary is not None
+
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"
 
