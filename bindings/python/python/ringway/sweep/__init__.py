@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ringway import _ringway
-from ringway.lab import Progress, Result, UsageError, _campaign, _result
+from ringway.lab import Progress, Result, UsageError, _campaign, _result, _swept
 from ringway.sweep.drive import Report, drive
 from ringway.sweep.folder import Folder
 from ringway.sweep.pool import Pool
@@ -45,7 +45,7 @@ def run(
     with the time that it took; `observe` with the number of runs and the process id of the worker for each batch of
     results.
     """
-    native, sha256 = _campaign(campaign, scenario)
+    native = _campaign(campaign, scenario)
     with Folder(os.fspath(out)) as folder:
         engine = _ringway.Engine(native, seed, reps, str(folder.local))
         with open_pool(on, engine.spec, workers, folder) as pool:
@@ -53,6 +53,7 @@ def run(
             runs, busy = drive(engine, pool, folder, progress, observe)
             took = time.monotonic() - began
         parts = engine.finish()
+        sha256 = _swept(folder.local)
         folder.upload()
     if report is not None:
         report(Report(runs=runs, workers=pool.workers, seconds=took, busy=busy))
