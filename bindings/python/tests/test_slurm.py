@@ -87,7 +87,8 @@ class Slurm(unittest.TestCase):
         shown = text.replace("exec ", 'printf "%s\\0" ')
         done = subprocess.run(["sh", "-c", shown], capture_output=True, text=True, check=True,
                               env={"SLURM_ARRAY_TASK_ID": "3"})
-        self.assertEqual(done.stdout.split("\0")[-3:], [folder, "3", ""])
+        # -P: nothing is imported from the folder in which the job runs.
+        self.assertEqual(done.stdout.split("\0")[1:], ["-P", "-m", "ringway.sweep.task", folder, "3", ""])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 /// Variable with the program to run instead of [`PYTHON`], such as that of a virtual environment.
 const VARIABLE: &str = "RINGWAY_PYTHON";
 const PYTHON: &str = "python3";
+/// Option without which Python imports modules from the current directory.
+const SAFE_PATH: &str = "-P";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Replaces this process by the Python program; returns only if that fails.
@@ -16,7 +18,7 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
     let shown = python.to_string_lossy();
     let failed = |what: String| Failure::Failed(vec![what]);
     let probe = "import ringway.sweep; print(ringway.__version__)";
-    let probed = Command::new(&python).args(["-c", probe]).stdin(Stdio::null()).output();
+    let probed = Command::new(&python).args([SAFE_PATH, "-c", probe]).stdin(Stdio::null()).output();
     let probed = match probed {
         Ok(probed) => probed,
         Err(error) => {
@@ -40,6 +42,6 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
             "--on: expected version {VERSION} of the package ringway of {shown}, got {version}"
         ));
     }
-    let error = Command::new(&python).args(["-m", "ringway.sweep"]).args(arguments).exec();
+    let error = Command::new(&python).args([SAFE_PATH, "-m", "ringway.sweep"]).args(arguments).exec();
     failed(format!("{shown}: {error}"))
 }

@@ -30,7 +30,7 @@ SCRIPT = """#!/bin/sh
 #SBATCH --cpus-per-task=1
 #SBATCH --requeue
 #SBATCH --open-mode=append
-exec {python} -m ringway.sweep.task {folder} "$SLURM_ARRAY_TASK_ID"
+exec {python} -P -m ringway.sweep.task {folder} "$SLURM_ARRAY_TASK_ID"
 """
 
 
