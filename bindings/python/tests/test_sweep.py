@@ -67,6 +67,59 @@ class Sweeps(Case):
             (done,) = pool.wait()
         self.assertEqual([line[:2] for line in done.lines], [(0, 1)])
 
+    def test_batches_that_fill_the_pipe_to_the_workers_do_not_stop_their_end(self):
+        """Each batch is larger than a pipe's buffer, so the executor is writing one when the workers end."""
+        with Processes(self.spec("pipe"), 2) as pool:
+            for _ in range(4):
+                pool.submit([(0, replication) for replication in range(100_000)])
+            time.sleep(1)
+
+    def test_ctrl_c_ends_runs_that_take_long(self):
+        """SIGINT for the process alone, and for its group, as of a terminal."""
+        program = (
+            "import sys\n"
+            "from ringway import lab, sweep\n"
+            "if __name__ == '__main__':\n"
+            "    scenario = lab.document('lossy-bulk')\n"
+            "    scenario['scenario'] |= {'events': 2**40, 'at_most': '1000000 s'}\n"
+            "    scenario['probe'] = []\n"
+            "    campaign = lab.document(sys.argv[1])\n"
+            "    campaign['set'][0]['value'] = '1000000 MB'\n"
+            "    try:\n"
+            "        sweep.run(campaign, scenario=scenario, out=sys.argv[2], workers=2)\n"
+            "    except KeyboardInterrupt:\n"
+            "        sys.exit(42)\n"
+        )
+        script = self.folder("long.py")
+        script.write_text(program)
+        for interrupt in (os.kill, os.killpg):
+            words = [sys.executable, str(script), str(CAMPAIGN), str(self.folder(f"long-{interrupt.__name__}"))]
+            child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            try:
+                self.until_busy(child, 2)
+                interrupt(child.pid, signal.SIGINT)
+                # Until the last worker has closed standard error. A hang is a failure; a run takes many minutes.
+                _, errors = child.communicate(timeout=60)
+                self.assertEqual((child.returncode, errors), (42, ""))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.communicate()
+
+    def until_busy(self, child, workers):
+        """Waits until that many other processes of the child's session have computed for a second."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        busy = 0
+        while busy < workers:
+            self.assertIsNone(child.poll())
+            busy = 0
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):
+                    # Fields of proc(5) after the name: session is the fourth, utime the twelfth.
+                    fields = stat.read_text().rpartition(")")[2].split()
+                    busy += int(fields[3]) == child.pid != int(stat.parent.name) and int(fields[11]) > ticks
+            time.sleep(0.1)
+
     def test_an_interrupted_sweep_is_resumed(self):
         class Stop(Exception):
             pass
