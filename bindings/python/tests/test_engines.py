@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from common import CAMPAIGN, Case
 from ringway import Error, _ringway, sweep
@@ -76,6 +77,29 @@ class Ray(Engines):
             self.check("ray", "ray")
         finally:
             ray.shutdown()
+
+
+    def test_a_cluster_of_its_own(self):
+        """Not one that Ray finds by its variable, which here has nothing."""
+        out = Path(self.scratch.name, "ray-own")
+        with mock.patch.dict(os.environ, RAY_ADDRESS="127.0.0.1:1"):
+            sweep.run(CAMPAIGN, on="ray", out=out, workers=2)
+        self.assert_same_files(self.expected, out)
+
+    def test_an_address_is_refused_where_ray_is_connected_to_another(self):
+        with (
+            mock.patch("ray.is_initialized", return_value=True),
+            self.assertRaisesRegex(Error, "ray://127.0.0.1:1: expected no connection of this process to Ray, got one"),
+        ):
+            sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-other"))
+
+    def test_what_ray_refuses_is_an_error(self):
+        for refusal in (ValueError("no such cluster"), ConnectionError("no such cluster")):
+            with (
+                mock.patch("ray.init", side_effect=refusal),
+                self.assertRaisesRegex(Error, "--on ray://127.0.0.1:1: no such cluster"),
+            ):
+                sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-none"))
 
 
 class Dask(Engines):
