@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import fsspec
 import ringway
@@ -186,7 +187,13 @@ class Sweeps(Case):
         words = [sys.executable, "-c", hidden, "--on", "ray", "--out", str(self.folder("x")), str(CAMPAIGN)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--on ray needs the package ray: pip install 'ringway[ray]'", done.stderr)
+        install = f"{sys.executable} -m pip install 'bindings/python[ray]'"
+        self.assertIn(f"--on ray needs the package ray: in a clone of the project {install}", done.stderr)
+        with (
+            mock.patch.dict(sys.modules, fsspec=None),
+            self.assertRaisesRegex(ringway.UsageError, "^--out s3://b needs the package fsspec"),
+        ):
+            sweep.run(CAMPAIGN, out="s3://b")
         done = subprocess.run(
             [sys.executable, "-m", "ringway.sweep", "--on", "slurm", "--out", str(self.folder("y")), str(CAMPAIGN)],
             capture_output=True, text=True, check=False, env={**os.environ, "PATH": "/nowhere"},

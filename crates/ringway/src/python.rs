@@ -32,8 +32,9 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
         let text = String::from_utf8_lossy(&probed.stderr);
         let why = text.trim().lines().last().unwrap_or("no message").to_string();
         return failed(format!(
-            "--on needs the package ringway, which {shown} cannot load: {why}; install it by `pip install \
-             bindings/python` (docs/python.md)"
+            "--on needs Python 3.11 or later with the package ringway, which {shown} cannot load: {why}; install it in a \
+             clone of the project by `python3 -m venv ENV && ENV/bin/pip install bindings/python`, and set \
+             {VARIABLE}=ENV/bin/python (docs/python.md)"
         ));
     }
     let version = String::from_utf8_lossy(&probed.stdout).trim().to_string();

@@ -490,7 +490,9 @@ fn a_sweep_on_an_engine_says_what_is_missing() {
         python(&work, "echo \"ModuleNotFoundError: No module named 'ringway'\" >&2; exit 1");
     let (status, _, err) = sweep(&absent, &on);
     assert!(status == Some(1) && err.contains("No module named 'ringway'"), "{err}");
-    assert!(err.contains("pip install"), "{err}");
+    // Debian's pip installs nothing outside of a virtual environment (PEP 668).
+    assert!(err.contains("`python3 -m venv ENV && ENV/bin/pip install bindings/python`"), "{err}");
+    assert!(err.contains("RINGWAY_PYTHON=ENV/bin/python"), "{err}");
     let old = python(&work, "echo 0.0.1");
     let (status, _, err) = sweep(&old, &on);
     assert!(status == Some(1) && err.contains("expected version 0.1.0"), "{err}");

@@ -28,7 +28,7 @@ class Folder:
         try:
             fsspec: Any = import_module("fsspec")
         except ImportError as error:
-            raise missing(name, "fsspec", "stores", error) from None
+            raise missing(f"--out {name}", "fsspec", "stores", error) from None
         try:
             self._store, self._root = fsspec.core.url_to_fs(name)
         except (ImportError, ValueError) as error:

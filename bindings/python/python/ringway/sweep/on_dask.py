@@ -20,7 +20,7 @@ class Dask(Pool):
         try:
             distributed: Any = import_module("distributed")
         except ImportError as error:
-            raise missing("dask", "distributed", "dask", error) from None
+            raise missing("--on dask", "distributed", "dask", error) from None
         self.distributed = distributed
         self.cluster: Any = None
         if address is None:

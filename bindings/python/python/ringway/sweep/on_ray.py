@@ -16,7 +16,7 @@ class Ray(Pool):
         try:
             ray: Any = import_module("ray")
         except ImportError as error:
-            raise missing("ray", "ray", "ray", error) from None
+            raise missing("--on ray", "ray", "ray", error) from None
         self.ray = ray
         self.began = not ray.is_initialized()
         if self.began:
