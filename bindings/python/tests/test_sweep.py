@@ -144,6 +144,25 @@ class Sweeps(Case):
         self.assertGreater(total, self.result.data["ran"] - 16)
         self.assert_same_files(self.expected, out, but={"results.log"})
 
+    def test_a_second_sweep_in_one_folder_is_refused(self):
+        out = self.folder("twice")
+        refused = []
+
+        def again(_runs, _process):
+            for second in (sweep.run, lab.sweep):
+                with self.assertRaisesRegex(ringway.Error, "results.log: expected a folder that no other sweep"):
+                    second(CAMPAIGN, reps=1, out=out, workers=1)
+                refused.append(second)
+            raise InterruptedError
+
+        try:
+            sweep.run(CAMPAIGN, out=out, workers=1, observe=again)
+        except InterruptedError:
+            self.assertEqual(len(refused), 2)
+            # The first one has ended, though its traceback is still there, as in a notebook.
+            sweep.run(CAMPAIGN, out=out, workers=1)
+        self.assert_same_files(self.expected, out, but={"results.log"})
+
     def test_an_object_store_gets_the_files_and_resumes(self):
         url = "memory://bucket/sweeps/one"
         result = sweep.run(CAMPAIGN, out=url, workers=2)

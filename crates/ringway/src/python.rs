@@ -43,6 +43,7 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
             "--on: expected version {VERSION} of the package ringway of {shown}, got {version}"
         ));
     }
-    let error = Command::new(&python).args([SAFE_PATH, "-m", "ringway.sweep"]).args(arguments).exec();
+    let error =
+        Command::new(&python).args([SAFE_PATH, "-m", "ringway.sweep"]).args(arguments).exec();
     failed(format!("{shown}: {error}"))
 }

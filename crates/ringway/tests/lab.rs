@@ -518,8 +518,7 @@ fn a_sweep_on_an_engine_hands_its_arguments_over() {
     ];
     program.args(["lab", "sweep"]).args(args).env("RINGWAY_PYTHON", there);
     let done = program.output().unwrap();
-    let expected =
-        "-P -m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
+    let expected = "-P -m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
     assert_eq!(
         (done.status.code(), String::from_utf8(done.stdout).unwrap()),
         (Some(7), expected.into())

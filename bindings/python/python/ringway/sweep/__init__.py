@@ -13,6 +13,7 @@ The command line does the same: `ringway lab sweep loss-and-tcp --on ray --out r
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from ringway import _ringway
@@ -48,11 +49,12 @@ def run(
     native = _campaign(campaign, scenario)
     with Folder(os.fspath(out)) as folder:
         engine = _ringway.Engine(native, seed, reps, str(folder.local))
-        with open_pool(on, engine.spec, workers, folder) as pool:
-            began = time.monotonic()
-            runs, busy = drive(engine, pool, folder, progress, observe)
-            took = time.monotonic() - began
-        parts = engine.finish()
+        with closing(engine):
+            with open_pool(on, engine.spec, workers, folder) as pool:
+                began = time.monotonic()
+                runs, busy = drive(engine, pool, folder, progress, observe)
+                took = time.monotonic() - began
+            parts = engine.finish()
         sha256 = _swept(folder.local)
         folder.upload()
     if report is not None:
