@@ -56,7 +56,7 @@ def models(c):
 @case("python/sweep", own=True, limit=120)
 def sweep(c):
     """A campaign on processes, into folders and object stores."""
-    python(c, "test_sweep", "-m", "unittest", "-v", "test_sweep")
+    python(c, "test_sweep", "-m", "unittest", "-v", "test_sweep", "test_slurm")
 
 
 @case("python/documentation", own=True, limit=90)
@@ -114,6 +114,8 @@ def command_line(c):
            "lab.paper('gangurde', out='paper-python')", campaign)
     for what in ("run", "sweep", "paper"):
         expect_same(c, what, f"{what}-python")
+    # Nothing is imported from the folder in which the command runs.
+    (c.folder / "json.py").write_text("raise SystemExit('imported from the current folder')")
     words = ["sweep", campaign, "--reps", "2", "--on", "processes", "--threads", "2", "--out", c.folder / "on"]
     output = ringway(c, *words)
     c.expect("efficiency" in output and "32 runs made" in output, f"--on processes printed {output}")

@@ -195,6 +195,11 @@ impl Engine {
         py.detach(|| engine.sync()).map_err(failure)
     }
 
+    /// Closes the folder, also where a traceback still refers to this object.
+    fn close(&mut self) {
+        self.0 = None;
+    }
+
     /// Writes tables and report, and ends the campaign.
     fn finish(&mut self, py: Python<'_>) -> PyResult<Parts> {
         let engine = self.0.take().ok_or_else(|| usage("the campaign is finished"))?;

@@ -10,9 +10,12 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from common import CAMPAIGN, Case
-from ringway import sweep
+from ringway import Error, _ringway, sweep
+from ringway.sweep import on_dask
+from ringway.sweep.pool import MAX_LOSSES
 
 WORKERS = 2
 
@@ -41,6 +44,10 @@ class Engines(Case):
     @classmethod
     def tearDownClass(cls):
         cls.scratch.cleanup()
+
+    def spec(self):
+        """What workers of the campaign get."""
+        return _ringway.Engine((str(CAMPAIGN), None, None), None, None, f"{self.scratch.name}/spec").spec
 
     def check(self, on, name, kill=True, workers=WORKERS):
         """Runs the campaign twice: in peace, for its efficiency, and with a worker killed."""
@@ -72,6 +79,29 @@ class Ray(Engines):
             ray.shutdown()
 
 
+    def test_a_cluster_of_its_own(self):
+        """Not one that Ray finds by its variable, which here has nothing."""
+        out = Path(self.scratch.name, "ray-own")
+        with mock.patch.dict(os.environ, RAY_ADDRESS="127.0.0.1:1"):
+            sweep.run(CAMPAIGN, on="ray", out=out, workers=2)
+        self.assert_same_files(self.expected, out)
+
+    def test_an_address_is_refused_where_ray_is_connected_to_another(self):
+        with (
+            mock.patch("ray.is_initialized", return_value=True),
+            self.assertRaisesRegex(Error, "ray://127.0.0.1:1: expected no connection of this process to Ray, got one"),
+        ):
+            sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-other"))
+
+    def test_what_ray_refuses_is_an_error(self):
+        for refusal in (ValueError("no such cluster"), ConnectionError("no such cluster")):
+            with (
+                mock.patch("ray.init", side_effect=refusal),
+                self.assertRaisesRegex(Error, "--on ray://127.0.0.1:1: no such cluster"),
+            ):
+                sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-none"))
+
+
 class Dask(Engines):
     def test_a_cluster_of_processes(self):
         import distributed
@@ -81,6 +111,34 @@ class Dask(Engines):
         ) as cluster:
             self.check(cluster.scheduler_address.replace("tcp://", "dask://"), "dask")
 
+    def test_all_workers_are_killed(self):
+        import distributed
+
+        with (
+            distributed.LocalCluster(
+                n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            workers = set(client.run(os.getpid).values())
+
+            def kill(_runs, _process):
+                while workers:
+                    os.kill(workers.pop(), signal.SIGKILL)
+
+            out, on = Path(self.scratch.name, "dask-all-killed"), cluster.scheduler_address.replace("tcp://", "dask://")
+            sweep.run(CAMPAIGN, on=on, out=out, observe=kill)
+            self.assertFalse(workers)
+            self.assert_same_files(self.expected, out)
+
+    def test_batches_that_are_cancelled_are_an_error(self):
+        with on_dask.Dask(self.spec(), 1, None) as pool:
+            self.assertEqual(pool.cluster.scheduler.allowed_failures, MAX_LOSSES)
+            pool.submit([(0, 0)])
+            pool.client.cancel(list(pool.tasks))
+            with self.assertRaisesRegex(Error, "Dask cancelled batches"):
+                pool.wait()
+
     def test_a_cluster_of_its_own(self):
         out = Path(self.scratch.name, "own")
         sweep.run(CAMPAIGN, on="dask", out=out, workers=3)
@@ -89,7 +147,7 @@ class Dask(Engines):
 
 class Slurm(Engines):
     def test_array_jobs_on_one_node(self):
-        self.check("slurm", "slurm", kill=False, workers=0)
+        self.check("slurm", "it's slurm at 50 %", kill=False, workers=0)
 
     def test_a_task_that_is_killed_runs_again(self):
         out = Path(self.scratch.name, "slurm-killed")

@@ -1,5 +1,7 @@
 """`ringway.lab`: results, Arrow, progress, Ctrl-C, errors."""
 
+import contextlib
+import hashlib
 import os
 import signal
 import subprocess
@@ -7,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -41,6 +44,27 @@ class Results(Case):
             path.write_text(lab.text("lossy-bulk"))
             self.assertTrue(pyarrow.table(lab.run(path)["measures"]).equals(expected))
         self.assertTrue(pyarrow.table(lab.run(lab.document("lossy-bulk"))["measures"]).equals(expected))
+
+    def test_a_built_in_name_goes_before_a_file_of_that_name(self):
+        expected = lab.run("lossy-bulk")
+        other = lab.text("lossy-bulk").replace("5 MB", "50 kB")
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Path("lossy-bulk").write_text(other)
+            Path("calls").mkdir()
+            self.assertNotEqual(other, lab.text("lossy-bulk"))
+            self.assertEqual(lab.run("lossy-bulk").sha256, expected.sha256)
+            self.assertEqual(lab.document("lossy-bulk"), tomllib.loads(lab.text("lossy-bulk")))
+            self.assertEqual(lab.run("./lossy-bulk").sha256, hashlib.sha256(other.encode()).hexdigest())
+            self.assertEqual(lab.document("calls"), tomllib.loads(lab.text("calls")))
+        self.assertEqual(expected.sha256, hashlib.sha256(lab.text("lossy-bulk").encode()).hexdigest())
+
+    def test_the_hash_of_a_campaign_is_that_of_its_scenario_too(self):
+        scenario = lab.document("lossy-bulk")
+        by_name = lab.sweep(CAMPAIGN, reps=1)
+        one = lab.sweep(CAMPAIGN, scenario=scenario, reps=1)
+        scenario["flow"][0]["start"] = "1 s"
+        other = lab.sweep(CAMPAIGN, scenario=scenario, reps=1)
+        self.assertEqual(len({by_name.sha256, one.sha256, other.sha256}), 3)
 
     def test_a_scenario_of_the_mesh_has_tables(self):
         small = {"scenario": {"title": "small"}, "mesh": {"topologies": ["line"], "sizes": [4], "disturbed": "0 s"}}

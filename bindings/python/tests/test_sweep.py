@@ -1,18 +1,22 @@
 """`ringway.sweep` without an engine, the folders it writes to, and what it starts by the command line."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import fsspec
 import ringway
 from common import CAMPAIGN, Case
 from ringway import lab, sweep
 from ringway.sweep.pool import work
+from ringway.sweep.processes import Processes
 
 
 class Sweeps(Case):
@@ -28,6 +32,10 @@ class Sweeps(Case):
 
     def folder(self, name):
         return Path(self.scratch.name, name)
+
+    def spec(self, name):
+        """What workers of the campaign get."""
+        return ringway._ringway.Engine((str(CAMPAIGN), None, None), None, None, str(self.folder(name))).spec
 
     def test_the_stopping_rule_ends_cells_at_different_numbers_of_runs(self):
         numbers = {cell["n"] for cell in self.result.data["cells"]}
@@ -48,6 +56,70 @@ class Sweeps(Case):
             self.assertEqual(result.data["ran"], self.result.data["ran"])
             self.assertEqual(len(killed), 1)
             self.assert_same_files(self.expected, out)
+
+    def test_a_batch_that_follows_the_death_of_the_last_worker_is_made(self):
+        with Processes(self.spec("idle"), 1) as pool:
+            pool.submit([(0, 0)])
+            (done,) = pool.wait()
+            os.kill(done.process, signal.SIGKILL)
+            while not pool.pool._broken:
+                time.sleep(0.01)
+            pool.submit([(0, 1)])
+            (done,) = pool.wait()
+        self.assertEqual([line[:2] for line in done.lines], [(0, 1)])
+
+    def test_batches_that_fill_the_pipe_to_the_workers_do_not_stop_their_end(self):
+        """Each batch is larger than a pipe's buffer, so the executor is writing one when the workers end."""
+        with Processes(self.spec("pipe"), 2) as pool:
+            for _ in range(4):
+                pool.submit([(0, replication) for replication in range(100_000)])
+            time.sleep(1)
+
+    def test_ctrl_c_ends_runs_that_take_long(self):
+        """SIGINT for the process alone, and for its group, as of a terminal."""
+        program = (
+            "import sys\n"
+            "from ringway import lab, sweep\n"
+            "if __name__ == '__main__':\n"
+            "    scenario = lab.document('lossy-bulk')\n"
+            "    scenario['scenario'] |= {'events': 2**40, 'at_most': '1000000 s'}\n"
+            "    scenario['probe'] = []\n"
+            "    campaign = lab.document(sys.argv[1])\n"
+            "    campaign['set'][0]['value'] = '1000000 MB'\n"
+            "    try:\n"
+            "        sweep.run(campaign, scenario=scenario, out=sys.argv[2], workers=2)\n"
+            "    except KeyboardInterrupt:\n"
+            "        sys.exit(42)\n"
+        )
+        script = self.folder("long.py")
+        script.write_text(program)
+        for interrupt in (os.kill, os.killpg):
+            words = [sys.executable, str(script), str(CAMPAIGN), str(self.folder(f"long-{interrupt.__name__}"))]
+            child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True)
+            try:
+                self.until_busy(child, 2)
+                interrupt(child.pid, signal.SIGINT)
+                # Until the last worker has closed standard error. A hang is a failure; a run takes many minutes.
+                _, errors = child.communicate(timeout=60)
+                self.assertEqual((child.returncode, errors), (42, ""))
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.communicate()
+
+    def until_busy(self, child, workers):
+        """Waits until that many other processes of the child's session have computed for a second."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        busy = 0
+        while busy < workers:
+            self.assertIsNone(child.poll())
+            busy = 0
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):
+                    # Fields of proc(5) after the name: session is the fourth, utime the twelfth.
+                    fields = stat.read_text().rpartition(")")[2].split()
+                    busy += int(fields[3]) == child.pid != int(stat.parent.name) and int(fields[11]) > ticks
+            time.sleep(0.1)
 
     def test_an_interrupted_sweep_is_resumed(self):
         class Stop(Exception):
@@ -72,6 +144,25 @@ class Sweeps(Case):
         self.assertGreater(total, self.result.data["ran"] - 16)
         self.assert_same_files(self.expected, out, but={"results.log"})
 
+    def test_a_second_sweep_in_one_folder_is_refused(self):
+        out = self.folder("twice")
+        refused = []
+
+        def again(_runs, _process):
+            for second in (sweep.run, lab.sweep):
+                with self.assertRaisesRegex(ringway.Error, "results.log: expected a folder that no other sweep"):
+                    second(CAMPAIGN, reps=1, out=out, workers=1)
+                refused.append(second)
+            raise InterruptedError
+
+        try:
+            sweep.run(CAMPAIGN, out=out, workers=1, observe=again)
+        except InterruptedError:
+            self.assertEqual(len(refused), 2)
+            # The first one has ended, though its traceback is still there, as in a notebook.
+            sweep.run(CAMPAIGN, out=out, workers=1)
+        self.assert_same_files(self.expected, out, but={"results.log"})
+
     def test_an_object_store_gets_the_files_and_resumes(self):
         url = "memory://bucket/sweeps/one"
         result = sweep.run(CAMPAIGN, out=url, workers=2)
@@ -86,6 +177,12 @@ class Sweeps(Case):
         sweep.run(CAMPAIGN, out=by_file.as_uri(), workers=2)
         self.assert_same_files(self.expected, by_file)
 
+    def test_what_is_printed_does_not_depend_on_the_name_of_the_folder(self):
+        text = sweep.run(CAMPAIGN, out=self.expected).text
+        with contextlib.chdir(self.scratch.name):
+            Path("s").symlink_to(self.expected)
+            self.assertEqual(sweep.run(CAMPAIGN, out="s/").text, text.replace(str(self.expected), "s"))
+
     def test_a_run_that_fails_is_a_fault(self):
         document = lab.document("lossy-bulk")
         document["scenario"]["events"] = 1000
@@ -96,7 +193,7 @@ class Sweeps(Case):
         self.assertEqual(result.data["cells"], local.data["cells"])
 
     def test_a_worker_of_another_build_is_refused(self):
-        spec = ringway._ringway.Engine((str(CAMPAIGN), None, None), None, None, str(self.folder("spec"))).spec
+        spec = self.spec("spec")
         with self.assertRaisesRegex(ringway.Error, "expected build"):
             work(spec.replace('"build":"', '"build":"0'), [(0, 0)])
 
@@ -109,7 +206,13 @@ class Sweeps(Case):
         words = [sys.executable, "-c", hidden, "--on", "ray", "--out", str(self.folder("x")), str(CAMPAIGN)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("--on ray needs the package ray: pip install 'ringway[ray]'", done.stderr)
+        install = f"{sys.executable} -m pip install 'bindings/python[ray]'"
+        self.assertIn(f"--on ray needs the package ray: in a clone of the project {install}", done.stderr)
+        with (
+            mock.patch.dict(sys.modules, fsspec=None),
+            self.assertRaisesRegex(ringway.UsageError, "^--out s3://b needs the package fsspec"),
+        ):
+            sweep.run(CAMPAIGN, out="s3://b")
         done = subprocess.run(
             [sys.executable, "-m", "ringway.sweep", "--on", "slurm", "--out", str(self.folder("y")), str(CAMPAIGN)],
             capture_output=True, text=True, check=False, env={**os.environ, "PATH": "/nowhere"},

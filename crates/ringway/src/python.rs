@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 /// Variable with the program to run instead of [`PYTHON`], such as that of a virtual environment.
 const VARIABLE: &str = "RINGWAY_PYTHON";
 const PYTHON: &str = "python3";
+/// Option without which Python imports modules from the current directory.
+const SAFE_PATH: &str = "-P";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Replaces this process by the Python program; returns only if that fails.
@@ -16,7 +18,7 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
     let shown = python.to_string_lossy();
     let failed = |what: String| Failure::Failed(vec![what]);
     let probe = "import ringway.sweep; print(ringway.__version__)";
-    let probed = Command::new(&python).args(["-c", probe]).stdin(Stdio::null()).output();
+    let probed = Command::new(&python).args([SAFE_PATH, "-c", probe]).stdin(Stdio::null()).output();
     let probed = match probed {
         Ok(probed) => probed,
         Err(error) => {
@@ -30,8 +32,9 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
         let text = String::from_utf8_lossy(&probed.stderr);
         let why = text.trim().lines().last().unwrap_or("no message").to_string();
         return failed(format!(
-            "--on needs the package ringway, which {shown} cannot load: {why}; install it by `pip install \
-             bindings/python` (docs/python.md)"
+            "--on needs Python 3.11 or later with the package ringway, which {shown} cannot load: {why}; install it in a \
+             clone of the project by `python3 -m venv ENV && ENV/bin/pip install bindings/python`, and set \
+             {VARIABLE}=ENV/bin/python (docs/python.md)"
         ));
     }
     let version = String::from_utf8_lossy(&probed.stdout).trim().to_string();
@@ -40,6 +43,7 @@ pub(crate) fn sweep(arguments: &[&OsStr]) -> Failure {
             "--on: expected version {VERSION} of the package ringway of {shown}, got {version}"
         ));
     }
-    let error = Command::new(&python).args(["-m", "ringway.sweep"]).args(arguments).exec();
+    let error =
+        Command::new(&python).args([SAFE_PATH, "-m", "ringway.sweep"]).args(arguments).exec();
     failed(format!("{shown}: {error}"))
 }

@@ -490,7 +490,9 @@ fn a_sweep_on_an_engine_says_what_is_missing() {
         python(&work, "echo \"ModuleNotFoundError: No module named 'ringway'\" >&2; exit 1");
     let (status, _, err) = sweep(&absent, &on);
     assert!(status == Some(1) && err.contains("No module named 'ringway'"), "{err}");
-    assert!(err.contains("pip install"), "{err}");
+    // Debian's pip installs nothing outside of a virtual environment (PEP 668).
+    assert!(err.contains("`python3 -m venv ENV && ENV/bin/pip install bindings/python`"), "{err}");
+    assert!(err.contains("RINGWAY_PYTHON=ENV/bin/python"), "{err}");
     let old = python(&work, "echo 0.0.1");
     let (status, _, err) = sweep(&old, &on);
     assert!(status == Some(1) && err.contains("expected version 0.1.0"), "{err}");
@@ -500,7 +502,7 @@ fn a_sweep_on_an_engine_says_what_is_missing() {
 #[test]
 fn a_sweep_on_an_engine_hands_its_arguments_over() {
     let work = Workdir::new();
-    let there = python(&work, "if [ \"$1\" = -c ]; then echo 0.1.0; else echo \"$@\"; exit 7; fi");
+    let there = python(&work, "if [ \"$2\" = -c ]; then echo 0.1.0; else echo \"$@\"; exit 7; fi");
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_ringway"));
     let args = [
         "--on",
@@ -516,8 +518,7 @@ fn a_sweep_on_an_engine_hands_its_arguments_over() {
     ];
     program.args(["lab", "sweep"]).args(args).env("RINGWAY_PYTHON", there);
     let done = program.output().unwrap();
-    let expected =
-        "-m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
+    let expected = "-P -m ringway.sweep --on dask://h:1 --workers 3 --out s3://b/f --seed 5 --json -- c.toml\n";
     assert_eq!(
         (done.status.code(), String::from_utf8(done.stdout).unwrap()),
         (Some(7), expected.into())

@@ -1,7 +1,8 @@
 """The laboratory: scenarios, campaigns and papers, as `ringway lab` runs them.
 
-A scenario is a built-in name, a path of a TOML file, or a dict with the same contents. The same scenario and seed
-have the same figures as by the command line, to the last bit.
+A scenario is a built-in name, a path of a TOML file, or a dict with the same contents; a built-in name goes before a
+file of that name, which is "./NAME". The same scenario and seed have the same figures as by the command line, to the
+last bit.
 
 >>> from ringway import lab
 >>> result = lab.run("lossy-bulk", seed=7, reps=3)
@@ -77,7 +78,8 @@ class Result(Mapping[str, Table]):
     faults: list[str]
     """Why the command line would end with status 1: flows that failed, figures outside of their tolerance."""
     sha256: str = field(default="")
-    """Hash of the scenario, the campaign, or the paper's name."""
+    """Hash of the scenario's text (empty if it was read from a pipe), of the campaign's and its scenario's, or of the
+    paper's name."""
 
     @property
     def seed(self) -> int:
@@ -148,8 +150,9 @@ def document(source: str | os.PathLike[str]) -> dict[str, Any]:
     >>> document("lossy-bulk")["scenario"]["nodes"]
     ['server', 'router', 'client']
     """
-    path = Path(source)
-    return tomllib.loads(path.read_text("utf-8") if path.exists() else text(os.fspath(source)))
+    name = os.fspath(source)
+    contents = None if _is_builtin(name, "scenario") or _is_builtin(name, "campaign") else _file(name)
+    return tomllib.loads(text(name) if contents is None else contents)
 
 
 def show(share: float, what: str) -> None:
@@ -165,18 +168,24 @@ def _json(contents: Document, kind: str) -> str:
         raise UsageError(f"expected a {kind} of tables, lists, texts and numbers: {error}") from None
 
 
-def _source(source: str | os.PathLike[str] | Document, kind: str) -> tuple[str, str | None, str]:
-    """The name, the JSON of a dict, and the hash of a scenario or campaign."""
+def _is_builtin(name: str, kind: str) -> bool:
+    return any(entry.name == name for entry in _entries(f"{kind}s"))
+
+
+def _file(name: str) -> str | None:
+    """The text of a file; None where there is none that can be read again."""
+    return Path(name).read_text("utf-8") if os.path.isfile(name) else None
+
+
+def _hash(*contents: str) -> str:
+    return hashlib.sha256("\0".join(contents).encode()).hexdigest()
+
+
+def _source(source: str | os.PathLike[str] | Document, kind: str) -> tuple[str, str | None]:
+    """The name, and the JSON of a dict."""
     if isinstance(source, Mapping):
-        contents = _json(source, kind)
-        return kind, contents, hashlib.sha256(contents.encode()).hexdigest()
-    name = os.fspath(source)
-    try:
-        contents = Path(name).read_text("utf-8") if os.path.exists(name) else text(name)
-    except (OSError, UnicodeDecodeError, UsageError):
-        # The native function reports it, with the nearest name.
-        contents = ""
-    return name, None, hashlib.sha256(contents.encode()).hexdigest()
+        return kind, _json(source, kind)
+    return os.fspath(source), None
 
 
 def _result(parts: tuple[str, str, list[tuple[str, Table]], list[str]], sha256: str) -> Result:
@@ -207,17 +216,28 @@ def run(
     Traceback (most recent call last):
     ringway.UsageError: expected the name of a scenario (ringway lab list) or a file, got "no-such"
     """
-    name, contents, sha256 = _source(scenario, "scenario")
+    name, contents = _source(scenario, "scenario")
+    read = contents
+    if contents is None:
+        try:
+            # The native function takes a built-in one first, too; and it reports errors.
+            read = text(name) if _is_builtin(name, "scenario") else _file(name)
+        except (OSError, UnicodeDecodeError):
+            read = None
+    sha256 = "" if read is None else _hash(read)
     return _result(_ringway.run(name, contents, seed, reps, _folder(out), threads, progress), sha256)
 
 
 def _campaign(
     campaign: str | os.PathLike[str] | Document, scenario: Document | None
-) -> tuple[tuple[str, str | None, str | None], str]:
-    """The native form of a campaign, and its hash."""
-    name, contents, sha256 = _source(campaign, "campaign")
-    base = None if scenario is None else _json(scenario, "scenario")
-    return (name, contents, base), sha256
+) -> tuple[str, str | None, str | None]:
+    """The native form of a campaign."""
+    return *_source(campaign, "campaign"), None if scenario is None else _json(scenario, "scenario")
+
+
+def _swept(folder: str | os.PathLike[str]) -> str:
+    """The hash of what a campaign was made of, of which there are copies in its folder."""
+    return _hash(*(Path(folder, f"{name}.toml").read_text("utf-8") for name in ("campaign", "scenario")))
 
 
 def sweep(
@@ -236,11 +256,13 @@ def sweep(
     names. With a folder `out` results are kept, and the same call resumes an interrupted campaign. A campaign on a
     cluster is `ringway.sweep.run`.
     """
-    native, sha256 = _campaign(campaign, scenario)
-    if out is not None:
-        return _result(_ringway.sweep(native, seed, reps, os.fspath(out), workers, progress), sha256)
-    with tempfile.TemporaryDirectory(prefix="ringway-") as folder:
-        return _result(_ringway.sweep(native, seed, reps, folder, workers, progress), sha256)
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="ringway-") as folder:
+            return sweep(
+                campaign, scenario=scenario, seed=seed, reps=reps, out=folder, workers=workers, progress=progress
+            )
+    native = _campaign(campaign, scenario)
+    return _result(_ringway.sweep(native, seed, reps, os.fspath(out), workers, progress), _swept(out))
 
 
 def paper(
@@ -259,8 +281,7 @@ def paper(
     >>> paper("gangurde").faults
     []
     """
-    sha256 = hashlib.sha256(name.encode()).hexdigest()
-    return _result(_ringway.paper(name, seed, reps, _folder(out), threads, progress), sha256)
+    return _result(_ringway.paper(name, seed, reps, _folder(out), threads, progress), _hash(name))
 
 
 @lru_cache(maxsize=4)

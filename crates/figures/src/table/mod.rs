@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 pub use self::csv::{CsvWriter, read_csv};
-pub use self::parquet::{ParquetWriter, read_parquet, read_parquet_up_to, scan_parquet};
+pub use self::parquet::{
+    MAX_PAGES, MAX_TEXT, ParquetWriter, read_parquet, read_parquet_up_to, scan_parquet,
+};
 
 /// Rows that a Parquet writer gathers before it writes them as one row group.
 pub const ROW_GROUP: usize = 131_072;

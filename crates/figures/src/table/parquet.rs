@@ -5,11 +5,14 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ::parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use ::parquet::column::reader::ColumnReader;
+use ::parquet::column::page::{Page, PageMetadata, PageReader};
+use ::parquet::column::reader::{ColumnReader, get_column_reader};
 use ::parquet::column::writer::ColumnWriter;
 use ::parquet::data_type::{ByteArray, DataType};
 use ::parquet::errors::ParquetError;
@@ -25,8 +28,12 @@ use super::{
 
 /// Most rows of a row group that is read: one that another program wrote may be larger than ours.
 const MAX_GROUP: i64 = 16 << 20;
-/// Most bytes of text of a column of a row group that is read: in the file a text that occurs often stands once.
+/// Most bytes of text of a row group that is read: in the file a text that occurs often stands once.
 const MAX_GROUP_TEXT: usize = 1 << 30;
+/// Most bytes of text of a table that [`read_parquet_up_to`] reads.
+pub const MAX_TEXT: usize = 256 << 20;
+/// Most bytes of the pages of a table that [`read_parquet_up_to`] reads, decompressed.
+pub const MAX_PAGES: usize = 512 << 20;
 
 impl From<ParquetError> for TableError {
     fn from(error: ParquetError) -> Self {
@@ -213,16 +220,36 @@ pub fn read_parquet(path: &Path) -> Result<Table, TableError> {
     Ok(whole.unwrap_or_else(|| Table::new(schema)))
 }
 
-/// Reads a whole Parquet file of any origin as [`read_parquet`] does, if it has at most `max_rows` rows, which is checked
-/// before any of them is read.
+/// Reads a whole Parquet file of any origin as [`read_parquet`] does, if it has the columns of `schema` and at most
+/// `max_rows` rows, which is checked before any of them is read. All columns and row groups together have at most
+/// [`MAX_TEXT`] bytes of text and [`MAX_PAGES`] bytes of pages. One page is decompressed before it counts; the format
+/// limits its size to 2 GiB.
 ///
 /// The library panics at some pages that are not as their headers describe. That is an error here, where panics unwind.
 ///
 /// # Errors
-/// More rows; as for [`read_parquet`].
-pub fn read_parquet_up_to(path: &Path, max_rows: u64) -> Result<Table, TableError> {
+/// Other columns, more rows, text or pages; as for [`read_parquet`].
+pub fn read_parquet_up_to(
+    path: &Path,
+    expected: &Schema,
+    max_rows: u64,
+) -> Result<Table, TableError> {
+    read_bounded(path, expected, max_rows, &Room::new(MAX_TEXT, MAX_PAGES))
+}
+
+pub(super) fn read_bounded(
+    path: &Path,
+    expected: &Schema,
+    max_rows: u64,
+    room: &Room,
+) -> Result<Table, TableError> {
     let read = || {
         let reader = SerializedFileReader::new(File::open(path)?)?;
+        let got = schema(&reader)?;
+        if got != *expected {
+            let (expected, got) = (list(expected), list(&got));
+            return Err(TableError::OtherSchema { expected, got });
+        }
         let groups = reader.metadata().row_groups().iter();
         let rows = groups.fold(0u64, |n, group| {
             n.saturating_add(u64::try_from(group.num_rows()).unwrap_or(u64::MAX))
@@ -232,10 +259,15 @@ pub fn read_parquet_up_to(path: &Path, max_rows: u64) -> Result<Table, TableErro
                 "expected at most {max_rows} rows, got {rows}"
             )));
         }
-        read_parquet(path)
+        let mut whole = Table::new(got);
+        for i in 0..reader.num_row_groups() {
+            whole.append(read_group(&whole.schema, reader.get_row_group(i)?.as_ref(), room)?);
+        }
+        Ok(whole)
     };
     let damaged = "expected pages as their headers describe, got a damaged one";
-    std::panic::catch_unwind(read).unwrap_or_else(|_| Err(TableError::Parquet(damaged.to_owned())))
+    std::panic::catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(TableError::Parquet(damaged.to_owned())))
 }
 
 /// Reads a Parquet file one row group at a time, so that no more than that is in memory, and
@@ -251,8 +283,8 @@ pub fn scan_parquet(
     let schema = schema(&reader)?;
     for i in 0..reader.num_row_groups() {
         let group = reader.get_row_group(i)?;
-        let table = read_group(&schema, group.as_ref())?;
-        each(table)?;
+        let room = Room::new(MAX_GROUP_TEXT, usize::MAX);
+        each(read_group(&schema, group.as_ref(), &room)?)?;
     }
     Ok(schema)
 }
@@ -281,7 +313,88 @@ fn schema(reader: &SerializedFileReader<File>) -> Result<Schema, TableError> {
     Schema::new(columns.collect::<Result<Vec<_>, _>>()?)
 }
 
-fn read_group(schema: &Schema, group: &dyn RowGroupReader) -> Result<Table, TableError> {
+/// Returns the columns with their types, for a message.
+fn list(schema: &Schema) -> String {
+    let columns = schema.columns().iter();
+    columns.map(|c| format!("{} ({:?})", c.name, c.kind)).collect::<Vec<_>>().join(", ")
+}
+
+/// Bytes that may still be read.
+pub(super) struct Room {
+    text: Budget,
+    pages: Arc<Budget>,
+}
+
+impl Room {
+    pub(super) fn new(text: usize, pages: usize) -> Self {
+        Self { text: Budget::new(text), pages: Arc::new(Budget::new(pages)) }
+    }
+}
+
+struct Budget {
+    max: usize,
+    used: AtomicUsize,
+}
+
+impl Budget {
+    fn new(max: usize) -> Self {
+        Self { max, used: AtomicUsize::new(0) }
+    }
+
+    /// Counts bytes of `what`; an error if they are too many.
+    fn take(&self, bytes: usize, what: &str) -> Result<(), ParquetError> {
+        let used = self.used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        if used <= self.max {
+            return Ok(());
+        }
+        Err(ParquetError::General(format!(
+            "expected at most {} bytes of {what}, got more",
+            self.max
+        )))
+    }
+}
+
+/// Pages of a column, which count.
+struct CountedPages {
+    inner: Box<dyn PageReader>,
+    budget: Arc<Budget>,
+}
+
+impl Iterator for CountedPages {
+    type Item = Result<Page, ParquetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.get_next_page().transpose()
+    }
+}
+
+impl PageReader for CountedPages {
+    fn get_next_page(&mut self) -> Result<Option<Page>, ParquetError> {
+        let page = self.inner.get_next_page()?;
+        if let Some(page) = &page {
+            self.budget.take(page.buffer().len(), "pages")?;
+        }
+        Ok(page)
+    }
+
+    fn peek_next_page(&mut self) -> Result<Option<PageMetadata>, ParquetError> {
+        self.inner.peek_next_page()
+    }
+
+    fn skip_next_page(&mut self) -> Result<(), ParquetError> {
+        self.inner.skip_next_page()
+    }
+
+    fn at_record_boundary(&mut self) -> Result<bool, ParquetError> {
+        self.inner.at_record_boundary()
+    }
+}
+
+fn read_group(
+    schema: &Schema,
+    group: &dyn RowGroupReader,
+    room: &Room,
+) -> Result<Table, TableError> {
     let rows = group.metadata().num_rows();
     if !(0..=MAX_GROUP).contains(&rows) {
         return Err(TableError::Parquet(format!(
@@ -291,13 +404,22 @@ fn read_group(schema: &Schema, group: &dyn RowGroupReader) -> Result<Table, Tabl
     let rows = rows as usize;
     let mut table = Table::new(schema.clone());
     for (i, column) in schema.columns().iter().enumerate() {
-        table.columns[i] = read_column(column, group.get_column_reader(i)?, rows)?;
+        let inner = group.get_column_page_reader(i)?;
+        let pages = Box::new(CountedPages { inner, budget: room.pages.clone() });
+        let descriptor = group.metadata().column(i).column_descr_ptr();
+        let reader = get_column_reader(descriptor, pages);
+        table.columns[i] = read_column(column, reader, rows, &room.text)?;
     }
     table.rows = rows;
     Ok(table)
 }
 
-fn read_column(column: &Column, reader: ColumnReader, rows: usize) -> Result<Values, TableError> {
+fn read_column(
+    column: &Column,
+    reader: ColumnReader,
+    rows: usize,
+    budget: &Budget,
+) -> Result<Values, TableError> {
     Ok(match (column.kind, reader) {
         (Type::F64, ColumnReader::DoubleColumnReader(mut reader)) => {
             Values::F64(read_values(column, &mut reader, rows, |x| x)?)
@@ -311,16 +433,9 @@ fn read_column(column: &Column, reader: ColumnReader, rows: usize) -> Result<Val
         (Type::Text, ColumnReader::ByteArrayColumnReader(mut reader)) => {
             let texts = read_values(column, &mut reader, rows, |x| x)?;
             let mut values = Values::new(Type::Text);
-            let mut bytes = 0;
             for text in &texts {
                 let text = text.as_ref().map_or(Ok(""), |text| text.as_utf8())?;
-                bytes += text.len();
-                if bytes > MAX_GROUP_TEXT {
-                    return Err(TableError::Parquet(format!(
-                        "column \"{}\": expected at most {MAX_GROUP_TEXT} bytes of text in a row group, got more",
-                        column.name
-                    )));
-                }
+                budget.take(text.len(), "text")?;
                 values.push(&Cell::Text(text));
             }
             values

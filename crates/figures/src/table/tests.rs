@@ -233,8 +233,8 @@ fn a_changed_file_does_no_harm() {
     let path = dir.path().join("t.parquet");
     sample().write_parquet(&path).unwrap();
     let rows = sample().len() as u64;
-    assert!(same(&read_parquet_up_to(&path, rows).unwrap(), &sample()));
-    let error = read_parquet_up_to(&path, rows - 1).unwrap_err().to_string();
+    assert!(same(&read_parquet_up_to(&path, &schema(), rows).unwrap(), &sample()));
+    let error = read_parquet_up_to(&path, &schema(), rows - 1).unwrap_err().to_string();
     assert_eq!(error, "Parquet: expected at most 6 rows, got 7");
     let good = fs::read(&path).unwrap();
     let mut refused = 0;
@@ -243,10 +243,49 @@ fn a_changed_file_does_no_harm() {
             let mut bad = good.clone();
             bad[at] ^= change;
             fs::write(&path, &bad).unwrap();
-            refused += usize::from(read_parquet_up_to(&path, rows).is_err());
+            refused += usize::from(read_parquet_up_to(&path, &schema(), rows).is_err());
         }
     }
     assert!(refused > good.len() / 2, "{refused} of {}", 2 * good.len());
+}
+
+/// Text counts as often as it occurs, in all columns and row groups together; a dictionary has it once.
+#[test]
+fn the_text_of_a_table_has_one_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    let schema = Schema::new([("one", Type::Text), ("other", Type::Text)]).unwrap();
+    let mut writer = ParquetWriter::create(&path, schema.clone()).unwrap();
+    let text = "x".repeat(1000);
+    let rows = ROW_GROUP_TEXT as u64 / 1000;
+    (0..rows).for_each(|_| writer.row(&[text.as_str().into(), text.as_str().into()]).unwrap());
+    writer.finish().unwrap();
+    let bytes = rows as usize * 2000;
+    let read =
+        |text, pages| parquet::read_bounded(&path, &schema, rows, &parquet::Room::new(text, pages));
+    assert_eq!(read(bytes, 100_000).unwrap().len() as u64, rows);
+    let error = read(bytes - 1, 100_000).unwrap_err().to_string();
+    assert!(
+        error.ends_with(&format!("expected at most {} bytes of text, got more", bytes - 1)),
+        "{error}"
+    );
+    let error = read(bytes, 2000).unwrap_err().to_string();
+    assert!(error.ends_with("expected at most 2000 bytes of pages, got more"), "{error}");
+}
+
+/// The columns are compared before a page is read, here damaged ones.
+#[test]
+fn other_columns_are_refused_before_rows_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.parquet");
+    sample().write_parquet(&path).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4..40].fill(0xff);
+    fs::write(&path, &bytes).unwrap();
+    let other = Schema::new([("at", Type::U64)]).unwrap();
+    let error = read_parquet_up_to(&path, &other, 7).unwrap_err().to_string();
+    assert!(error.starts_with("expected the columns at (U64), got scenario (Text), "), "{error}");
+    assert!(read_parquet_up_to(&path, &schema(), 7).is_err());
 }
 
 #[test]

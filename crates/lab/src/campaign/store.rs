@@ -2,17 +2,25 @@
 //!
 //! Each line has a checksum, is written by one call, and is only appended. A line that a kill
 //! truncates, or a disk damages, does not count, and its replication runs again.
+//!
+//! The file is locked by flock(2) while a [`Store`] has it open: a second writer would lose what the
+//! first one adds after it has read the file. [`Store::load`] takes no lock.
 
 use crate::output::OutputError;
 use fnv::FnvHasher;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 1 << 20;
+/// How often the file may be replaced between opening and locking it.
+const MAX_REPLACED: usize = 8;
 
 /// Id of a cell for one build of the program.
 pub(crate) type CellId = u64;
@@ -36,10 +44,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Opens or creates the file and reads its valid lines.
+    /// Opens or creates the file, locks it, and reads its valid lines.
+    ///
+    /// # Errors
+    /// Another store has it open; the file cannot be read or written.
     pub(crate) fn open(path: &Path) -> Result<(Store, KnownResults), OutputError> {
-        let open = OpenOptions::new().read(true).append(true).create(true).open(path);
-        let mut file = open.map_err(OutputError::file(path))?;
+        let mut file = open_locked(path).map_err(OutputError::file(path))?;
         let (known, ends_with_line_feed) = read(&file).map_err(OutputError::file(path))?;
         if !ends_with_line_feed {
             // A kill truncated the last line; the next result begins a new line.
@@ -80,13 +90,50 @@ impl Store {
         for ((cell, replication), figures) in ordered {
             text += &line(*cell, *replication, figures);
         }
-        crate::output::write(&self.path, text.as_bytes())
+        replace(&self.path, text.as_bytes()).map_err(OutputError::file(&self.path))
     }
 
     /// Writes the results to stable storage.
     pub(crate) fn sync(&self) -> Result<(), OutputError> {
         self.file.sync_data().map_err(OutputError::file(&self.path))
     }
+}
+
+/// Opens or creates a file, and locks it until it is closed.
+fn open_locked(path: &Path) -> io::Result<File> {
+    for _ in 0..MAX_REPLACED {
+        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let what =
+                    "expected a folder that no other sweep writes to, got one that is locked";
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
+            }
+            // A file system without locks.
+            Err(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK) => return Ok(file),
+            Err(error) => return Err(error.into()),
+        }
+        // The last sweep may have replaced the file before it was locked here.
+        let (locked, named) = (file.metadata()?, std::fs::metadata(path));
+        if named.is_ok_and(|named| (named.dev(), named.ino()) == (locked.dev(), locked.ino())) {
+            return Ok(file);
+        }
+    }
+    let what =
+        format!("expected a file that stays, got one that was replaced {MAX_REPLACED} times");
+    Err(io::Error::other(what))
+}
+
+/// Replaces a file by one that is on stable storage before it has the name.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut partial = path.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let mut file = File::create(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&partial, path)
 }
 
 pub(super) fn line(cell: CellId, replication: u64, figures: &Figures) -> String {
@@ -115,7 +162,7 @@ pub(crate) fn parse(line: &str) -> Option<((CellId, u64), Figures)> {
 }
 
 /// Returns every valid line, and whether the file ends with a line feed.
-fn read(file: &File) -> std::io::Result<(KnownResults, bool)> {
+fn read(file: &File) -> io::Result<(KnownResults, bool)> {
     let mut reader = BufReader::new(file);
     let mut known = KnownResults::new();
     let mut bytes = Vec::new();
@@ -155,6 +202,49 @@ mod tests {
         let known = Store::load(&path).unwrap();
         assert_eq!(known[&(1, 0)], figures(0.1 + 0.2));
         assert_eq!(known[&(u64::MAX, 3)], figures(1e-300));
+    }
+
+    #[test]
+    fn a_second_writer_is_refused_until_the_first_one_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.log");
+        let (mut store, _) = Store::open(&path).unwrap();
+        let error = Store::open(&path).unwrap_err().to_string();
+        let expected = "expected a folder that no other sweep writes to, got one that is locked";
+        assert_eq!(error, format!("{}: {expected}", path.display()));
+        store.add(1, 0, &figures(1.0)).unwrap();
+        assert_eq!(Store::load(&path).unwrap().len(), 1);
+        drop(store);
+        let (store, known) = Store::open(&path).unwrap();
+        store.put_in_order(&[1], &known).unwrap();
+        assert_eq!(Store::open(&path).unwrap().1.len(), 1);
+    }
+
+    /// Of many writers that open, add and replace the file, none loses a result.
+    #[test]
+    fn a_file_that_is_replaced_meanwhile_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.log");
+        let write = |cell: u64| {
+            for replication in 0..50 {
+                let (mut store, mut known) = loop {
+                    match Store::open(&path) {
+                        Ok(opened) => break opened,
+                        Err(_) => std::thread::yield_now(),
+                    }
+                };
+                store.add(cell, replication, &figures(0.5)).unwrap();
+                known.insert((cell, replication), figures(0.5));
+                store.put_in_order(&[], &known).unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            for cell in 0..4 {
+                let write = &write;
+                scope.spawn(move || write(cell));
+            }
+        });
+        assert_eq!(Store::load(&path).unwrap().len(), 200);
     }
 
     proptest! {

@@ -95,12 +95,13 @@ impl Prepared {
         let out = args.out.clone().unwrap_or_else(|| Path::new(DEFAULT_OUT).join(stem));
         output::folder(&out)?;
         let tables = args.tables;
+        // Locked before any file of a sweep that runs already is replaced.
+        let (store, known) = Store::open(&out.join(RESULTS))?;
         let prepared = Prepared { began, file, base, campaign, build: build(), out, tables };
         // Written before the first run, so that the results of a killed campaign can be read.
         output::write(&prepared.out.join(CAMPAIGN), prepared.file.text.as_bytes())?;
         output::write(&prepared.out.join(SCENARIO), prepared.base.text.as_bytes())?;
         output::write_json(&prepared.out.join(MANIFEST), &prepared.manifest(0.0))?;
-        let (store, known) = Store::open(&prepared.out.join(RESULTS))?;
         Ok((prepared, store, known))
     }
 

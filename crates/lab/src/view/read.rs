@@ -6,7 +6,7 @@ use super::tables::{HOP_COLUMNS, HOPS, WINDOW_COLUMNS, WINDOWS, sum};
 use crate::output::read_json_up_to;
 use crate::run::trace::{MAX_HOPS, PacketKind};
 use crate::run::windows::{MAX_CURVES, MAX_TICKS};
-use ringway_figures::table::{Cell, Table, Type, read_parquet_up_to};
+use ringway_figures::table::{Cell, Schema, Table, Type, read_parquet_up_to};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -141,19 +141,8 @@ fn table(
             return Err(failed(what));
         }
     }
-    let table = read_parquet_up_to(&path, max_rows).map_err(|e| failed(e.to_string()))?;
-    let got: Vec<(&str, Type)> =
-        table.schema().columns().iter().map(|c| (c.name.as_str(), c.kind)).collect();
-    if got != columns {
-        let list = |all: &[(&str, Type)]| {
-            all.iter()
-                .map(|(name, kind)| format!("{name} ({kind:?})"))
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        return Err(failed(format!("expected the columns {}, got {}", list(columns), list(&got))));
-    }
-    Ok(table)
+    let expected = Schema::new(columns.iter().copied()).map_err(|e| failed(e.to_string()))?;
+    read_parquet_up_to(&path, &expected, max_rows).map_err(|e| failed(e.to_string()))
 }
 
 /// Cells of a row.

@@ -13,10 +13,11 @@ The command line does the same: `ringway lab sweep loss-and-tcp --on ray --out r
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
 from ringway import _ringway
-from ringway.lab import Progress, Result, UsageError, _campaign, _result
+from ringway.lab import Progress, Result, UsageError, _campaign, _result, _swept
 from ringway.sweep.drive import Report, drive
 from ringway.sweep.folder import Folder
 from ringway.sweep.pool import Pool
@@ -45,19 +46,22 @@ def run(
     with the time that it took; `observe` with the number of runs and the process id of the worker for each batch of
     results.
     """
-    native, sha256 = _campaign(campaign, scenario)
+    native = _campaign(campaign, scenario)
     with Folder(os.fspath(out)) as folder:
         engine = _ringway.Engine(native, seed, reps, str(folder.local))
-        with open_pool(on, engine.spec, workers, folder) as pool:
-            began = time.monotonic()
-            runs, busy = drive(engine, pool, folder, progress, observe)
-            took = time.monotonic() - began
-        parts = engine.finish()
+        with closing(engine):
+            with open_pool(on, engine.spec, workers, folder) as pool:
+                began = time.monotonic()
+                runs, busy = drive(engine, pool, folder, progress, observe)
+                took = time.monotonic() - began
+            parts = engine.finish()
+        sha256 = _swept(folder.local)
         folder.upload()
     if report is not None:
         report(Report(runs=runs, workers=pool.workers, seconds=took, busy=busy))
     text, data, tables, faults = parts
-    text = text.replace(str(folder.local), folder.name)
+    if folder.is_url:
+        text = text.replace(str(folder.local), folder.name)
     result = _result((text, data, tables, faults), sha256)
     result.data["out"] = folder.name
     return result

@@ -28,7 +28,7 @@ class Folder:
         try:
             fsspec: Any = import_module("fsspec")
         except ImportError as error:
-            raise missing(name, "fsspec", "stores", error) from None
+            raise missing(f"--out {name}", "fsspec", "stores", error) from None
         try:
             self._store, self._root = fsspec.core.url_to_fs(name)
         except (ImportError, ValueError) as error:
@@ -38,6 +38,11 @@ class Folder:
         self.local = Path(self._temporary.name)
         if self._store.exists(self._at(RESULTS)):
             self._store.get_file(self._at(RESULTS), str(self.local / RESULTS))
+
+    @property
+    def is_url(self) -> bool:
+        """Whether the local folder is a temporary one."""
+        return self._temporary is not None
 
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}"

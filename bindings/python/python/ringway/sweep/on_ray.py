@@ -16,19 +16,30 @@ class Ray(Pool):
         try:
             ray: Any = import_module("ray")
         except ImportError as error:
-            raise missing("ray", "ray", "ray", error) from None
+            raise missing("--on ray", "ray", "ray", error) from None
         self.ray = ray
         self.began = not ray.is_initialized()
         if self.began:
-            os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-            options: dict[str, Any] = {"address": address} if address else {"num_cpus": workers or os.cpu_count()}
-            if not address:
-                options["include_dashboard"] = False
-            ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+            self._start(address, workers)
+        elif address:
+            raise Error(f"--on {address}: expected no connection of this process to Ray, got one: disconnect by "
+                        "ray.shutdown(), or use on=\"ray\", which is the cluster that is connected")
         self.workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
         self.spec = ray.put(spec)
         self.work = ray.remote(num_cpus=1, max_retries=MAX_LOSSES)(work)
         self.tasks: list[Any] = []
+
+    def _start(self, address: str | None, workers: int) -> None:
+        """Connects to a cluster, or starts one on this machine."""
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        # Without "local" Ray connects to a cluster that it finds by RAY_ADDRESS or on this machine.
+        options: dict[str, Any] = {"address": address or "local"}
+        if not address:
+            options |= {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
+        try:
+            self.ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+        except (ValueError, ConnectionError) as error:
+            raise Error(f"--on {address or 'ray'}: {error}") from None
 
     def submit(self, runs: list[Run]) -> None:
         self.tasks.append(self.work.remote(self.spec, runs))

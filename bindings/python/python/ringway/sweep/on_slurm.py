@@ -30,8 +30,7 @@ SCRIPT = """#!/bin/sh
 #SBATCH --cpus-per-task=1
 #SBATCH --requeue
 #SBATCH --open-mode=append
-#SBATCH --output={log}
-exec {python} -m ringway.sweep.task {folder} "$SLURM_ARRAY_TASK_ID"
+exec {python} -P -m ringway.sweep.task {folder} "$SLURM_ARRAY_TASK_ID"
 """
 
 
@@ -61,7 +60,7 @@ class Slurm(Pool):
     ahead = 1
 
     def __init__(self, spec: str, workers: int, out: Path) -> None:
-        for program in ("sbatch", "squeue", "sinfo"):
+        for program in ("sbatch", "squeue", "scancel", "sinfo"):
             if shutil.which(program) is None:
                 raise UsageError(f"--on slurm needs the program {program}, which is not in PATH (Debian: slurm-client)")
         self.limit = f"%{workers}" if workers else ""
@@ -90,13 +89,14 @@ class Slurm(Pool):
             SCRIPT.format(
                 last=len(batches) - 1,
                 limit=self.limit,
-                log=folder / "task-%a.log",
                 python=shlex.quote(sys.executable),
                 folder=shlex.quote(str(folder)),
             ),
             "utf-8",
         )
-        done = subprocess.run(["sbatch", "--parsable", str(script)], capture_output=True, text=True, check=False)
+        log = f"{folder}/".replace("%", "%%") + "task-%a.log"
+        words = ["sbatch", "--parsable", f"--output={log}", str(script)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise Error(f"sbatch {script}: {done.stderr.strip()}")
         number = done.stdout.strip().split(";")[0]
@@ -110,7 +110,7 @@ class Slurm(Pool):
             self.jobs = [job for job in self.jobs if job.batches]
             if results:
                 return results
-            for job in self.jobs:
+            for job in list(self.jobs):
                 self._look(job)
             time.sleep(POLL)
 
@@ -135,6 +135,10 @@ class Slurm(Pool):
             ["squeue", "--noheader", "--jobs", job.number, "--states=all", "--format=%T"],
             capture_output=True, text=True, check=False,
         )
+        if shown.returncode != 0 and "Invalid job id" not in shown.stderr:
+            # The controller does not answer, and nothing is known of the job.
+            job.ended = None
+            return
         # A job that Slurm does not know any more has ended.
         running = {"PENDING", "RUNNING", "REQUEUED", "CONFIGURING", "COMPLETING", "SUSPENDED", "REQUEUE_HOLD"}
         if shown.returncode == 0 and running & set(shown.stdout.split()):
@@ -143,6 +147,7 @@ class Slurm(Pool):
         job.ended = job.ended or time.monotonic()
         if time.monotonic() - job.ended < PATIENCE:
             return
+        self._cancel(job)
         for runs in job.batches.values():
             key = tuple(runs)
             self.losses[key] = self.losses.get(key, 0) + 1
@@ -152,8 +157,11 @@ class Slurm(Pool):
         job.batches = {}
         self.jobs.remove(job)
 
+    def _cancel(self, job: _Job) -> None:
+        subprocess.run(["scancel", job.number], capture_output=True, check=False)
+
     def close(self) -> None:
         for job in self.jobs:
-            subprocess.run(["scancel", job.number], capture_output=True, check=False)
+            self._cancel(job)
         if not self.jobs:
             shutil.rmtree(self.folder, ignore_errors=True)

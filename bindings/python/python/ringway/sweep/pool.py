@@ -1,6 +1,7 @@
 """What an engine has to do: take batches of runs, and return their results."""
 
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from types import TracebackType
@@ -75,6 +76,9 @@ class Pool(ABC):
         self.close()
 
 
-def missing(on: str, package: str, extra: str, error: ImportError) -> UsageError:
-    """The error of an engine that is not installed."""
-    return UsageError(f"--on {on} needs the package {package}: pip install 'ringway[{extra}]' ({error})")
+def missing(option: str, package: str, extra: str, error: ImportError) -> UsageError:
+    """The error of an option whose package is not installed."""
+    return UsageError(
+        f"{option} needs the package {package}: in a clone of the project "
+        f"{sys.executable} -m pip install 'bindings/python[{extra}]' ({error}; docs/python.md)"
+    )

@@ -1,12 +1,30 @@
 """Processes of this machine, without any engine: what a cluster is compared with."""
 
 import os
+import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import Any
 
 from ringway.lab import Error
 from ringway.sweep.pool import MAX_LOSSES, Done, Pool, Run, work
+
+
+class _Worker:
+    """What a worker has for all of its batches."""
+
+    spec = ""
+
+
+def _begin(spec: str) -> None:
+    """Begins a worker. Ctrl-C in a terminal reaches it, too; it is for the process that ends it."""
+    _Worker.spec = spec
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(runs: list[Run]) -> Done:
+    return work(_Worker.spec, runs)
 
 
 class Processes(Pool):
@@ -21,10 +39,16 @@ class Processes(Pool):
 
     def _start(self) -> ProcessPoolExecutor:
         # Not forked: this process may have threads.
-        return ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
+        context = get_context("spawn")
+        return ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin, initargs=(self.spec,))
 
     def submit(self, runs: list[Run]) -> None:
-        self.futures[self.pool.submit(work, self.spec, runs)] = runs
+        while True:
+            try:
+                self.futures[self.pool.submit(_work, runs)] = runs
+                return
+            except BrokenProcessPool:
+                self._restart()
 
     def wait(self) -> list[Done]:
         while True:
@@ -43,12 +67,26 @@ class Processes(Pool):
         self.losses += 1
         if self.losses > MAX_LOSSES:
             raise Error(f"worker processes were killed {self.losses} times")
-        self.pool.shutdown(cancel_futures=True)
+        self._end()
         self.pool = self._start()
         lost = list(self.futures.values())
         self.futures.clear()
         for runs in lost:
             self.submit(runs)
 
-    def close(self) -> None:
+    def _end(self) -> None:
+        """Ends the workers, also within a run, for whose end the executor would wait."""
+        if self.futures:
+            # As `kill_workers` of Python 3.14.
+            pool: Any = self.pool
+            processes = list((pool._processes or {}).values())
+            for process in processes:
+                process.kill()
+            for process in processes:
+                process.join()
+            # The executor writes batches into a pipe that nobody reads any more, and waits for that before 3.12.
+            pool._call_queue._reader.close()
         self.pool.shutdown(cancel_futures=True)
+
+    def close(self) -> None:
+        self._end()
