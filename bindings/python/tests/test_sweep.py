@@ -138,10 +138,9 @@ class Sweeps(Case):
             sweep.run(CAMPAIGN, out=out, workers=2, observe=stop)
         result = sweep.run(CAMPAIGN, out=out, workers=2)
         self.assertGreater(result.data["reused"], 0)
-        # A cell whose known runs suffice needs no more of the batch in which they were made.
+        # The runs that a cell asks for depend on those that are known, so it may have a few more or fewer.
         total = result.data["reused"] + result.data["ran"]
-        self.assertLessEqual(total, self.result.data["ran"])
-        self.assertGreater(total, self.result.data["ran"] - 16)
+        self.assertLess(abs(total - self.result.data["ran"]), 16)
         self.assert_same_files(self.expected, out, but={"results.log"})
 
     def test_a_second_sweep_in_one_folder_is_refused(self):

@@ -5,6 +5,8 @@ import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from select import select
+from threading import Event, Thread
 from typing import Any
 
 from ringway.lab import Error
@@ -40,7 +42,11 @@ class Processes(Pool):
     def _start(self) -> ProcessPoolExecutor:
         # Not forked: this process may have threads.
         context = get_context("spawn")
-        return ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin, initargs=(self.spec,))
+        pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin, initargs=(self.spec,))
+        executor: Any = pool
+        # A descriptor of our own: the executor closes its one in another thread.
+        self.batches = os.dup(executor._call_queue._reader.fileno())
+        return pool
 
     def submit(self, runs: list[Run]) -> None:
         while True:
@@ -76,6 +82,8 @@ class Processes(Pool):
 
     def _end(self) -> None:
         """Ends the workers, also within a run, for whose end the executor would wait."""
+        ended = Event()
+        reader = Thread(target=_drain, args=(self.batches, ended))
         if self.futures:
             # As `kill_workers` of Python 3.14.
             pool: Any = self.pool
@@ -84,9 +92,19 @@ class Processes(Pool):
                 process.kill()
             for process in processes:
                 process.join()
-            # The executor writes batches into a pipe that nobody reads any more, and waits for that before 3.12.
-            pool._call_queue._reader.close()
+            reader.start()
         self.pool.shutdown(cancel_futures=True)
+        ended.set()
+        if self.futures:
+            reader.join()
+        os.close(self.batches)
 
     def close(self) -> None:
         self._end()
+
+
+def _drain(descriptor: int, ended: Event) -> None:
+    """Reads what no worker reads any more: before Python 3.12 the executor ends when it has written all batches."""
+    while not ended.is_set():
+        if select([descriptor], [], [], 0.05)[0] and not os.read(descriptor, 1 << 16):
+            return
