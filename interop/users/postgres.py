@@ -27,7 +27,9 @@ class Postgres:
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(self.folder, user.pw_uid, user.pw_gid)
-            self.as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups", "--"]
+            # From a folder that this user may enter, or psql complains.
+            self.as_user = ["env", "--chdir=/", "setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups",
+                            "--"]
         self.data = self.folder / "data"
         self.run([PROGRAMS / "initdb", "-D", self.data, "-U", "postgres", "-A", "trust", "--no-sync", "-E", encoding,
                   "--locale=C"], seconds=60)

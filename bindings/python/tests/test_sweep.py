@@ -78,9 +78,11 @@ class Sweeps(Case):
     def test_ctrl_c_ends_runs_that_take_long(self):
         """SIGINT for the process alone, and for its group, as of a terminal."""
         program = (
-            "import sys\n"
+            "import signal, sys\n"
             "from ringway import lab, sweep\n"
             "if __name__ == '__main__':\n"
+            # A shell has its background jobs ignore it.
+            "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "    scenario = lab.document('lossy-bulk')\n"
             "    scenario['scenario'] |= {'events': 2**40, 'at_most': '1000000 s'}\n"
             "    scenario['probe'] = []\n"
