@@ -60,15 +60,16 @@ fn message(life: Life, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// Opens an association, sends on several streams, checks the echoes, and ends it.
-async fn live(stack: &Stack, connect: &Connect, life: Life) {
+/// Opens an association, sends on several streams, checks the echoes, and ends it. Returns whether it was aborted without a
+/// reason.
+async fn live(stack: &Stack, connect: &Connect, life: Life) -> bool {
     let association = stack.connect(connect).await.unwrap();
     for number in 0..MESSAGES {
         let options = SendOptions { stream: (number % 5) as u16, ..SendOptions::default() };
         association.send(message(life, number), &options).await.unwrap();
     }
     if life == Life::Drop {
-        return;
+        return false;
     }
     let mut next = HashMap::new();
     for _ in 0..MESSAGES {
@@ -82,11 +83,14 @@ async fn live(stack: &Stack, connect: &Connect, life: Life) {
         Life::Abort => association.abort(b"enough").unwrap(),
         Life::Aborted => {
             let end = association.recv().await.unwrap_err();
-            let reason = |end: &EndedError| format!("{end}").contains("by the other side");
-            assert!(reason(&end), "{end}");
+            let end = end.to_string();
+            let is_without_reason = end.contains("without a cause");
+            assert!(is_without_reason || end.contains("by the other side"), "{end}");
+            return is_without_reason;
         }
         Life::Drop => {}
     }
+    false
 }
 
 /// Echoes what arrives until the end. Returns the kind of life and the number of messages.
@@ -146,16 +150,22 @@ fn associations_open_send_and_end_at_once() {
         for task in 0..TASKS {
             let (a, connect) = (a.clone(), connect.clone());
             opening.spawn(async move {
+                let mut without_reason = 0;
                 for round in 0..ROUNDS {
-                    live(&a, &connect, LIVES[(task + round) % LIVES.len()]).await;
+                    let life = LIVES[(task + round) % LIVES.len()];
+                    without_reason += usize::from(live(&a, &connect, life).await);
                 }
+                without_reason
             });
         }
+        let mut without_reason = 0;
         while let Some(result) = opening.join_next().await {
-            result.unwrap();
+            without_reason += result.unwrap();
         }
         let lives = accepting.await.unwrap();
         let each = TASKS * ROUNDS / LIVES.len();
+        // Seldom, what arrives after the end is answered first, by an ABORT without a reason (RFC 9260 section 8.4).
+        assert!(without_reason <= each / 10, "{without_reason} of {each} ABORTs had no reason");
         assert_eq!(lives, LIVES.iter().map(|life| (*life as u8, each)).collect());
         // Those that were dropped end by themselves.
         while a.associations() + b.associations() > 0 {
