@@ -175,6 +175,8 @@ pub enum Event {
     },
     /// The other nodes that live.
     Nodes(Vec<NodeName>),
+    /// Nodes whose lease has ended without a word: what waits for them waits in vain.
+    Gone(Vec<NodeName>),
     /// The database has another state.
     State(State),
     /// A shard of a database with many has another state.

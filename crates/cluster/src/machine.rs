@@ -265,6 +265,10 @@ impl Machine {
         if let Some(names) = self.nodes.take_change() {
             self.events.push_back(Event::Nodes(names));
         }
+        let gone = self.nodes.take_gone();
+        if !gone.is_empty() {
+            self.events.push_back(Event::Gone(gone));
+        }
         let mut outcomes = Vec::new();
         self.own.sort(now, &self.shards, &mut outcomes);
         self.report(outcomes);

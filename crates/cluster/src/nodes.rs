@@ -18,6 +18,8 @@ pub struct Nodes {
     /// Runs that have ended their lease a short time ago: what was read before must not bring them back.
     left: BTreeMap<NodeName, Node>,
     changed: bool,
+    /// Nodes whose lease has ended without a word.
+    gone: Vec<NodeName>,
 }
 
 struct Node {
@@ -29,7 +31,13 @@ struct Node {
 impl Nodes {
     /// Returns the nodes beside this one: none.
     pub fn new(this: NodeName) -> Self {
-        Nodes { this, alive: BTreeMap::new(), left: BTreeMap::new(), changed: false }
+        Nodes {
+            this,
+            alive: BTreeMap::new(),
+            left: BTreeMap::new(),
+            changed: false,
+            gone: Vec::new(),
+        }
     }
 
     /// The leases were read.
@@ -61,9 +69,11 @@ impl Nodes {
 
     /// Drops the nodes whose lease has ended.
     pub fn expire(&mut self, now: Time) {
-        let before = self.alive.len();
+        let ended = |(name, node): (&NodeName, &Node)| (node.ends <= now).then_some(*name);
+        let ended: Vec<NodeName> = self.alive.iter().filter_map(ended).collect();
         self.alive.retain(|_, node| now < node.ends);
-        self.changed |= self.alive.len() != before;
+        self.changed |= !ended.is_empty();
+        self.gone.extend(ended);
     }
 
     /// Returns the time at which the next lease ends.
@@ -95,6 +105,11 @@ impl Nodes {
     /// Returns whether this node is alone.
     pub fn is_empty(&self) -> bool {
         self.alive.is_empty()
+    }
+
+    /// Returns the nodes whose lease has ended since the last call, but for those that have ended it themselves.
+    pub fn take_gone(&mut self) -> Vec<NodeName> {
+        std::mem::take(&mut self.gone)
     }
 
     /// Returns the names of all other nodes, if they have changed since the last call.

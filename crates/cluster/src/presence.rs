@@ -45,14 +45,15 @@ impl Phones {
             Some(instances) => (instances, true),
             None => (text, false),
         };
-        let one = |text: &str| u64::from_str_radix(text, 16).ok().filter(|_| text.len() == 16);
-        let mut instances: Vec<u64> = instances.split('.').map_while(one).collect();
-        let is_text_of_ours = !text.is_empty() && instances.len() <= MAX_PHONES;
+        let is_digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        let is_hash = |text: &str| text.len() == 16 && text.bytes().all(is_digit);
+        let one = |text: &str| u64::from_str_radix(text, 16).ok().filter(|_| is_hash(text));
+        let read: Option<Vec<u64>> = instances.split('.').take(MAX_PHONES + 1).map(one).collect();
+        let Some(mut instances) = read.filter(|read| read.len() <= MAX_PHONES) else {
+            return Phones::unknown();
+        };
         instances.sort_unstable();
         instances.dedup();
-        if !is_text_of_ours || instances.is_empty() {
-            return Phones::unknown();
-        }
         Phones { instances: instances.into(), others }
     }
 }

@@ -150,12 +150,6 @@ impl ClusterNodes {
         &self.nodes
     }
 
-    /// Returns the addresses of the nodes that are not among others.
-    pub fn without(&self, others: &ClusterNodes) -> Vec<SocketAddr> {
-        let is_other = |node: &&SocketAddr| others.nodes.binary_search(node).is_ok();
-        self.nodes.iter().filter(|node| !is_other(node)).copied().collect()
-    }
-
     /// Returns the address of the node that a message has come from, if it has the address of one: a datagram from the
     /// port of a node, or any connection from its host.
     pub fn node(&self, flow: &Flow) -> Option<IpAddr> {

@@ -6,6 +6,7 @@ use ringway_proxy::config::Config;
 use ringway_proxy::location::Change;
 use ringway_proxy::{AskId, Reply, ResolveId};
 use ringway_sansio::{Flow, Hop};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub enum Post {
     Answered(AskId, Reply),
     /// A message that was kept for a user, who is registered now.
     Deliver(Box<Delivery>),
+    /// These nodes of the cluster are gone.
+    NodesGone(Arc<[SocketAddr]>),
     /// Accept no new calls.
     Drain,
     /// Publish the counters on the board.

@@ -336,7 +336,8 @@ impl Handler for Worker {
             Post::Resolved(id, hops) => self.core.handle_resolved(now, id, &hops, out),
             Post::Answered(id, reply) => self.core.handle_answered(now, id, reply, out),
             Post::Deliver(delivery) => self.deliver(now, &delivery, out),
-            Post::Configured(config) => self.core.reconfigure(now, config, out),
+            Post::Configured(config) => self.core.reconfigure(now, config),
+            Post::NodesGone(gone) => self.core.handle_nodes_gone(now, &gone, out),
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(now),
         }

@@ -384,7 +384,8 @@ impl Cluster {
                     }
                 }
                 Event::State(State::Absent | State::Superseded) => self.nodes[i].outages += 1,
-                Event::State(_) | Event::Shard(..) | Event::Nodes(_) | Event::Unusable(_) => {}
+                Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
+                Event::Nodes(_) | Event::Gone(_) => {}
             }
         }
     }

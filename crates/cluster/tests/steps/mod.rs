@@ -74,7 +74,9 @@ impl Node {
                     assert!(self.asks > 0, "an answer to no question");
                     self.asks -= 1;
                 }
-                Event::Nodes(names) => assert!(names.len() <= config::MAX_NODES),
+                Event::Nodes(names) | Event::Gone(names) => {
+                    assert!(names.len() <= config::MAX_NODES)
+                }
                 Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
             }
         }

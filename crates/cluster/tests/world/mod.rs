@@ -439,6 +439,7 @@ impl World {
                 Event::Committed { tag, stored } => node.commits.push((tag.id, stored)),
                 Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
                 Event::Nodes(names) => node.peers = names,
+                Event::Gone(_) => {}
                 Event::State(state) => node.states.push(state),
                 Event::Shard(shard, state) => node.shards.push((shard.port, state)),
                 Event::Unusable(user) => node.unusable.push(user),

@@ -72,6 +72,7 @@ use ringway_sip::transaction::{Report, Transactions};
 use routing::access::Access;
 use stateless::Stateless;
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use subscriptions::Subscriptions;
 use turn::{Resources, Turn};
@@ -207,6 +208,12 @@ impl Core {
         self.resources.store.flow_closed(flow, now);
     }
 
+    /// Reports that nodes of the cluster at these addresses are gone. Requests that wait for them go another way.
+    pub fn handle_nodes_gone(&mut self, now: Time, gone: &[SocketAddr], out: &mut Outbox) {
+        let (parts, mut turn) = self.turn(now, out);
+        parts.calls.nodes_gone(&mut turn, gone);
+    }
+
     /// Reports that the message with this report number could not be sent.
     pub fn handle_not_sent(&mut self, now: Time, report: u64, out: &mut Outbox) {
         if let Some(report) = Report::from_u64(report) {
@@ -298,18 +305,13 @@ impl Core {
     }
 
     /// Replaces the configuration. Calls in progress keep their targets and transactions; later requests of theirs are
-    /// judged by the new configuration. What waits for a node of the cluster that is gone goes another way.
-    pub fn reconfigure(&mut self, now: Time, config: Arc<Config>, out: &mut Outbox) {
-        let gone = self.node.config.nodes.without(&config.nodes);
+    /// judged by the new configuration.
+    pub fn reconfigure(&mut self, now: Time, config: Arc<Config>) {
         self.resources.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);
         self.parts.guard.reconfigure(&config);
         self.parts.registrations.reconfigure(config.registrar.clone());
         self.node.reconfigure(config);
-        if !gone.is_empty() {
-            let (parts, mut turn) = self.turn(now, out);
-            parts.calls.nodes_gone(&mut turn, &gone);
-        }
     }
 
     /// Refuses new calls with 503 from now on. Calls in progress are completed.

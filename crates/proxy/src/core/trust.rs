@@ -52,6 +52,11 @@ impl Trust {
         self.mesh.and_then(|mesh| mesh.router(flow)).or_else(node)
     }
 
+    /// Returns whether a node of the cluster has sent a request, and vouches for its users.
+    pub(super) fn is_of_node(&self, incoming: &IncomingRequest<'_>) -> bool {
+        self.nodes.node(incoming.flow).is_some() && self.nodes.is_proved(incoming.msg)
+    }
+
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or
     /// asks for privacy and goes to one (RFC 3325 sections 5 and 7).
     pub(super) fn strips_identity(&self, from: &Flow, to: IpAddr, msg: &Message<'_>) -> bool {

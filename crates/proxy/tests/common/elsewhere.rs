@@ -270,8 +270,14 @@ impl World {
 
     /// Replaces the configuration of the first worker.
     pub fn reconfigure(&mut self, config: Config) {
+        self.cores[0].reconfigure(self.now, Arc::new(config));
+    }
+
+    /// The leases of these nodes have ended.
+    pub fn nodes_gone(&mut self, gone: &[Peer]) {
+        let gone: Vec<_> = gone.iter().map(Peer::remote).collect();
         let (now, mut out) = (self.now, std::mem::take(&mut self.out));
-        self.cores[0].reconfigure(now, Arc::new(config), &mut out);
+        self.cores[0].handle_nodes_gone(now, &gone, &mut out);
         self.out = out;
         self.pump(0);
     }

@@ -54,7 +54,7 @@ fn a_request_of_a_node_goes_to_no_other_node() {
     w.elsewhere("alice", &[(ROUTER, 1000)]);
     let message = from_dave(&mut w, "MESSAGE sip:alice@example.org");
     w.from(PROXY, &message);
-    w.expect(PROXY, "480");
+    w.expect(PROXY, "430");
     let register = from_dave(&mut w, "REGISTER sip:example.org");
     w.from(PROXY, &register.set("To", "<sip:dave@example.org>"));
     w.expect(PROXY, "403");

@@ -151,7 +151,7 @@ fn a_node_is_asked_for_some_phones() {
             assert!(!got.to_string().contains(&desk), "a phone need not know: {got}");
             w.answer(peer, &got, 486);
         }
-        w.expect(PROXY, if called.is_empty() { "480" } else { "486" });
+        w.expect(PROXY, if called.is_empty() { "430" } else { "486" });
         w.finish();
     }
 }
@@ -216,7 +216,7 @@ fn what_waits_for_a_node_that_is_gone_goes_another_way() {
             w.expect(ALICE, "100");
         }
         w.expect(PROXY, method);
-        w.reconfigure(configured(&[GATEWAY]));
+        w.nodes_gone(&[PROXY]);
         let got = w.expect(GATEWAY, method);
         assert!(route(&got).contains(";only="), "{got}");
         w.answer(GATEWAY, &got, 200);
@@ -234,7 +234,7 @@ fn what_a_node_has_answered_goes_on_when_its_lease_ends() {
     let got = w.expect(PROXY, "INVITE");
     w.answer(PROXY, &got, 180);
     w.expect(ALICE, "180");
-    w.reconfigure(configured(&[]));
+    w.nodes_gone(&[PROXY]);
     w.answer(PROXY, &got, 200);
     let ok = w.expect(ALICE, "200");
     let mut caller = Dialog::of_caller(ALICE, &invite, &ok);
@@ -250,6 +250,102 @@ fn a_user_of_a_node_that_is_gone_is_not_available() {
     w.elsewhere("bob", &[(PROXY, 1000)]);
     call(&mut w, "MESSAGE sip:bob@example.org");
     w.expect(PROXY, "MESSAGE");
-    w.reconfigure(configured(&[GATEWAY]));
+    w.nodes_gone(&[PROXY]);
     w.expect(ALICE, "480");
+    // One that has ended its lease itself is about to stop, and answers.
+    call(&mut w, "MESSAGE sip:bob@example.org");
+    let got = w.expect(PROXY, "MESSAGE");
+    w.reconfigure(configured(&[GATEWAY]));
+    w.answer(PROXY, &got, 200);
+    w.expect(ALICE, "200");
+    w.finish();
+}
+
+/// RFC 3261 section 17.1.4: the node may live after all. Whom it rings is cancelled, and who answers is no lost call.
+#[test]
+fn a_late_answer_of_a_node_that_seemed_gone_is_dealt_with() {
+    for status in [180, 200] {
+        let mut w = cluster();
+        w.elsewhere("bob", &[(PROXY, 1000)]);
+        call(&mut w, "INVITE sip:bob@example.org");
+        w.expect(ALICE, "100");
+        let got = w.expect(PROXY, "INVITE");
+        w.nodes_gone(&[PROXY]);
+        w.expect(ALICE, "480");
+        w.answer(PROXY, &got, status);
+        match status {
+            180 => drop(w.expect(PROXY, "CANCEL")),
+            _ => drop(w.expect(ALICE, "200")),
+        }
+    }
+}
+
+/// What is gone as well is no other way.
+#[test]
+fn no_node_that_is_gone_is_asked_instead() {
+    for gone in [&[&[PROXY, GATEWAY][..]][..], &[&[GATEWAY], &[PROXY]]] {
+        let mut w = cluster();
+        let server = |peer, ends| Server::with_phones(peer, ends, &[DESK], false);
+        w.with_phones("bob", vec![server(PROXY, until(&w, 70)), server(GATEWAY, until(&w, 60))]);
+        call(&mut w, "MESSAGE sip:bob@example.org");
+        w.expect(PROXY, "MESSAGE");
+        gone.iter().for_each(|gone| w.nodes_gone(gone));
+        w.expect(ALICE, "480");
+        w.finish();
+    }
+}
+
+/// RFC 5626 section 7: a final answer of the phone but 408 and 430 holds for all of its flows, 503 too.
+#[test]
+fn a_phone_that_is_busy_is_not_called_by_another_node() {
+    let mut w = cluster();
+    w.speaks(PROXY, "dave", Some(true));
+    w.bind("bob", bind(BOB.contact()).instance(DESK));
+    w.with_phones("bob", vec![Server::with_phones(PROXY, until(&w, 3000), &[DESK], false)]);
+    call(&mut w, "MESSAGE sip:bob@example.org");
+    let got = w.expect(BOB, "MESSAGE");
+    w.answer(BOB, &got, 503);
+    w.expect(ALICE, "500");
+    let message = w.request(PROXY, "MESSAGE sip:bob@example.org");
+    let message = message.set("From", "<sip:dave@example.org>;tag=there");
+    w.from(PROXY, &message.add("Route", format!("<sip:example.org;lr;node={}>", KEY.text())));
+    let got = w.expect(BOB, "MESSAGE");
+    w.answer(BOB, &got, 503);
+    w.expect(PROXY, "500");
+    w.finish();
+}
+
+/// Whatever a node answers that does not reach the phone: it is here, too.
+#[test]
+fn a_phone_is_called_here_if_another_node_does_not_reach_it() {
+    for status in [430, 503, 407, 408] {
+        let mut w = cluster();
+        w.bind("bob", bind(BOB.contact()).instance(DESK));
+        w.with_phones("bob", vec![Server::with_phones(PROXY, until(&w, 4000), &[DESK], false)]);
+        call(&mut w, "MESSAGE sip:bob@example.org");
+        let got = w.expect(PROXY, "MESSAGE");
+        w.answer(PROXY, &got, status);
+        let got = w.expect(BOB, "MESSAGE");
+        w.answer(BOB, &got, 200);
+        w.expect(ALICE, "200");
+        w.finish();
+    }
+}
+
+/// The end that is known of another node may be that of another phone there.
+#[test]
+fn a_phone_is_called_here_where_another_node_has_several() {
+    for (phones, others) in [(&[DESK, POCKET][..], false), (&[DESK], true)] {
+        let mut w = cluster();
+        w.bind("bob", bind(BOB.contact()).instance(DESK));
+        w.with_phones("bob", vec![Server::with_phones(PROXY, until(&w, 4000), phones, others)]);
+        call(&mut w, "MESSAGE sip:bob@example.org");
+        let got = w.expect(BOB, "MESSAGE");
+        let other = w.expect(PROXY, "MESSAGE");
+        assert!(route(&other).contains(";without="), "{other}");
+        w.answer(PROXY, &other, 486);
+        w.answer(BOB, &got, 200);
+        w.expect(ALICE, "200");
+        w.finish();
+    }
 }

@@ -154,6 +154,13 @@ impl World for Channels {
                 info!("other nodes of the cluster: {addresses:?}");
                 self.nodes.send_replace(ClusterNodes::new(addresses, self.key));
             }
+            Event::Gone(names) => {
+                let gone: Arc<[SocketAddr]> = names.iter().map(|name| name.address).collect();
+                for mailbox in self.mailboxes.get().into_iter().flatten() {
+                    // Without it, requests wait for a final response as long as any.
+                    mailbox.try_post(Post::NodesGone(gone.clone()));
+                }
+            }
             Event::State(state) => self.log(state),
             Event::Shard(shard, state) => self.log_shard(&shard, state),
             Event::Unusable(user) => {

@@ -565,12 +565,13 @@ impl<C: Copy, S: Copy> Transactions<C, S> {
         self.clients[index as usize].event(index)
     }
 
-    /// Ends a client transaction whose server is gone, as if the request could not be sent. Returns whether it was unanswered,
-    /// also by a provisional response; otherwise it goes on.
+    /// Reports that the server of a client transaction is most likely gone. Returns whether it has not answered, by a
+    /// provisional response either: then another may be tried. As for [`Transactions::cut_off`], an INVITE is continued until
+    /// timer B.
     pub fn abandon(&mut self, now: Time, id: ClientId) -> bool {
         let Some(entry) = client(&mut self.clients, id) else { return false };
         let waits = matches!(entry.machine.state(), ClientState::Calling | ClientState::Trying);
-        if waits {
+        if waits && entry.machine.kind() == Kind::NonInvite {
             self.end_client(now, id.index);
         }
         waits

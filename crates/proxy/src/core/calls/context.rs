@@ -235,6 +235,8 @@ fn rank(status: u16) -> u16 {
         600.. => 0,
         401 | 407 | 415 | 420 | 484 => 4_000,
         408 => 4_900,
+        // It says least: that one of several phones is to be reached another way.
+        430 => 4_950,
         503 => 5_900,
         _ => (status / 100) * 1_000 + 100,
     }
@@ -282,6 +284,10 @@ impl Contexts {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Context> {
         self.slab.iter().filter_map(|(_, slot)| slot.context())
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Context> {
+        self.slab.iter_mut().filter_map(|(_, slot)| slot.context_mut())
     }
 
     /// Returns the id of a context that is inserted later; until then its entry is held.

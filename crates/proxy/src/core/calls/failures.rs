@@ -1,13 +1,17 @@
 //! Substitutes for a response: time-outs, timer C (RFC 3261 section 16.8) and transport errors (16.9).
 
 use super::Calls;
-use super::context::{Branch, CancelReason, Requester, State};
+use super::context::{CancelReason, Requester, State};
 use crate::core::events::Event;
 use crate::core::ids::{BranchId, ContextId};
-use crate::core::target::{Attempt, Origin};
+use crate::core::names::{default_port, next_host};
+use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
+use crate::local_identity::parse_ip;
 use ringway_sansio::{Hop, TimerId};
+use ringway_sip::header::NameAddr;
 use ringway_sip::transaction::{ClientId, Kind};
+use ringway_sip::uri::Uri;
 use ringway_sip::write;
 use std::net::SocketAddr;
 
@@ -62,21 +66,25 @@ impl Calls {
     }
 
     /// These nodes of the cluster are gone: what has been sent to them and is unanswered goes another way, or its user is not
-    /// available.
+    /// available. Nothing else is sent to them instead of what fails elsewhere.
     pub(in crate::core) fn nodes_gone(&mut self, t: &mut Turn<'_>, gone: &[SocketAddr]) {
-        let is_gone = |branch: &Branch| {
-            branch.state == State::Sent
-                && branch.target.origin == Origin::Elsewhere
-                && branch.last_destination.is_some_and(|(_, addr)| gone.contains(&addr))
-        };
-        let branches = self.contexts.iter().flat_map(|context| {
-            let clients = context.branches.iter().enumerate();
-            clients.filter(|(_, branch)| is_gone(branch)).filter_map(|(index, branch)| {
-                let id = BranchId { context: context.id, branch: index as u16 };
-                Some((branch.client?, id))
-            })
-        });
-        for (client, id) in branches.collect::<Vec<_>>() {
+        let mut branches = Vec::new();
+        for context in self.contexts.iter_mut() {
+            for (index, branch) in context.branches.iter_mut().enumerate() {
+                branch.target.attempts.retain(|attempt| match attempt {
+                    Attempt::Binding(other) => !leads_to(other, gone),
+                    _ => true,
+                });
+                let is_there = branch.state == State::Sent
+                    && branch.target.origin == Origin::Elsewhere
+                    && branch.last_destination.is_some_and(|(_, addr)| gone.contains(&addr));
+                if let Some(client) = branch.client.filter(|_| is_there) {
+                    let id = BranchId { context: context.id, branch: index as u16 };
+                    branches.push((client, id));
+                }
+            }
+        }
+        for (client, id) in branches {
             if t.tx.abandon(t.now, client) {
                 self.branch_failed(t, client, id, 480);
             }
@@ -203,4 +211,15 @@ impl Calls {
             t.tx.respond(t.now, server, 100, t.out, start);
         });
     }
+}
+
+/// Returns whether the Path of another server leads to one of these addresses.
+fn leads_to(target: &RequestTarget, addresses: &[SocketAddr]) -> bool {
+    let uri = NameAddr::parse(&target.path).ok().and_then(|path| Uri::parse(path.uri).ok());
+    target.origin == Origin::Elsewhere
+        && uri.is_some_and(|uri| {
+            let port = uri.port.unwrap_or_else(|| default_port(&uri));
+            parse_ip(next_host(&uri))
+                .is_some_and(|ip| addresses.contains(&SocketAddr::new(ip, port)))
+        })
 }

@@ -5,7 +5,7 @@ use super::{Calls, Tick};
 use crate::core::forwarding;
 use crate::core::ids::{BranchId, ContextId, ResolveUser};
 use crate::core::locator::Lookup;
-use crate::core::target::{Attempt, RequestTarget};
+use crate::core::target::{Attempt, Origin, RequestTarget};
 use crate::core::turn::Turn;
 use ringway_sansio::{Hop, TimerId};
 use ringway_sip::message::Message;
@@ -106,11 +106,24 @@ impl Calls {
         msg: &Message<'_>,
     ) -> Option<Lookup> {
         if let Attempt::Binding(other) = attempt {
-            let RequestTarget { uri, path, routes_replaced, attempts, origin, local, .. } = *other;
+            let RequestTarget {
+                uri,
+                path,
+                routes_replaced,
+                attempts,
+                origin,
+                owner,
+                phone,
+                local,
+                ..
+            } = *other;
             let branch = &mut self.contexts[id];
             let target = &mut branch.target;
             (target.uri, target.path, target.local) = (uri, path, local);
             (target.routes_replaced, target.origin) = (routes_replaced, origin);
+            if origin != Origin::Request {
+                (target.owner, target.phone) = (owner, phone);
+            }
             target.attempts.extend(attempts);
             branch.on_flow = false;
             return None;

@@ -178,20 +178,19 @@ impl Calls {
         }
         let (msg, status) = (answer.msg, answer.msg.status());
         let target = &mut self.contexts[id].target;
+        let by_server = target.origin == Origin::Elsewhere;
+        let is_binding = |attempt: &mut Attempt| matches!(attempt, Attempt::Binding(other) if other.routes_replaced == 0);
         match status {
             // RFC 3263 section 4.3: another server may serve the same request.
             503 => target.attempts.retain(|attempt| match attempt {
                 Attempt::Hop(_) | Attempt::Via(_) => true,
-                // So may another server that has the phone.
-                Attempt::Binding(other) => {
-                    other.origin == Origin::Elsewhere && other.routes_replaced == 0
-                }
+                Attempt::Binding(other) => by_server && other.routes_replaced == 0,
                 _ => false,
             }),
             // RFC 5626 section 7: another flow may lead to the same instance.
-            408 | 430 => target.attempts.retain(
-                |attempt| matches!(attempt, Attempt::Binding(other) if other.routes_replaced == 0),
-            ),
+            408 | 430 => target.attempts.retain(is_binding),
+            // A server that has started again does not know yet who is one of its own.
+            401 | 407 if by_server => target.attempts.retain(is_binding),
             // Any other response is final.
             _ => target.attempts.clear(),
         }
@@ -213,7 +212,10 @@ impl Calls {
             // A 487 of the callee has more information than ours.
             ctx.best.take_if(|best| best.status == 487 && best.is_ours());
         }
-        if status == 430 && located {
+        if status == 503 && ctx.findings.from_server && located && !by_server {
+            // The phone's own: it must not be called by another server (section 7).
+            ctx.offer(500, Vec::new);
+        } else if status == 430 && located {
             ctx.offer(ctx.findings.without_flow(), Vec::new);
         } else {
             let strip = t.node.trust.strips_identity(answer.flow, ctx.reply.remote.ip(), msg);

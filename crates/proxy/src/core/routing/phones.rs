@@ -1,8 +1,8 @@
 //! Phones that are registered at several servers: each is called by one of them.
 //!
 //! A phone with flows to two servers (RFC 5626), or that has moved from one to another, is one instance at both. Section 7
-//! forbids to call it over more than one flow at a time, so the server at which its registration ends last is asked for it,
-//! and another only when that one cannot reach it. Parameters of the Route to a server say so: `only=HASH.HASH` or
+//! forbids to call it over more than one flow at a time, so one server is asked for it: this one or, if its only phone of the
+//! user is registered for longer, another. The next is asked when that one cannot reach it. Parameters of the Route to a server say so: `only=HASH.HASH` or
 //! `without=HASH.HASH`, with the hashes of instances.
 
 use crate::core::request::IncomingRequest;
@@ -124,8 +124,10 @@ pub(super) fn add_servers(targets: &mut Vec<RequestTarget>, servers: &mut [Serve
     let later = take_later(targets, servers);
     let phones = targets.iter().filter_map(|target| Some(target.phone?.0));
     let mut reached: Instances = phones.collect();
+    let mut seen = Instances::new();
     for target in targets.iter_mut() {
-        if let Some((instance, _)) = target.phone {
+        if let Some((instance, _)) = target.phone.filter(|(instance, _)| !seen.contains(instance)) {
+            seen.push(instance);
             add_alternatives(target, servers, None, &[instance], uri);
         }
     }
@@ -157,7 +159,9 @@ fn take_later(targets: &mut Vec<RequestTarget>, servers: &[Server]) -> Vec<(u64,
         }
     }
     latest.retain(|(instance, ends)| {
-        servers.iter().any(|server| server.ends > *ends && server.instances.contains(instance))
+        // What is known of the end is that of the last phone there.
+        let is_alone = |server: &&Server| !server.others && server.instances[..] == [*instance];
+        servers.iter().filter(is_alone).any(|server| server.ends > *ends)
     });
     let is_later = |target: &RequestTarget| {
         target.phone.is_some_and(|(instance, _)| latest.iter().any(|(known, _)| *known == instance))

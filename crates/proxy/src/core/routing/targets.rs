@@ -117,6 +117,10 @@ fn unregistered(
         prove_for_rule(access, t, incoming, domain, proof, rule)?;
         return Ok(by_rule(t, rule, uri, name.as_bytes(), Origin::Shared)?);
     }
+    if node.trust.is_of_node(incoming) {
+        // The flow has closed, and that is not known there yet: RFC 5626 section 5.3.1.
+        return Err(Refusal::new(430, "Flow Failed").into());
+    }
     if located.incomplete || shared.is_none() {
         Err(Refusal::unanswered().into())
     } else if located.exists || access.has_user(&plain_user(user), name) {
