@@ -131,6 +131,19 @@ class Dask(Engines):
             self.assertFalse(workers)
             self.assert_same_files(self.expected, out)
 
+    def test_a_client_of_the_program_is_not_used(self):
+        import distributed
+
+        with (
+            distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+            distributed.Client(cluster),
+            on_dask.Dask(self.spec(), 1, None) as pool,
+        ):
+            pool.submit([(0, 0)])
+            (task,) = pool.tasks
+            self.assertEqual(len(pool.wait()), 1)
+            self.assertIs(task._state._event._loop, pool.client.loop.asyncio_loop)
+
     def test_batches_that_are_cancelled_are_an_error(self):
         with on_dask.Dask(self.spec(), 1, None) as pool:
             self.assertEqual(pool.cluster.scheduler.allowed_failures, MAX_LOSSES)

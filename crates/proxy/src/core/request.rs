@@ -123,6 +123,8 @@ pub(super) struct Findings {
     pub vouched: bool,
     /// Whether another server of our domains has sent it.
     pub from_server: bool,
+    /// Whether it is for some phones of its user, and another request of the same call may be for the others.
+    pub is_part: bool,
     pub spiral: u64,
     pub record_route: bool,
     /// Whether the branch of stateless forwarding encodes the return path. There is no response to an ACK, but the ACK

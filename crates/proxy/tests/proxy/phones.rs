@@ -349,3 +349,31 @@ fn a_phone_is_called_here_where_another_node_has_several() {
         w.finish();
     }
 }
+
+/// A node may send a call in two parts. When the phones of one refuse, the callee of the other can still hang up.
+#[test]
+fn a_part_that_is_refused_leaves_the_other_its_marks() {
+    let mut w = cluster();
+    w.speaks(PROXY, "dave", Some(true));
+    w.bind("bob", bind(BOB.contact()).instance(DESK));
+    w.bind("bob", bind(BOB2.contact()).instance(POCKET));
+    let part = |w: &mut World, parameter: &str| {
+        let route = format!("<sip:example.org;lr;node={};{parameter}={}>", KEY.text(), hash(DESK));
+        let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("Call-ID", "one call");
+        let invite = invite.set("From", "<sip:dave@example.org>;tag=there").add("Route", route);
+        w.from(PROXY, &invite);
+        w.expect(PROXY, "100");
+    };
+    part(&mut w, "only");
+    let desk = w.expect(BOB, "INVITE");
+    part(&mut w, "without");
+    let pocket = w.expect(BOB2, "INVITE");
+    w.answer(BOB, &desk, 200);
+    let ok = w.expect(PROXY, "200");
+    w.answer(BOB2, &pocket, 486);
+    w.expect(BOB2, "ACK");
+    w.expect(PROXY, "486");
+    let mut callee = Dialog::of_callee(BOB, &desk, &ok);
+    w.from(BOB, &callee.request("BYE", "z9hG4bKbye"));
+    w.expect(PROXY, "BYE");
+}

@@ -42,7 +42,9 @@ class Dask(Pool):
 
     def wait(self) -> list[Done]:
         try:
-            ended = self.distributed.wait(self.tasks, return_when="FIRST_COMPLETED").done
+            # The program may have a client of its own, in whose loop ours cannot be waited for.
+            with self.client.as_current():
+                ended = self.distributed.wait(self.tasks, return_when="FIRST_COMPLETED").done
             self.tasks -= ended
             return [Done(*result) for result in self.client.gather(list(ended))]
         except self.distributed.scheduler.KilledWorker as error:

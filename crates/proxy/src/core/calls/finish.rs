@@ -106,8 +106,8 @@ impl Calls {
                 t.node.dialogs.note_end(t.now, dialog.key);
                 super::report::report_ended(t, ended);
             }
-        } else if ctx.findings.record_route && status >= 300 && !ctx.findings.from_server {
-            // A server may send one call in several requests, and revokes the marks itself.
+        } else if ctx.findings.record_route && status >= 300 && !ctx.findings.is_part {
+            // Of a part, the marks are those of the other parts, too.
             self.with_request(t, id, |_, t, msg| {
                 if msg.to().is_ok_and(|to| to.tag().is_none()) {
                     t.node.dialogs.note_refusal(t.now, msg);

@@ -1,5 +1,6 @@
 //! Request validation: RFC 3261 section 16.3 items 2 to 5, with the loop detection of RFC 5393.
 
+use super::phones::Wanted;
 use super::preroute::RequestRoute;
 use crate::core::names::is_sips;
 use crate::core::refusal::Refusal;
@@ -62,6 +63,7 @@ pub(in crate::core) fn validate(
         sender: None,
         vouched: false,
         from_server: t.node.trust.sender(incoming).is_some(),
+        is_part: Wanted::of(t, incoming) != Wanted::All,
         in_dialog: routed.in_dialog,
         ack: None,
         spiral,
@@ -93,6 +95,7 @@ pub(in crate::core) fn of_own() -> Findings {
         sender: None,
         vouched: true,
         from_server: false,
+        is_part: false,
         in_dialog: None,
         ack: None,
         spiral: 0,
