@@ -359,7 +359,7 @@ fn a_part_that_is_refused_leaves_the_other_its_marks() {
     w.bind("bob", bind(BOB2.contact()).instance(POCKET));
     let part = |w: &mut World, parameter: &str| {
         let route = format!("<sip:example.org;lr;node={};{parameter}={}>", KEY.text(), hash(DESK));
-        let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("Call-ID", "one call");
+        let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("Call-ID", "one-call");
         let invite = invite.set("From", "<sip:dave@example.org>;tag=there").add("Route", route);
         w.from(PROXY, &invite);
         w.expect(PROXY, "100");
