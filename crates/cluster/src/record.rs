@@ -1,10 +1,11 @@
 //! What is in the database: names of nodes, records, scripts, messages.
 //!
 //! A user's key is a hash with a field for each node at which the user is registered; braces make its slot that of the
-//! user. A field is `VERSION BOOT SEQ END Q PHONES`, separated by spaces: the format's version, the run of the node, the number of
-//! the change in it, the time at which the last binding ends, in milliseconds of the database's clock, q in thousandths
-//! or `-` if the user is not there any more, and the [`Phones`]. A later version may append to it; the first four stay. The leases are one hash,
-//! whose fields are `VERSION BOOT END KEY`; a request with the key comes from who can read the database.
+//! user. A field is `VERSION BOOT SEQ END Q PHONES`, separated by spaces: the format's version, the run of the node, the
+//! number of the change in it, the time at which the last binding ends, in milliseconds of the database's clock, q in
+//! thousandths or `-` if the user is not there any more, and the [`Phones`]. A later version may append to it; the first four
+//! stay. The leases are one hash, whose fields are `VERSION BOOT END KEY`; a request with the key comes from who can read the
+//! database.
 //!
 //! Times are the database's, so that the clocks of nodes need not agree.
 

@@ -47,14 +47,13 @@ impl Trust {
     /// Returns the address of the router of the mesh, or of the node of the cluster, that has sent a request and vouches
     /// for its users.
     pub(super) fn sender(&self, incoming: &IncomingRequest<'_>) -> Option<IpAddr> {
-        let flow = incoming.flow;
-        let node = || self.nodes.node(flow).filter(|_| self.nodes.is_proved(incoming.msg));
-        self.mesh.and_then(|mesh| mesh.router(flow)).or_else(node)
+        let router = self.mesh.and_then(|mesh| mesh.router(incoming.flow));
+        router.or_else(|| self.node(incoming))
     }
 
-    /// Returns whether a node of the cluster has sent a request, and vouches for its users.
-    pub(super) fn is_of_node(&self, incoming: &IncomingRequest<'_>) -> bool {
-        self.nodes.node(incoming.flow).is_some() && self.nodes.is_proved(incoming.msg)
+    /// Returns the address of the node of the cluster that has sent a request.
+    pub(super) fn node(&self, incoming: &IncomingRequest<'_>) -> Option<IpAddr> {
+        self.nodes.node(incoming.flow).filter(|_| self.nodes.is_proved(incoming.msg))
     }
 
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or

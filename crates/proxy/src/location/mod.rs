@@ -87,7 +87,7 @@ impl<'a> ServerView<'a> {
 
 /// Returns the hash by which servers name a phone: of its instance (RFC 5626 section 4.1). All of them compute it alike.
 pub fn instance_hash(instance: &[u8]) -> u64 {
-    // Compared within one record only, whose owner gains nothing from a collision.
+    // Compared among the phones that one request is for: their owners gain nothing from a collision.
     let mut hasher = SipHasher13::new();
     hasher.write(instance);
     hasher.finish()

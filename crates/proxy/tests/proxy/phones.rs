@@ -179,6 +179,21 @@ fn a_stranger_does_not_choose_phones() {
     w.finish();
 }
 
+/// The same for a GRUU: the phone is not here any more.
+#[test]
+fn a_node_is_asked_for_a_phone_that_has_gone() {
+    let mut w = cluster();
+    w.speaks(PROXY, "dave", Some(true));
+    w.bind("bob", bind(BOB.contact()).instance(DESK));
+    for uri in ["sip:carol@example.org", &format!("sip:bob@example.org;gr={POCKET}")] {
+        let message = w.request(PROXY, &format!("MESSAGE {uri}"));
+        let message = message.set("From", "<sip:dave@example.org>;tag=there");
+        w.from(PROXY, &message.add("Route", format!("<sip:example.org;lr;node={}>", KEY.text())));
+        w.expect(PROXY, "430");
+    }
+    w.finish();
+}
+
 /// RFC 5626 section 11.5: a client never receives 430, a node does.
 #[test]
 fn a_node_knows_that_a_flow_has_closed() {

@@ -87,6 +87,10 @@ pub(super) fn of_gruu(
     match search.found {
         Located { ref targets, .. } if !targets.is_empty() => Ok(search.finish()),
         Located { incomplete: true, .. } => Err(Refusal::unanswered().into()),
+        // Another node may know another flow, as for an address-of-record.
+        _ if matches!(gruu, Gruu::Public(_)) && t.node.trust.node(incoming).is_some() => {
+            Err(Refusal::new(430, "Flow Failed").into())
+        }
         _ => Err(Refusal::new(gruu.unbound_status(), "").into()),
     }
 }

@@ -1,9 +1,9 @@
 //! Phones that are registered at several servers: each is called by one of them.
 //!
 //! A phone with flows to two servers (RFC 5626), or that has moved from one to another, is one instance at both. Section 7
-//! forbids to call it over more than one flow at a time, so one server is asked for it: this one or, if its only phone of the
-//! user is registered for longer, another. The next is asked when that one cannot reach it. Parameters of the Route to a server say so: `only=HASH.HASH` or
-//! `without=HASH.HASH`, with the hashes of instances.
+//! forbids to call it over more than one flow at a time. So one server is asked for it: this one, or another at which it is the
+//! user's only phone and registered for longer. The next is asked when that one cannot reach it. A parameter of the Route to a
+//! server names the phones by the hashes of their instances: `only=HASH.HASH` or `without=HASH.HASH`.
 
 use crate::core::request::IncomingRequest;
 use crate::core::target::{Attempt, Origin, RequestTarget};

@@ -117,7 +117,7 @@ fn unregistered(
         prove_for_rule(access, t, incoming, domain, proof, rule)?;
         return Ok(by_rule(t, rule, uri, name.as_bytes(), Origin::Shared)?);
     }
-    if node.trust.is_of_node(incoming) {
+    if node.trust.node(incoming).is_some() {
         // The flow has closed, and that is not known there yet: RFC 5626 section 5.3.1.
         return Err(Refusal::new(430, "Flow Failed").into());
     }
