@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use ringway_proxy::gruu::Gruus;
-use ringway_proxy::keys::Secret;
+use ringway_proxy::keys::{Keyring, Secret};
 use ringway_proxy::location::{CommitTag, MemoryStore};
 use ringway_proxy::registrar::{Registrar, RegistrarConfig};
 use ringway_sansio::{Flow, FlowId, SplitMix, Time, Transport};
@@ -50,7 +50,7 @@ fn fastest(mut work: impl FnMut()) -> u128 {
 
 fn main() {
     for (label, lines) in [("plain", PLAIN), ("outbound", OUTBOUND), ("with GRUUs", GRUU)] {
-        let gruus = Gruus::new(&Secret::new(&[1; 32]), None);
+        let gruus = Gruus::new(&Keyring::of(Secret::new(&[1; 32])), None);
         let mut registrar = Registrar::new(RegistrarConfig::default(), gruus);
         let store = MemoryStore::new([2; 16]);
         let mut random = SplitMix::new(1);

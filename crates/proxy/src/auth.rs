@@ -97,6 +97,8 @@ impl Authenticator {
     }
 
     fn offer(&mut self, config: &Config) {
+        let keys = config.token_secrets().map(|secret| secret.key(Purpose::Nonces));
+        self.nonces.share(keys.iter());
         self.algorithms.clone_from(&config.auth.algorithms);
         self.qop = vec![Qop::Auth];
         if config.auth.auth_int {
@@ -106,12 +108,12 @@ impl Authenticator {
 
     /// Replaces the configuration. Nonces in use stay valid unless their lifetime has changed.
     pub fn reconfigure(&mut self, config: &Config, now: Time) {
-        self.offer(config);
         if self.nonces.lifetime() != config.auth.nonce_lifetime {
             self.started = now;
             self.nonces =
                 Nonces::new(&self.key, self.worker, config.auth.nonce_lifetime).since(now);
         }
+        self.offer(config);
     }
 
     /// Returns whether a user exists.

@@ -1,6 +1,6 @@
 //! The configuration of an operator, as plain data. The server reads it from a file.
 
-use crate::keys::Secret;
+use crate::keys::{Keyring, Secret, SharedSecret};
 use crate::routes::RouteTable;
 use ringway_sansio::{Duration, Flow, Listener, Transport};
 use ringway_sip::digest::Algorithm;
@@ -136,13 +136,24 @@ pub struct ClusterNodes {
     /// The addresses at which they receive requests, and from which they send datagrams, in order.
     nodes: Arc<[SocketAddr]>,
     key: Option<NodeKey>,
+    secrets: Arc<[SharedSecret]>,
 }
 
 impl ClusterNodes {
     /// Returns the nodes with these addresses, beside the node with this key.
     pub fn new(mut nodes: Vec<SocketAddr>, key: NodeKey) -> Self {
         nodes.sort_unstable();
-        ClusterNodes { nodes: nodes.into(), key: Some(key) }
+        ClusterNodes { nodes: nodes.into(), key: Some(key), secrets: Arc::default() }
+    }
+
+    /// Returns the same nodes, which share these secrets of tokens that come back, the one in use first.
+    pub fn sharing(self, secrets: impl Into<Arc<[SharedSecret]>>) -> Self {
+        ClusterNodes { secrets: secrets.into(), ..self }
+    }
+
+    /// Returns the secrets that the nodes share.
+    pub fn secrets(&self) -> &Arc<[SharedSecret]> {
+        &self.secrets
     }
 
     /// Returns the addresses of the nodes.
@@ -233,8 +244,15 @@ pub struct Config {
     pub registrar: crate::registrar::RegistrarConfig,
     /// Rates and sizes.
     pub limits: Limits,
-    /// The secret from which all keys are derived.
+    /// The secret of this server alone, from which all keys are derived that no others of a cluster share.
     pub secret: Secret,
+}
+
+impl Config {
+    /// Returns the secrets of tokens that come back to this server, or to another node of its cluster.
+    pub fn token_secrets(&self) -> Keyring<Secret> {
+        Keyring::of_tokens(&self.nodes.secrets, &self.secret)
+    }
 }
 
 #[cfg(test)]

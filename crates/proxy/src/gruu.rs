@@ -14,7 +14,7 @@
 //! is read.
 
 use crate::config::MeshNetwork;
-use crate::keys::{Purpose, Secret};
+use crate::keys::{Keyring, Purpose, Secret};
 use crate::location::BindingView;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -40,14 +40,20 @@ const MAX_PLAIN: usize = 7 * BLOCK;
 const MAX_RAW: usize = IV + MAX_PLAIN;
 const MAX_TEXT: usize = MAX_RAW.div_ceil(3) * 4;
 
-/// Makes and resolves GRUUs with one key.
+/// Makes and resolves GRUUs.
 ///
-/// The key must outlive the process as long as registrations do; otherwise the temporary GRUUs in use become invalid.
-/// Every registrar and proxy of a domain needs the same key, or the address of its server in the mesh.
+/// Keys must outlive the process as long as registrations do; otherwise the temporary GRUUs in use become invalid.
+/// Every registrar and proxy of a domain needs the same keys, or the address of its server in the mesh.
 #[derive(Clone)]
 pub struct Gruus {
     /// The network of this server in the mesh.
     network: Option<u64>,
+    keys: Keyring<Keys>,
+}
+
+/// The keys of one secret.
+#[derive(Clone)]
+struct Keys {
     mac: Hmac<Sha256>,
     cipher: Hmac<Sha256>,
 }
@@ -97,11 +103,10 @@ impl Gruu<'_> {
 }
 
 impl Gruus {
-    /// Returns the GRUUs of the keys derived from `secret`, at the server with this address in the mesh, if it has one.
-    pub fn new(secret: &Secret, mesh: Option<MeshNetwork>) -> Self {
-        let keyed = |purpose| keyed(&secret.key(purpose));
+    /// Returns the GRUUs of these secrets, at the server with this address in the mesh, if it has one.
+    pub fn new(secrets: &Keyring<Secret>, mesh: Option<MeshNetwork>) -> Self {
         let network = mesh.map(|mesh| (mesh.address.to_bits() >> 64) as u64);
-        Gruus { network, mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
+        Gruus { network, keys: secrets.map(Keys::new) }
     }
 
     /// Appends the public GRUU of an instance. Returns whether there is one: only a canonical SIP address-of-record
@@ -138,8 +143,8 @@ impl Gruus {
         plain[8..12].copy_from_slice(&(expires.as_millis() as u32).to_le_bytes());
         plain[12] = user.len() as u8;
         plain[FIXED..FIXED + user.len()].copy_from_slice(user);
-        iv.copy_from_slice(&self.vector(host, plain));
-        self.crypt(iv, plain);
+        iv.copy_from_slice(&self.keys.new.vector(host, plain));
+        self.keys.new.crypt(iv, plain);
         let mut text = [0; MAX_TEXT];
         // The buffer is as long as the longest text, so encoding cannot fail.
         let written = URL_SAFE_NO_PAD.encode_slice(&raw[..IV + length], &mut text).unwrap_or(0);
@@ -194,7 +199,23 @@ impl Gruus {
         Some(Ipv6Addr::from_bits(u128::from(maker) << 64 | 1))
     }
 
-    /// Decrypts the text of a temporary GRUU: appends the address-of-record and returns the epoch.
+    /// Decrypts the text of a temporary GRUU: appends the address-of-record and returns the epoch. `aor` may have more if there
+    /// is none.
+    fn open(&self, uri: &Uri<'_>, text: &[u8], aor: &mut Vec<u8>) -> Option<u64> {
+        let start = aor.len();
+        self.keys.iter().find_map(|keys| {
+            aor.truncate(start);
+            keys.open(uri, text, aor)
+        })
+    }
+}
+
+impl Keys {
+    fn new(secret: &Secret) -> Keys {
+        let keyed = |purpose| keyed(&secret.key(purpose));
+        Keys { mac: keyed(Purpose::GruuMac), cipher: keyed(Purpose::GruuCipher) }
+    }
+
     fn open(&self, uri: &Uri<'_>, text: &[u8], aor: &mut Vec<u8>) -> Option<u64> {
         if text.len() > MAX_TEXT {
             return None;
@@ -308,12 +329,12 @@ mod tests {
     const INSTANCE: &[u8] = b"urn:uuid:f81d4fae-7dec-11d0-a765-00a0c91e6bf6";
 
     fn gruus() -> Gruus {
-        Gruus::new(&Secret::new(&[5; 32]), None)
+        Gruus::new(&Keyring::of(Secret::new(&[5; 32])), None)
     }
 
     fn at(address: &str) -> Gruus {
         let mesh = MeshNetwork { address: address.parse().unwrap() };
-        Gruus::new(&Secret::new(&[5; 32]), Some(mesh))
+        Gruus::new(&Keyring::of(Secret::new(&[5; 32])), Some(mesh))
     }
 
     fn temporary(aor: &[u8], epoch: u64, expires: u64) -> Vec<u8> {

@@ -7,6 +7,7 @@
 use hkdf::Hkdf;
 use sha2::Sha256;
 use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
 use std::hash::BuildHasher;
 
 /// The secret from which all keys of a server are derived. All workers have the same. It is stored over restarts, so
@@ -125,6 +126,56 @@ impl Secret {
         #[allow(clippy::expect_used, reason = "it fails for more than 255 times the hash only")]
         self.0.expand(purpose.info(), &mut key).expect("at most 32 octets");
         key
+    }
+}
+
+/// Maximum number of secrets that servers share at a time: the one in use, the next, and those before.
+pub const MAX_SHARED: usize = 4;
+
+/// A secret that several servers share, of 32 random octets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SharedSecret(pub [u8; 32]);
+
+impl std::fmt::Debug for SharedSecret {
+    /// Hides the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SharedSecret")
+    }
+}
+
+/// Keys of tokens that come back: one for new tokens, and others with which tokens in use were made.
+#[derive(Clone, Debug)]
+pub struct Keyring<K> {
+    /// The key of new tokens.
+    pub new: K,
+    /// Further keys of tokens that are read.
+    pub others: SmallVec<[K; 1]>,
+}
+
+impl<K> Keyring<K> {
+    /// Returns a ring of one key.
+    pub fn of(key: K) -> Keyring<K> {
+        Keyring { new: key, others: SmallVec::new() }
+    }
+
+    /// Returns what `f` makes of each key.
+    pub fn map<T>(&self, f: impl Fn(&K) -> T) -> Keyring<T> {
+        Keyring { new: f(&self.new), others: self.others.iter().map(&f).collect() }
+    }
+
+    /// Visits all keys, that of new tokens first.
+    pub fn iter(&self) -> impl Iterator<Item = &K> {
+        std::iter::once(&self.new).chain(&self.others)
+    }
+}
+
+impl Keyring<Secret> {
+    /// Returns the secrets of tokens at a server that shares the first [`MAX_SHARED`] of these with others, the one in use
+    /// first. Without any, its `own` is in use; with some it is read only, since tokens may be older than what is shared.
+    pub fn of_tokens(shared: &[SharedSecret], own: &Secret) -> Keyring<Secret> {
+        let shared = shared.iter().take(MAX_SHARED).map(|secret| Secret::new(&secret.0));
+        let mut all = shared.chain([own.clone()]);
+        Keyring { new: all.next().unwrap_or_else(|| own.clone()), others: all.collect() }
     }
 }
 

@@ -12,6 +12,7 @@
 //! The target is a hash of its own, so that a party that moves by a target refresh (RFC 3261 section 12.2) can be
 //! followed: see `refresh_target` in `core/dialogs.rs`.
 
+use crate::keys::Keyring;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ringway_sansio::{Duration, Time};
@@ -96,9 +97,22 @@ pub struct DialogId<'a> {
     pub callee_tag: &'a [u8],
 }
 
+/// Which key of [`Marks`] makes a mark and the hashes in it. It is valid until the keys change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MarkKey(u8);
+
+impl MarkKey {
+    /// That of new marks.
+    pub const NEW: MarkKey = MarkKey(0);
+    /// That of this server alone, which never changes, for keys of tables.
+    pub const OWN: MarkKey = MarkKey(u8::MAX);
+}
+
 /// A valid mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
+    /// The key that it is made with, which those after it in the dialog have too: hashes under different keys do not compare.
+    pub key: MarkKey,
     /// The owner of the mark.
     pub side: Side,
     /// The time at which the dialog began, in whole seconds.
@@ -120,42 +134,52 @@ impl Mark {
     }
 }
 
-/// Makes and checks marks with one key.
+/// Makes and checks marks.
 #[derive(Clone, Debug)]
 pub struct Marks {
-    key: [u8; 16],
+    keys: Keyring<[u8; 16]>,
+    own: [u8; 16],
 }
 
 impl Marks {
-    /// Returns the marks of `key`, which must be random and secret.
-    pub const fn new(key: [u8; 16]) -> Marks {
-        Marks { key }
+    /// Returns the marks of `keys`. They and `own`, the key of this server alone, must be random and secret.
+    pub const fn new(keys: Keyring<[u8; 16]>, own: [u8; 16]) -> Marks {
+        Marks { keys, own }
+    }
+
+    fn hasher(&self, key: MarkKey) -> SipHasher13 {
+        let key = match key {
+            MarkKey::NEW => &self.keys.new,
+            MarkKey(index) => self.keys.others.get(usize::from(index) - 1).unwrap_or(&self.own),
+        };
+        SipHasher13::new_with_key(key)
     }
 
     /// Returns the hash of the router of a message; `None` is no router.
-    pub fn router(&self, router: Option<IpAddr>) -> RouterHash {
+    pub fn router(&self, key: MarkKey, router: Option<IpAddr>) -> RouterHash {
         let Some(router) = router else { return RouterHash::HERE };
-        let mut h = SipHasher13::new_with_key(&self.key);
+        let mut h = self.hasher(key);
         crate::shared::hash_ip(&mut h, router);
         RouterHash((h.finish() % 0xfff) as u16 + 1)
     }
 
     /// Returns the hash of a target: of user, host and port of a URI, as RFC 3261 section 19.1.4 compares them. The
     /// parameters of a Request-URI may differ from those of the Contact it was made from.
-    pub fn target(&self, uri: &[u8]) -> TargetHash {
+    pub fn target(&self, key: MarkKey, uri: &[u8]) -> TargetHash {
         let parsed = Uri::parse(uri).ok();
         let ip = parsed.as_ref().and_then(Uri::host_ip);
-        self.target_of(uri, parsed.as_ref(), ip)
+        self.target_of(key, uri, parsed.as_ref(), ip)
     }
 
     /// Returns the same for a parsed URI, with its host as an address.
     pub(crate) fn target_of(
         &self,
+        key: MarkKey,
         uri: &[u8],
         parsed: Option<&Uri<'_>>,
         ip: Option<IpAddr>,
     ) -> TargetHash {
-        let mut h = SipHasher13::new_with_key(&self.key);
+        let mut h = self.hasher(key);
         match parsed {
             Some(uri) if uri.is_sip() => {
                 if let Some(ip) = ip {
@@ -190,7 +214,7 @@ impl Marks {
         let routers = u32::from(mark.caller_at.0) << 12 | u32::from(mark.callee_at.0);
         raw[AT_ROUTERS..AT_TARGET].copy_from_slice(&routers.to_be_bytes()[1..]);
         raw[AT_TARGET..AT_TARGET + TARGET].copy_from_slice(&mark.target.0);
-        let mac = self.mac(&raw[..RAW - MAC], dialog, token);
+        let mac = mac(self.hasher(mark.key), &raw[..RAW - MAC], dialog, token);
         raw[RAW - MAC..].copy_from_slice(&mac);
         let mut text = [0; MARK_LEN];
         // The buffer is as long as the text, so encoding cannot fail.
@@ -212,10 +236,12 @@ impl Marks {
             return None;
         }
         let side = *Side::ALL.get(usize::from(raw[0] & !VERIFIED))?;
-        let mac = self.mac(&raw[..RAW - MAC], &dialog(side), token);
-        if !bool::from(mac.ct_eq(&raw[RAW - MAC..])) {
-            return None;
-        }
+        let dialog = dialog(side);
+        let made_it = |key: &MarkKey| {
+            let mac = mac(self.hasher(*key), &raw[..RAW - MAC], &dialog, token);
+            bool::from(mac.ct_eq(&raw[RAW - MAC..]))
+        };
+        let key = (0..=self.keys.others.len() as u8).map(MarkKey).find(made_it)?;
         let began = Time::from_secs(u32::from_be_bytes([raw[1], raw[2], raw[3], raw[4]]).into());
         let mut target = [0; TARGET];
         target.copy_from_slice(&raw[AT_TARGET..AT_TARGET + TARGET]);
@@ -225,19 +251,18 @@ impl Marks {
         let fresh = now + MAX_SKEW >= began && now.since(began) < side.lifetime();
         let verified = raw[0] & VERIFIED != 0;
         let target = TargetHash(target);
-        fresh.then_some(Mark { side, began, target, verified, caller_at, callee_at })
+        fresh.then_some(Mark { key, side, began, target, verified, caller_at, callee_at })
     }
+}
 
-    fn mac(&self, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
-        let mut h = SipHasher13::new_with_key(&self.key);
-        h.write(bytes);
-        // Each field is ended by an octet that it cannot contain, so that no two of them merge.
-        for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, token] {
-            h.write(field);
-            h.write_u8(b'\n');
-        }
-        h.finish().to_be_bytes()
+fn mac(mut h: SipHasher13, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
+    h.write(bytes);
+    // Each field is ended by an octet that it cannot contain, so that no two of them merge.
+    for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, token] {
+        h.write(field);
+        h.write_u8(b'\n');
     }
+    h.finish().to_be_bytes()
 }
 
 fn seconds(time: Time) -> u32 {
@@ -255,17 +280,17 @@ mod tests {
     const ROUTER: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 1));
 
     fn marks() -> Marks {
-        Marks::new([5; 16])
+        Marks::new(Keyring::of([5; 16]), [5; 16])
     }
 
     fn text(side: Side) -> Vec<u8> {
-        let target = marks().target(b"sip:a@192.0.2.1");
+        let target = marks().target(MarkKey::NEW, b"sip:a@192.0.2.1");
         marks().text(&mark(side, target), &DIALOG, b"token").to_vec()
     }
 
     fn mark(side: Side, target: TargetHash) -> Mark {
-        let (caller_at, callee_at) = (RouterHash::HERE, marks().router(Some(ROUTER)));
-        Mark { side, began: NOW, target, verified: false, caller_at, callee_at }
+        let (caller_at, callee_at) = (RouterHash::HERE, marks().router(MarkKey::NEW, Some(ROUTER)));
+        Mark { key: MarkKey::NEW, side, began: NOW, target, verified: false, caller_at, callee_at }
     }
 
     #[test]
@@ -275,8 +300,8 @@ mod tests {
             assert_eq!(text.len(), MARK_LEN);
             let mark = marks().read(&text, b"token", NOW, |_| DIALOG).unwrap();
             assert_eq!(mark, self::mark(side, mark.target));
-            assert_eq!(mark.router_of(true), marks().router(None));
-            assert_eq!(mark.router_of(false), marks().router(Some(ROUTER)));
+            assert_eq!(mark.router_of(true), marks().router(MarkKey::NEW, None));
+            assert_eq!(mark.router_of(false), marks().router(MarkKey::NEW, Some(ROUTER)));
             let others = [
                 DialogId { call_id: b"other", ..DIALOG },
                 DialogId { caller_tag: b"b", callee_tag: b"a", ..DIALOG },
@@ -287,7 +312,10 @@ mod tests {
                 assert_eq!(marks().read(&text, b"token", NOW, |_| other), None);
             }
             assert_eq!(marks().read(&text, b"", NOW, |_| DIALOG), None);
-            assert_eq!(Marks::new([6; 16]).read(&text, b"token", NOW, |_| DIALOG), None);
+            assert_eq!(
+                Marks::new(Keyring::of([6; 16]), [6; 16]).read(&text, b"token", NOW, |_| DIALOG),
+                None
+            );
             let at = |time| marks().read(&text, b"token", time, |_| DIALOG).is_some();
             assert!(!at(NOW + side.lifetime()));
             assert!(at(NOW + side.lifetime() / 2));
@@ -308,7 +336,7 @@ mod tests {
     /// RFC 3261 section 19.1.4, as far as targets are compared.
     #[test]
     fn targets_compare_by_user_host_and_port() {
-        let target = |uri: &str| marks().target(uri.as_bytes());
+        let target = |uri: &str| marks().target(MarkKey::NEW, uri.as_bytes());
         let same =
             ["sip:a%61@EXAMPLE.org;transport=tcp", "sip:aa@example.org", "sips:aa@example.org"];
         assert!(same.iter().all(|uri| target(uri) == target(same[0])));

@@ -4,9 +4,11 @@
 //! token is a MAC and the flow, in base64url, and cannot be forged or changed. Its user decides whether the flow still
 //! exists (430 if it does not, RFC 5626 section 5.3.1). A modified token is answered with 403.
 //!
-//! The id of a [`Flow`] is valid in one process only. A token of an earlier process must fail its MAC (a new key), or
-//! its id must be looked up again by address, as for a UDP listener.
+//! The id of a [`Flow`] is valid in one process only. In another one, of an earlier run or of another server with the same
+//! key, it names no connection, or one with other addresses, and that flow counts as closed. A UDP listener is looked up by
+//! its address.
 
+use crate::keys::Keyring;
 use crate::location::wire::{Reader, put_flow};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -31,19 +33,19 @@ pub enum BadToken {
     Forged,
 }
 
-/// Makes and checks flow tokens with one key.
+/// Makes and checks flow tokens.
 ///
 /// The MAC is SipHash-2-4 with 128 bits, truncated to 80. SipHash is designed for short inputs under a secret key, and
 /// a token is made for every call that is record-routed to a user agent behind a flow.
 #[derive(Clone, Debug)]
 pub struct FlowTokens {
-    key: [u8; 16],
+    keys: Keyring<[u8; 16]>,
 }
 
 impl FlowTokens {
-    /// Returns the tokens of `key`, which must be random and secret.
-    pub const fn new(key: [u8; 16]) -> Self {
-        FlowTokens { key }
+    /// Returns the tokens of `keys`, which must be random and secret.
+    pub const fn new(keys: Keyring<[u8; 16]>) -> Self {
+        FlowTokens { keys }
     }
 
     /// Appends the token of `flow`: at most [`MAX_TOKEN`] characters, all allowed in a SIP user part without escaping.
@@ -53,7 +55,7 @@ impl FlowTokens {
         put_flow(out, flow);
         let (mut raw, length) = ([0; MAX_RAW], MAC + out.len() - start);
         raw[MAC..length].copy_from_slice(&out[start..]);
-        let mac = self.mac(&out[start..]);
+        let mac = mac(&self.keys.new, &out[start..]);
         raw[..MAC].copy_from_slice(&mac);
         out.truncate(start);
         let mut text = [0; MAX_TOKEN];
@@ -76,18 +78,16 @@ impl FlowTokens {
         if reader.at != bytes.len() {
             return Err(BadToken::NotAToken);
         }
-        if !bool::from(self.mac(bytes).ct_eq(mac)) {
-            return Err(BadToken::Forged);
-        }
-        Ok(flow)
+        let is_of = |key: &[u8; 16]| bool::from(self::mac(key, bytes).ct_eq(mac));
+        if self.keys.iter().any(is_of) { Ok(flow) } else { Err(BadToken::Forged) }
     }
+}
 
-    fn mac(&self, bytes: &[u8]) -> [u8; MAC] {
-        let mut mac = [0; MAC];
-        let full = SipHasher24::new_with_key(&self.key).hash(bytes).as_bytes();
-        mac.copy_from_slice(&full[..MAC]);
-        mac
-    }
+fn mac(key: &[u8; 16], bytes: &[u8]) -> [u8; MAC] {
+    let mut mac = [0; MAC];
+    let full = SipHasher24::new_with_key(key).hash(bytes).as_bytes();
+    mac.copy_from_slice(&full[..MAC]);
+    mac
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
 
     fn token(flow: &Flow) -> Vec<u8> {
         let mut out = Vec::new();
-        FlowTokens::new([9; 16]).write(&mut out, flow);
+        FlowTokens::new(Keyring::of([9; 16])).write(&mut out, flow);
         out
     }
 
@@ -122,7 +122,7 @@ mod tests {
             let t = token(&f);
             assert!(t.len() <= MAX_TOKEN);
             assert!(t.iter().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(b)));
-            assert_eq!(FlowTokens::new([9; 16]).read(&t), Ok(f));
+            assert_eq!(FlowTokens::new(Keyring::of([9; 16])).read(&t), Ok(f));
         }
         assert_eq!(token(&flow("192.0.2.1:1", "192.0.2.2:1")).len(), 42);
     }
@@ -134,14 +134,14 @@ mod tests {
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] = if bad[i] == b'A' { b'Q' } else { b'A' };
-            assert!(FlowTokens::new([9; 16]).read(&bad).is_err(), "character {i}");
+            assert!(FlowTokens::new(Keyring::of([9; 16])).read(&bad).is_err(), "character {i}");
         }
-        assert_eq!(FlowTokens::new([8; 16]).read(&good), Err(BadToken::Forged));
+        assert_eq!(FlowTokens::new(Keyring::of([8; 16])).read(&good), Err(BadToken::Forged));
     }
 
     #[test]
     fn an_ordinary_user_is_no_token() {
-        let tokens = FlowTokens::new([9; 16]);
+        let tokens = FlowTokens::new(Keyring::of([9; 16]));
         for user in [&b""[..], b"alice", b"+1-555", &[b'A'; 200], "\u{fc}".as_bytes()] {
             assert_eq!(tokens.read(user), Err(BadToken::NotAToken));
         }
@@ -150,12 +150,12 @@ mod tests {
     proptest! {
         #[test]
         fn reading_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = FlowTokens::new([0; 16]).read(&bytes);
+            let _ = FlowTokens::new(Keyring::of([0; 16])).read(&bytes);
         }
 
         #[test]
         fn any_flow_comes_back(f in any_flow()) {
-            prop_assert_eq!(FlowTokens::new([9; 16]).read(&token(&f)), Ok(f));
+            prop_assert_eq!(FlowTokens::new(Keyring::of([9; 16])).read(&token(&f)), Ok(f));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! From the program's messages to queues, datagrams and other workers.
 
 use super::Flows;
+use crate::connection::Connection;
 use crate::fresh::is_fresh;
 use crate::key::Key;
 use crate::mail::{Carry, Mail, Report};
@@ -70,7 +71,9 @@ impl<P: Program, W: Pipes> Flows<P, W> {
             return;
         }
         let limit = self.limits().write_queue;
-        let Some(connection) = self.table.get_mut(flow.id).filter(|c| c.takes_messages()) else {
+        // An identifier that another server has drawn may be one of ours, with another peer.
+        let is_it = |c: &&mut Connection<_>| c.takes_messages() && c.flow.remote == flow.remote;
+        let Some(connection) = self.table.get_mut(flow.id).filter(is_it) else {
             self.not_sent(report);
             return;
         };

@@ -167,6 +167,12 @@ impl Bed {
         *found.unwrap_or_else(|| panic!("no connection {name}")).0
     }
 
+    /// Returns the flow of a connection; of one that is gone, with some addresses.
+    fn flow(&self, id: FlowId) -> Flow {
+        let gone = Flow { id, transport: Transport::Tcp, local: address(0), remote: address(9) };
+        self.workers[usize::from(id.worker())].flow(id).unwrap_or(gone)
+    }
+
     fn of(&mut self, name: &str) -> (FlowId, &mut Flows<Recorder, Recorder>) {
         let id = self.id(name);
         (id, &mut self.workers[usize::from(id.worker())])
@@ -176,10 +182,7 @@ impl Bed {
     fn send(&mut self, worker: usize, to: &str, report: u64, bytes: &[u8]) {
         let peer = |transport, host| Target::Peer { transport, remote: address(host), name: None };
         let to = match to.strip_prefix('c') {
-            Some(_) => {
-                let (id, transport) = (self.id(to), Transport::Tcp);
-                Target::Flow(Flow { id, transport, local: address(0), remote: address(9) })
-            }
+            Some(_) => Target::Flow(self.flow(self.id(to))),
             None => match to {
                 "udp" => peer(Transport::Udp, 9),
                 "ws" => peer(Transport::Ws, 9),
@@ -373,6 +376,19 @@ fn a_message_handed_over_twice_leaves_at_once() {
     );
 }
 
+/// RFC 5626 section 5.3.1: a flow of another server is none here, though a connection has its number.
+#[test]
+fn a_flow_to_another_peer_is_not_this_connection() {
+    let mut bed = Bed::new(Limits::default());
+    bed.run("0 accept c1 7 => c1 opened in");
+    let to = Flow { remote: address(8), ..bed.flow(bed.id("c1")) };
+    let bye = message("BYE", "a", 0);
+    bed.workers[0].with_program(bed.now, |_, _, out| {
+        out.push(Target::Flow(to), 5, |b| b.extend_from_slice(&bye));
+    });
+    bed.run("0 tick => not sent 5 of 0");
+}
+
 /// RFC 3261 section 18.3.
 #[test]
 fn messages_are_found_between_keep_alives_and_faults() {
@@ -538,9 +554,7 @@ impl Bed {
                 return Some((worker, step));
             }
             (2, Some(name)) => {
-                let id = self.id(&name);
-                let to =
-                    Flow { id, transport: Transport::Tcp, local: address(0), remote: address(9) };
+                let to = self.flow(self.id(&name));
                 let (now, bytes) = (self.now, message("INVITE", "r", usize::from(size)));
                 self.workers[worker].with_program(now, |_, _, out| {
                     out.push(Target::Flow(to), step, |b| b.extend_from_slice(&bytes));

@@ -8,12 +8,13 @@
 
 use super::locator::Destination;
 use super::names::next_host;
+use super::node::Node;
 use super::request::{AckPath, InDialog, IncomingRequest};
 use super::trust::Trust;
 use crate::backoff::network;
 use crate::detours::MAX_ROUTE;
 use crate::local_identity::parse_ip;
-use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, Marks, Side, TargetHash};
+use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, MarkKey, Marks, Side, TargetHash};
 use crate::shared::{ACK_LIFETIME, Shared, hash_ip, of_source};
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::header::{HeaderId, NameAddr};
@@ -124,6 +125,11 @@ impl Dialogs {
         Dialogs { marks, shared }
     }
 
+    /// Replaces the keys of marks.
+    pub(super) fn set_marks(&mut self, marks: Marks) {
+        self.marks = marks;
+    }
+
     /// Reads the mark beside `token` in a Route of a request; `None` if it is not valid for the request's dialog.
     pub(super) fn read_mark(
         &self,
@@ -143,24 +149,30 @@ impl Dialogs {
         })
     }
 
-    /// Returns the hash of the target of a request: of this Route, or else of its Request-URI.
-    pub(super) fn target(&self, route: Option<&[u8]>, bytes: &[u8], uri: &Uri<'_>) -> TargetHash {
+    /// Returns the hash, under this key, of the target of a request: of this Route, or else of its Request-URI.
+    pub(super) fn target(
+        &self,
+        key: MarkKey,
+        route: Option<&[u8]>,
+        bytes: &[u8],
+        uri: &Uri<'_>,
+    ) -> TargetHash {
         match route {
-            Some(route) => self.marks.target(route),
-            None => self.marks.target_of(bytes, Some(uri), uri.host_ip()),
+            Some(route) => self.marks.target(key, route),
+            None => self.marks.target_of(key, bytes, Some(uri), uri.host_ip()),
         }
     }
 
     /// Returns the dialog of a request with a valid mark, and whether its target is the peer's, so that the request may
     /// be sent there if the flow has closed, or where the peer has moved to. The error is the requirement that it fails: an
-    /// in-dialog method, a To tag, the target of the peer, and a dialog that has not ended. `over_flow` is whether a token
-    /// beside the mark names a flow.
+    /// in-dialog method, a To tag, the target of the peer, and a dialog that has not ended. `target` returns the hash of the
+    /// request's target under a key. `over_flow` is whether a token beside the mark names a flow.
     pub(super) fn recognise(
         &self,
         now: Time,
         incoming: &IncomingRequest<'_>,
         mark: &Mark,
-        target: TargetHash,
+        target: impl Fn(MarkKey) -> TargetHash,
         over_flow: bool,
     ) -> Result<Recognised, &'static str> {
         let msg = incoming.msg;
@@ -176,7 +188,7 @@ impl Dialogs {
             return Err("a dialog's Route after the dialog");
         }
         let moved = || {
-            let key = self.moved_key(msg.call_id(), to, &target);
+            let key = self.moved_key(msg.call_id(), to, &target(MarkKey::OWN));
             self.shared.moved.get(key, now).is_some()
         };
         let detour = self.shared.detours.get(dialog.key, !by_caller, now);
@@ -184,7 +196,7 @@ impl Dialogs {
         // that has made a mark of its own for the peer's target.
         let target_match = if detour.is_some() {
             TargetMatch::No
-        } else if target == mark.target {
+        } else if target(mark.key) == mark.target {
             if mark.verified { TargetMatch::Verified } else { TargetMatch::Claimed }
         } else if moved() {
             TargetMatch::Verified
@@ -225,7 +237,8 @@ impl Dialogs {
             return;
         }
         let tag = if msg.is_request() { tag_of(msg.from()) } else { tag_of(msg.to()) };
-        let key = self.moved_key(msg.call_id(), tag, &self.marks.target(contact.uri));
+        let target = self.marks.target(MarkKey::OWN, contact.uri);
+        let key = self.moved_key(msg.call_id(), tag, &target);
         self.shared.moved.put(key, 1, now, MAX_DIALOG);
     }
 
@@ -242,7 +255,7 @@ impl Dialogs {
     ) -> bool {
         let party = (dialog.key, dialog.by_caller);
         let router = trust.router(incoming.flow);
-        if self.marks.router(router) == mark.router_of(dialog.by_caller) {
+        if self.marks.router(mark.key, router) == mark.router_of(dialog.by_caller) {
             self.shared.detours.remove(party.0, party.1);
             return false;
         }
@@ -266,11 +279,12 @@ impl Dialogs {
             .into_iter()
             .find_map(|id| NameAddr::parse(msg.items(id).next()?).ok());
         let next = next.map_or(&b""[..], |next| next.uri);
-        let (target, verified) = self.target_at(trust, next, from);
+        let key = MarkKey::NEW;
+        let (target, verified) = self.target_at(key, trust, next, from);
         let to = Flow { local: to.local, remote: to.target.remote(), ..*from };
-        let caller_at = self.marks.router(trust.router(from));
-        let callee_at = self.marks.router(trust.router(&to));
-        Mark { side: Side::Callee, began: now, target, verified, caller_at, callee_at }
+        let caller_at = self.marks.router(key, trust.router(from));
+        let callee_at = self.marks.router(key, trust.router(&to));
+        Mark { key, side: Side::Callee, began: now, target, verified, caller_at, callee_at }
     }
 
     /// Writes the marks of one request that may begin a dialog, each beside the flow token of its Record-Route value.
@@ -290,21 +304,28 @@ impl Dialogs {
 
     /// Returns the hash of the target that a party claims, and whether it is verified: the party sends from there, or
     /// is trusted. A claimed target may be used, but not where its sender would have no right to send.
-    fn target_at(&self, trust: &Trust, uri: &[u8], from: &Flow) -> (TargetHash, bool) {
+    fn target_at(
+        &self,
+        key: MarkKey,
+        trust: &Trust,
+        uri: &[u8],
+        from: &Flow,
+    ) -> (TargetHash, bool) {
         let parsed = Uri::parse(uri).ok();
         let literal = parsed.as_ref().and_then(Uri::host_ip);
         let verified = literal
             .is_some_and(|ip| ip.to_canonical() == from.remote.ip().to_canonical())
             || trust.trusts(from);
-        (self.marks.target_of(uri, parsed.as_ref(), literal), verified)
+        (self.marks.target_of(key, uri, parsed.as_ref(), literal), verified)
     }
 
     /// Replaces the callee's marks by the caller's in a response to be forwarded, which is in `buf` (RFC 3261 section
-    /// 16.7 item 8). Both have one length. `ruled` is whether the response comes from the target of a routing rule.
+    /// 16.7 item 8). Both have one length. `ruled` is whether the response comes from the target of a routing rule. The values
+    /// of other nodes of a cluster have marks under the same key: each replaces its own.
     pub(super) fn mark_for_caller(
         &self,
         now: Time,
-        trust: &Trust,
+        node: &Node,
         msg: &Message<'_>,
         from: &Flow,
         ruled: bool,
@@ -322,12 +343,13 @@ impl Dialogs {
             let (token, old) = split_user(user_part(route.uri));
             let callee = DialogId { call_id, caller_tag, callee_tag: b"" };
             let found = self.marks.read(old, token, now, |_| callee);
-            let Some(mark) = found.filter(|mark| mark.side == Side::Callee) else {
+            let is_ours = || Uri::parse(route.uri).is_ok_and(|uri| node.is_local(&uri, from));
+            let Some(mark) = found.filter(|mark| mark.side == Side::Callee && is_ours()) else {
                 next = route.uri;
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
-            let (target, there) = self.target_at(trust, next, from);
+            let (target, there) = self.target_at(mark.key, &node.trust, next, from);
             let mark = Mark { side, target, verified: ruled || there, ..mark };
             let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, token);
             // A mark is the end of a user part.
@@ -366,7 +388,9 @@ impl Dialogs {
         if msg.method() != Method::Invite || tag_of(msg.to()).is_empty() {
             return None;
         }
-        Some(next.map_or(AckPath::Contact, |route| AckPath::Route(self.marks.target(route))))
+        Some(next.map_or(AckPath::Contact, |route| {
+            AckPath::Route(self.marks.target(MarkKey::OWN, route))
+        }))
     }
 
     /// Records that an INVITE of `source` is accepted, with the 2xx to it.
@@ -374,7 +398,7 @@ impl Dialogs {
         let contact = || Some(NameAddr::parse(msg.items(HeaderId::Contact).next()?).ok()?.uri);
         let target = match path {
             AckPath::Route(target) => Some(target),
-            AckPath::Contact => contact().map(|uri| self.marks.target(uri)),
+            AckPath::Contact => contact().map(|uri| self.marks.target(MarkKey::OWN, uri)),
         };
         if let Some(key) = target.and_then(|target| self.ack_key(source, msg, &target)) {
             self.shared.awaited.put(key, 1, now, ACK_LIFETIME);

@@ -133,7 +133,7 @@ impl Core {
         let secret = &config.secret;
         let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
         tx.share_secret(secret.key(Purpose::Transactions));
-        let gruus = Gruus::new(secret, config.mesh);
+        let gruus = Gruus::new(&config.token_secrets(), config.mesh);
         let limits = match config.mesh {
             Some(_) => Limits::of_router(workers),
             None => Limits::default(),
@@ -310,8 +310,10 @@ impl Core {
         self.resources.tx.set_timers(config.timers);
         self.parts.access.reconfigure(&config, now);
         self.parts.guard.reconfigure(&config);
-        self.parts.registrations.reconfigure(config.registrar.clone());
-        self.node.reconfigure(config);
+        self.node.reconfigure(config.clone());
+        let gruus = self.node.gruus.clone();
+        self.parts.subscriptions.set_gruus(gruus.clone());
+        self.parts.registrations.reconfigure(config.registrar.clone(), gruus);
     }
 
     /// Refuses new calls with 503 from now on. Calls in progress are completed.

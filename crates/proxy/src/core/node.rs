@@ -11,7 +11,7 @@ use super::target::RequestTarget;
 use super::trust::Trust;
 use crate::config::{Config, Domain};
 use crate::gruu::Gruus;
-use crate::keys::Purpose;
+use crate::keys::{Purpose, Secret};
 use crate::local_identity::{LocalIdentity, TAG_LEN, parse_ip};
 use crate::mark::Marks;
 use crate::outbound::FlowTokens;
@@ -27,6 +27,12 @@ use std::sync::Arc;
 
 /// An address-of-record.
 pub(super) type Aor = SmallVec<[u8; 96]>;
+
+/// Returns the marks of a server.
+fn marks(config: &Config) -> Marks {
+    let key = |secret: &Secret| secret.key(Purpose::DialogMarks);
+    Marks::new(config.token_secrets().map(key), key(&config.secret))
+}
 
 /// The server as one worker sees it.
 pub(super) struct Node {
@@ -53,14 +59,14 @@ impl Node {
         media: Media,
     ) -> Node {
         let secret = &config.secret;
-        let marks = Marks::new(secret.key(Purpose::DialogMarks));
+        let tokens = config.token_secrets();
         Node {
             identity: LocalIdentity::new(&config),
             trust: Trust::new(&config),
             gateways: Gateways::new(&config, shared.clone()),
-            dialogs: Dialogs::new(marks, shared.clone()),
-            tokens: FlowTokens::new(secret.key(Purpose::FlowTokens)),
-            gruus: Gruus::new(secret, config.mesh),
+            dialogs: Dialogs::new(marks(&config), shared.clone()),
+            tokens: FlowTokens::new(tokens.map(|secret| secret.key(Purpose::FlowTokens))),
+            gruus: Gruus::new(&tokens, config.mesh),
             spirals: secret.key(Purpose::Spirals),
             shared,
             media,
@@ -75,6 +81,10 @@ impl Node {
         self.identity = LocalIdentity::new(&config);
         self.trust = Trust::new(&config);
         self.gateways = Gateways::new(&config, self.shared.clone());
+        let tokens = config.token_secrets();
+        self.dialogs.set_marks(marks(&config));
+        self.tokens = FlowTokens::new(tokens.map(|secret| secret.key(Purpose::FlowTokens)));
+        self.gruus = Gruus::new(&tokens, config.mesh);
         self.config = config;
     }
 

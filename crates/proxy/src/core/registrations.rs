@@ -51,8 +51,8 @@ impl Registrations {
     }
 
     /// Replaces the configuration.
-    pub(super) fn reconfigure(&mut self, config: RegistrarConfig) {
-        self.registrar.reconfigure(config);
+    pub(super) fn reconfigure(&mut self, config: RegistrarConfig, gruus: Gruus) {
+        self.registrar.reconfigure(config, gruus);
     }
 
     /// Returns the number of requests that wait for the store.

@@ -50,6 +50,11 @@ impl Subscriptions {
         Subscriptions { notifier, parked: Slab::new() }
     }
 
+    /// Replaces how GRUUs are made.
+    pub(super) fn set_gruus(&mut self, gruus: Gruus) {
+        self.notifier.set_gruus(gruus);
+    }
+
     /// Returns the number of subscriptions.
     pub(super) fn len(&self) -> usize {
         self.notifier.len()

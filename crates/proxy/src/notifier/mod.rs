@@ -202,6 +202,11 @@ impl Notifier {
         }
     }
 
+    /// Replaces how GRUUs are made.
+    pub fn set_gruus(&mut self, gruus: Gruus) {
+        self.gruus = gruus;
+    }
+
     /// Returns the number of subscriptions, including those whose last NOTIFY is not answered yet.
     pub fn len(&self) -> usize {
         self.subscriptions.len()

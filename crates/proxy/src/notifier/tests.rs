@@ -83,7 +83,13 @@ impl World {
         let now = Time::from_secs(1_700_000_000);
         let secret = Secret::new(&[6; 32]);
         World {
-            events: Notifier::new(limits, &secret, Gruus::new(&secret, None), 3, now),
+            events: Notifier::new(
+                limits,
+                &secret,
+                Gruus::new(&crate::keys::Keyring::of(secret.clone()), None),
+                3,
+                now,
+            ),
             store: MemoryStore::new([1; 16]),
             states: States::new([9; 16]),
             subscriber: "joe@example.com",

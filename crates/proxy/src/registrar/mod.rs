@@ -61,9 +61,9 @@ impl Registrar {
         Registrar { config, gruus, date: DateLine::default(), scratch: Vec::new() }
     }
 
-    /// Replaces the configuration, from the next request on.
-    pub fn reconfigure(&mut self, config: RegistrarConfig) {
-        self.config = config;
+    /// Replaces the configuration, and how GRUUs are made, from the next request on.
+    pub fn reconfigure(&mut self, config: RegistrarConfig, gruus: Gruus) {
+        (self.config, self.gruus) = (config, gruus);
     }
 
     /// Processes a REGISTER for `aor`, the canonical address-of-record of its To. The message must have passed

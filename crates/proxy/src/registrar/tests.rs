@@ -5,7 +5,7 @@ mod extensions;
 mod model;
 
 use super::*;
-use crate::keys::Secret;
+use crate::keys::{Keyring, Secret};
 use crate::location::MemoryStore;
 use ringway_sansio::{FlowId, SplitMix, Transport};
 use ringway_sip::message::parse;
@@ -55,7 +55,10 @@ impl World {
 
     fn with(config: RegistrarConfig) -> Self {
         World {
-            registrar: Registrar::new(config, Gruus::new(&Secret::new(&[4; 32]), None)),
+            registrar: Registrar::new(
+                config,
+                Gruus::new(&Keyring::of(Secret::new(&[4; 32])), None),
+            ),
             store: MemoryStore::new([1; 16]),
             random: SplitMix::new(1),
             now: Time::from_secs(1_700_000_000),

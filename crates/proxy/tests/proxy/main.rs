@@ -49,6 +49,7 @@ mod rights;
 mod routers;
 mod routing;
 mod sctp;
+mod shared_secrets;
 mod shares;
 mod source;
 mod standard;

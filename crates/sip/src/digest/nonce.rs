@@ -1,8 +1,11 @@
 //! Nonces that need no memory until they are used, and cannot be used twice.
 //!
-//! A nonce consists of the time it was made, the worker that made it, some random octets, and a keyed MAC over all that
+//! A nonce consists of the time it was made, the worker that made it, some random octets, and keyed MACs over all that
 //! and the realm. The nonce itself shows whether it is ours and how old it is. Only the counts of nonces in use are
 //! stored, in a bounded table. Evicting an entry makes every older nonce stale, so that eviction never allows a replay.
+//!
+//! Servers that share a key recognise the nonces of each other by one of the MACs. They count as stale: who has used them is
+//! known only where they were made.
 
 use super::Credentials;
 use base64::Engine;
@@ -19,10 +22,12 @@ pub const MAX_REMEMBERED: usize = 65_536;
 
 /// Octets that make a nonce unique: six of time, one of worker, five random.
 const ID: usize = 12;
-/// Octets of MAC in a nonce.
-const MAC: usize = 18;
+/// Octets of each MAC in a nonce.
+const MAC: usize = 9;
+/// Octets of a nonce: the id, a MAC of all servers that share a key, and one of the server alone.
+const RAW: usize = ID + 2 * MAC;
 /// Characters of a nonce.
-const TEXT: usize = (ID + MAC) / 3 * 4;
+const TEXT: usize = RAW / 3 * 4;
 /// The maximum lag of a late request behind the highest count.
 const WINDOW: u32 = 64;
 
@@ -31,7 +36,7 @@ const WINDOW: u32 = 64;
 pub enum NonceVerdict {
     /// Ours, recent, and not used with this count.
     Fresh,
-    /// Ours, but too old, of another worker, or no longer stored: the next challenge has `stale=true`.
+    /// Ours, but too old, of another worker or server, or no longer stored: the next challenge has `stale=true`.
     Stale,
     /// Ours, but this count has been used: the next challenge has `stale=true`.
     Replay,
@@ -50,6 +55,8 @@ struct Counts {
 /// Makes nonces and checks them.
 pub struct Nonces {
     mac: Hmac<Sha256>,
+    /// Those of the keys that are shared, the one of new nonces first.
+    shared: Vec<Hmac<Sha256>>,
     worker: u8,
     lifetime: Duration,
     /// Counts by id. The time comes first in the id, so that the oldest is the first.
@@ -64,10 +71,9 @@ impl Nonces {
     /// the nonces of one worker from those of another, because each stores only the counts of its own. `lifetime` is
     /// the time for which a nonce is valid.
     pub fn new(key: &[u8; 32], worker: u8, lifetime: Duration) -> Self {
-        #[allow(clippy::expect_used, reason = "HMAC takes keys of any length, RFC 2104 section 2")]
-        let mac = Hmac::new_from_slice(key).expect("a key of 32 octets");
         Nonces {
-            mac,
+            mac: keyed(key),
+            shared: Vec::new(),
             worker,
             lifetime,
             used: BTreeMap::new(),
@@ -81,6 +87,11 @@ impl Nonces {
         self.horizon = [0; ID];
         self.horizon[..6].copy_from_slice(&start.as_millis().to_be_bytes()[2..]);
         self
+    }
+
+    /// Replaces the keys that this server shares with others, that of new nonces first. All of them are read.
+    pub fn share<'k>(&mut self, keys: impl IntoIterator<Item = &'k [u8; 32]>) {
+        self.shared = keys.into_iter().map(keyed).collect();
     }
 
     /// Returns the lifetime of a nonce.
@@ -99,9 +110,12 @@ impl Nonces {
         id[..6].copy_from_slice(&now.as_millis().to_be_bytes()[2..]);
         id[6] = self.worker;
         id[7..].copy_from_slice(&random.next_u64().to_le_bytes()[..5]);
-        let mut octets = [0; ID + MAC];
+        let mut octets = [0; RAW];
         octets[..ID].copy_from_slice(&id);
-        octets[ID..].copy_from_slice(&self.tag(&id, realm));
+        // Without a key that is shared, any octets would do.
+        let shared = tag(self.shared.first().unwrap_or(&self.mac), &[&id, realm]);
+        octets[ID..ID + MAC].copy_from_slice(&shared);
+        octets[ID + MAC..].copy_from_slice(&tag(&self.mac, &[&id, &shared, realm]));
         let start = buf.len();
         buf.resize(start + TEXT, 0);
         // Cannot fail: these octets take TEXT characters.
@@ -112,8 +126,10 @@ impl Nonces {
     /// Returns the verdict about the nonce of `credentials` for `realm`. Changes nothing: a client that does not know
     /// the password must not fill the table.
     pub fn check(&self, now: Time, realm: &[u8], credentials: &Credentials<'_>) -> NonceVerdict {
-        let Some(id) = self.open(realm, credentials.nonce) else {
-            return NonceVerdict::Forged;
+        let id = match self.open(realm, credentials.nonce) {
+            Opened::Own(id) => id,
+            Opened::Shared => return NonceVerdict::Stale,
+            Opened::Forged => return NonceVerdict::Forged,
         };
         if id[6] != self.worker || id <= self.horizon || self.expired(now, &id) {
             return NonceVerdict::Stale;
@@ -137,7 +153,7 @@ impl Nonces {
         if verdict != NonceVerdict::Fresh {
             return verdict;
         }
-        let Some(id) = self.open(realm, credentials.nonce) else {
+        let Opened::Own(id) = self.open(realm, credentials.nonce) else {
             return NonceVerdict::Forged;
         };
         self.forget(now);
@@ -167,26 +183,46 @@ impl Nonces {
         now.as_millis() < made.as_millis() || now.since(made) > self.lifetime
     }
 
-    fn tag(&self, id: &[u8; ID], realm: &[u8]) -> [u8; MAC] {
-        let mut mac = self.mac.clone();
-        mac.update(id);
-        mac.update(realm);
-        let full = mac.finalize().into_bytes();
-        let mut tag = [0; MAC];
-        tag.copy_from_slice(&full[..MAC]);
-        tag
-    }
-
-    /// Returns the id of a nonce that was made for this realm.
-    fn open(&self, realm: &[u8], nonce: &[u8]) -> Option<[u8; ID]> {
-        let nonce: &[u8; TEXT] = nonce.try_into().ok()?;
-        let mut octets = [0; ID + MAC];
-        URL_SAFE_NO_PAD.decode_slice(nonce, &mut octets).ok()?;
+    /// Returns who has made a nonce for this realm.
+    fn open(&self, realm: &[u8], nonce: &[u8]) -> Opened {
+        let mut octets = [0; RAW];
+        if nonce.len() != TEXT || URL_SAFE_NO_PAD.decode_slice(nonce, &mut octets) != Ok(RAW) {
+            return Opened::Forged;
+        }
         let mut id = [0; ID];
         id.copy_from_slice(&octets[..ID]);
-        let ours: bool = octets[ID..].ct_eq(&self.tag(&id, realm)).into();
-        ours.then_some(id)
+        let (shared, own) = octets[ID..].split_at(MAC);
+        if tag(&self.mac, &[&id, shared, realm]).ct_eq(own).into() {
+            return Opened::Own(id);
+        }
+        let has_made = |mac| bool::from(tag(mac, &[&id, realm]).ct_eq(shared));
+        if self.shared.iter().any(has_made) { Opened::Shared } else { Opened::Forged }
     }
+}
+
+/// Who has made a nonce.
+enum Opened {
+    /// This server, or one with its key: the id.
+    Own([u8; ID]),
+    /// A server with which a key is shared.
+    Shared,
+    /// Nobody.
+    Forged,
+}
+
+fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
+    #[allow(clippy::expect_used, reason = "HMAC takes keys of any length, RFC 2104 section 2")]
+    Hmac::new_from_slice(key).expect("a key of 32 octets")
+}
+
+/// Returns the MAC of these parts, of which all but the last have a fixed length.
+fn tag(mac: &Hmac<Sha256>, parts: &[&[u8]]) -> [u8; MAC] {
+    let mut mac = mac.clone();
+    parts.iter().for_each(|part| mac.update(part));
+    let full = mac.finalize().into_bytes();
+    let mut tag = [0; MAC];
+    tag.copy_from_slice(&full[..MAC]);
+    tag
 }
 
 impl core::fmt::Debug for Nonces {
@@ -306,6 +342,32 @@ mod tests {
             assert_eq!(n.check(now, REALM, &used(wrong, b"00000001")), NonceVerdict::Forged);
         }
         assert_eq!(n.remembered(), 0);
+    }
+
+    /// Who has used it is known at the server alone that made it.
+    #[test]
+    fn a_nonce_of_a_server_that_shares_a_key_is_stale() {
+        let (mut random, now) = (SplitMix::new(1), Time::from_secs(1_000_000));
+        let server = |own: u8, shared: &[[u8; 32]]| {
+            let mut nonces = Nonces::new(&[own; 32], 1, Duration::from_secs(300));
+            nonces.share(shared);
+            nonces
+        };
+        let (one, other) = (server(1, &[[8; 32]]), server(2, &[[9; 32], [8; 32]]));
+        let verdict = |at: &Nonces, nonce: &[u8]| at.check(now, REALM, &used(nonce, b"00000001"));
+        let nonce = make(&one, now, &mut random);
+        assert_eq!(verdict(&one, &nonce), NonceVerdict::Fresh);
+        assert_eq!(verdict(&other, &nonce), NonceVerdict::Stale);
+        assert_eq!(verdict(&server(2, &[]), &nonce), NonceVerdict::Forged);
+        // It has another key in use, which the first has not heard of yet.
+        let nonce = make(&other, now, &mut random);
+        assert_eq!(verdict(&one, &nonce), NonceVerdict::Forged);
+        let mut later = server(1, &[[9; 32], [8; 32]]);
+        assert_eq!(verdict(&later, &nonce), NonceVerdict::Stale);
+        // What it has made itself stays its own when the keys change.
+        let nonce = make(&later, now, &mut random);
+        later.share(&[[10; 32]]);
+        assert_eq!(verdict(&later, &nonce), NonceVerdict::Fresh);
     }
 
     #[test]

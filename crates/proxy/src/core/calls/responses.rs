@@ -122,7 +122,7 @@ impl Calls {
         if ctx.findings.record_route {
             let ruled = self.contexts[id].target.origin == Origin::Rule;
             let buf = &mut t.out.buffer()[start..];
-            node.dialogs.mark_for_caller(t.now, &node.trust, msg, flow, ruled, buf);
+            node.dialogs.mark_for_caller(t.now, node, msg, flow, ruled, buf);
         }
         start
     }

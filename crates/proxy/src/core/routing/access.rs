@@ -11,6 +11,7 @@ use crate::core::refusal::{Refusal, Stop};
 use crate::core::request::IncomingRequest;
 use crate::core::turn::Turn;
 use crate::local_identity::LocalIdentity;
+use crate::mark::MarkKey;
 use crate::question::Question;
 use ringway_sansio::Time;
 use ringway_sip::header::HeaderId;
@@ -258,7 +259,7 @@ fn authorise_ack(
         return Ok(Proof::None);
     }
     let dialogs = &t.node.dialogs;
-    let target = dialogs.target(routed.next_uri(), routed.uri_bytes, &routed.uri);
+    let target = dialogs.target(MarkKey::OWN, routed.next_uri(), routed.uri_bytes, &routed.uri);
     if !dialogs.is_awaited_ack(t.now, incoming, &target) {
         return Err(Refusal::SILENT.into());
     }

@@ -81,16 +81,18 @@ pub(super) fn of_gruu(
     let mut search = Search::new(t, incoming, uri);
     match (newest, gruu) {
         (Some(target), _) => search.found.targets.push(target),
-        (None, Gruu::Temporary(_)) => {}
         (None, Gruu::Public(_)) => search.add_servers(&aor, None)?,
+        (None, Gruu::Temporary(_)) => {
+            // Which of them has made it, it does not show. They read it as this one does.
+            search.name = Some(t.node.aor(uri.user.unwrap_or_default(), domain));
+            search.add_servers(&aor, None)?;
+        }
     }
     match search.found {
         Located { ref targets, .. } if !targets.is_empty() => Ok(search.finish()),
         Located { incomplete: true, .. } => Err(Refusal::unanswered().into()),
         // Another node may know another flow, as for an address-of-record.
-        _ if matches!(gruu, Gruu::Public(_)) && t.node.trust.node(incoming).is_some() => {
-            Err(Refusal::new(430, "Flow Failed").into())
-        }
+        _ if t.node.trust.node(incoming).is_some() => Err(Refusal::new(430, "Flow Failed").into()),
         _ => Err(Refusal::new(gruu.unbound_status(), "").into()),
     }
 }
@@ -151,6 +153,8 @@ struct Search<'s, 't> {
     incoming: &'s IncomingRequest<'s>,
     /// The Request-URI.
     uri: &'s Uri<'s>,
+    /// The name that other servers are asked for, if it is not the address-of-record.
+    name: Option<Aor>,
     /// The users looked up so far, if there are several.
     seen: Vec<Aor>,
     /// Whether a name stands for several users of different q, who are called one group after the other.
@@ -161,7 +165,7 @@ struct Search<'s, 't> {
 impl<'s, 't> Search<'s, 't> {
     fn new(t: &'s Turn<'t>, incoming: &'s IncomingRequest<'_>, uri: &'s Uri<'_>) -> Search<'s, 't> {
         let found = Located { targets: Vec::new(), exists: false, incomplete: false };
-        Search { t, incoming, uri, seen: Vec::new(), hunts: false, found }
+        Search { t, incoming, uri, name: None, seen: Vec::new(), hunts: false, found }
     }
 
     /// Returns the targets, best q first, and at most as many as a request is forked to.
@@ -236,7 +240,7 @@ impl<'s, 't> Search<'s, 't> {
             }
         });
         if !servers.is_empty() {
-            let uri = self.uri_elsewhere(aor);
+            let uri = self.uri_elsewhere(self.name.as_ref().unwrap_or(aor));
             phones::add_servers(&mut self.found.targets, &mut servers, &uri);
             self.found.targets.sort_by_key(|target| std::cmp::Reverse(target.q));
         }

@@ -187,7 +187,7 @@ impl RequestRoute<'_> {
     /// Determines whether the request belongs to the dialog of the mark in its Route.
     fn recognise(&mut self, node: &Node, now: Time, incoming: &IncomingRequest<'_>) {
         if let Some(mark) = &self.mark {
-            let target = node.dialogs.target(self.next_uri(), self.uri_bytes, &self.uri);
+            let target = |key| node.dialogs.target(key, self.next_uri(), self.uri_bytes, &self.uri);
             match node.dialogs.recognise(now, incoming, mark, target, self.flow.is_some()) {
                 Ok(Recognised { dialog, target_match, detour }) => {
                     (self.in_dialog, self.target_match) = (Some(dialog), target_match);

@@ -262,7 +262,9 @@ fn limit_of_contacts_for_a_user() {
     // One may replace another in the same request, and those that are there may stay.
     let a = w.register("c", 2, "Contact: <sip:a@h3>, <sip:a@h1>;expires=0");
     assert_eq!((a.status(), w.stored().len()), (200, 2));
-    w.registrar.reconfigure(RegistrarConfig { max_contacts: 1, ..RegistrarConfig::default() });
+    let gruus = w.registrar.gruus.clone();
+    w.registrar
+        .reconfigure(RegistrarConfig { max_contacts: 1, ..RegistrarConfig::default() }, gruus);
     assert_eq!(w.register("c", 3, "Contact: <sip:a@h3>").status(), 200);
     assert_eq!(w.register("c", 4, "Contact: <sip:a@h4>").status(), 403);
 }
