@@ -18,6 +18,7 @@ from sipp import Sipp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+import tokens
 from database import HOST, LEASE_SLOT, Redis, RedisCluster, Sentinels, slot_of
 
 USERS = {"alice": "wonderland", "bob": "builder", "carol": "singer", "dave": "diver"}
@@ -419,6 +420,34 @@ def drain(c):
         c.sleep(2)
         c.expect(first.process.running() and metric(second, "nodes") == 0, "the node comes back")
         c.expect(f":{first.port}" not in primary.cli("HGETALL", "ringway:nodes"), "its lease stays")
+
+
+@case("cluster/tokens", limit=60)
+def tokens_of_nodes(c):
+    """What one node has made another reads: a nonce is stale and not wrong, a temporary GRUU leads to its phone, and a
+    call goes on at a server that takes the address of one that is gone, with nothing of its file."""
+    primary, _, first, second = pair(c)
+    c.until(lambda: len(primary.cli("HVALS", tokens.SECRETS).split()) == 3, 5, "there is not one secret")
+    c.until(lambda: all("secrets of tokens" in one.process.output() for one in (first, second)), 5,
+            "the nodes have not read the secret")
+    answer = tokens.nonce_at(c, first, second, "bob", USERS["bob"])
+    asked = answer.get("www-authenticate")
+    c.expect(answer.status == 401 and "stale=true" in asked, f"another nonce, but: {asked}")
+    answer = tokens.nonce_at(c, first, second, "bob", "wrong")
+    c.expect(answer.status == 401 and "stale" not in answer.get("www-authenticate"), "a wrong password counts as right")
+    with Client(first.host, first.port) as bob, Client(second.host, second.port) as alice:
+        gruu = tokens.gruu(c, first, bob, "bob", USERS["bob"])
+        ended = tokens.answered_call(c, second, alice, bob, gruu)
+        tokens.ends(c, alice, bob, ended)
+        with Client(first.host, first.port) as carol:
+            held = tokens.answered_call(c, first, carol, bob, f"sip:bob@{first.domain}")
+            first.kill()
+            for file in c.folder.glob("node-*.redb"):
+                if str(file) in first.wanted.extra:
+                    file.unlink()
+            first.start()
+            together(c, first, second)
+            tokens.ends(c, carol, bob, held)
 
 
 @case("cluster/strange-names", limit=60)

@@ -1,11 +1,13 @@
 //! What passes between a node and its world: commands, reports and events.
 
+use ringway_proxy::keys::SharedSecret;
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 
 #[cfg(doc)]
 use crate::config::REPORT_INTERVAL;
 use crate::record::{Found, Lease, Message, NodeName, Publication};
+use crate::secrets::StoredSecret;
 use crate::slots::{Shard, Slots};
 
 /// A command for the database. Each is answered by one [`Report`].
@@ -41,6 +43,13 @@ pub enum Command {
         /// The users.
         users: Vec<Box<[u8]>>,
     },
+    /// Read the secrets that nodes share, and make one if one is needed: [`Report::Shared`].
+    Share {
+        /// The shard that has the leases.
+        shard: Shard,
+        /// Those that are known, for a database that has lost them.
+        known: Vec<StoredSecret>,
+    },
     /// Write to a shard, and have replicas take it: [`Report::Probed`].
     Probe {
         /// The shard.
@@ -58,6 +67,7 @@ impl Command {
             | Command::Leave { shard, .. }
             | Command::Publish { shard, .. }
             | Command::Read { shard, .. }
+            | Command::Share { shard, .. }
             | Command::Probe { shard, .. } => shard,
         }
     }
@@ -73,6 +83,8 @@ pub enum Report {
     Published(Shard, Vec<Written>),
     /// What was found of each user at this shard; of none if the command has failed.
     Read(Shard, Vec<Reading>),
+    /// The secrets that nodes share; `None` if the command has failed.
+    Shared(Option<Vec<StoredSecret>>),
     /// What has become of the probe of this shard.
     Probed(Shard, Probed),
     /// Which primary has which slot, as the database reports it; `None` if no server has answered.
@@ -177,6 +189,8 @@ pub enum Event {
     Nodes(Vec<NodeName>),
     /// Nodes whose lease has ended without a word: what waits for them waits in vain.
     Gone(Vec<NodeName>),
+    /// The secrets that nodes share, in the order of use.
+    Secrets(Vec<SharedSecret>),
     /// The database has another state.
     State(State),
     /// A shard of a database with many has another state.

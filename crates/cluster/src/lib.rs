@@ -15,6 +15,7 @@
 //! | [`shards`] | which of these primaries are there |
 //! | [`presence`] | what other nodes know of a user at a node |
 //! | [`own`] | the users of this node, and what of them is not in the database yet |
+//! | [`secrets`] | secrets of tokens, which all nodes share |
 //! | [`asks`] | requests that wait for a read |
 //! | [`cache`] | what was read of users at other nodes |
 //! | [`nodes`] | which nodes live |
@@ -36,6 +37,7 @@ pub mod nodes;
 pub mod own;
 pub mod presence;
 pub mod record;
+pub mod secrets;
 pub mod shards;
 pub mod slots;
 
@@ -47,4 +49,5 @@ pub use location::ClusterLocation;
 pub use machine::Machine;
 pub use presence::{Phones, Presence};
 pub use record::{Found, Lease, NodeName, Publication};
+pub use secrets::StoredSecret;
 pub use slots::{Shard, Slots};

@@ -25,6 +25,7 @@ use crate::nodes::Nodes;
 use crate::own::Own;
 use crate::presence::Presence;
 use crate::record::{Lease, Message, NodeName};
+use crate::secrets::Secrets;
 use crate::shards::{Entry, Lane, Shards};
 use crate::slots::{Shard, Slots, slot_of_user};
 
@@ -46,6 +47,7 @@ pub struct Machine {
     asks: Asks,
     cache: Cache,
     nodes: Nodes,
+    secrets: Secrets,
     shards: Shards,
     /// The state of the whole database, as it was reported.
     state: Option<State>,
@@ -83,6 +85,7 @@ impl Machine {
             asks: Asks::default(),
             cache: Cache::default(),
             nodes,
+            secrets: Secrets::new(),
             shards: Shards::new(slots),
             state: None,
             stay: Stay::Stays,
@@ -201,6 +204,9 @@ impl Machine {
             Report::Published(shard, results) => self.published(now, &shard, &results),
             Report::Read(shard, results) => self.was_read(now, &shard, results),
             Report::Probed(shard, probed) => self.probed(now, &shard, probed),
+            Report::Shared(found) => {
+                self.events.extend(self.secrets.read(now, found).map(Event::Secrets));
+            }
             Report::Slots(slots) => self.slots(now, slots),
             Report::Left(done) => {
                 self.renew =
@@ -275,6 +281,7 @@ impl Machine {
         let asked = self.asks.sort(&self.shards);
         self.unavailable(asked);
         self.begin_renewal(now);
+        self.begin_sharing(now);
         for shard in self.shards.names().iter() {
             self.begin(now, shard);
         }
@@ -291,6 +298,13 @@ impl Machine {
             Stay::Leaves => Command::Leave { shard, boot },
             _ => Command::Renew { shard, boot },
         });
+    }
+
+    fn begin_sharing(&mut self, now: Time) {
+        let is_there = !self.shards.leases_are_absent() && self.stay == Stay::Stays;
+        let Some(shard) = self.shards.of_leases().filter(|_| is_there).cloned() else { return };
+        let known = self.secrets.begin(now);
+        self.commands.extend(known.map(|known| Command::Share { shard, known }));
     }
 
     /// Begins what may begin at a shard.
@@ -338,6 +352,8 @@ impl Machine {
     pub fn poll_timeout(&self) -> Option<Time> {
         let may_renew = self.stay != Stay::Left && self.shards.of_leases().is_some();
         let mut first = self.renew.next().filter(|_| may_renew);
+        let may_share = !self.shards.leases_are_absent() && self.stay == Stay::Stays;
+        first = sooner(first, self.secrets.lane.next().filter(|_| may_share));
         for (shard, entry, has_leases) in self.shards.all() {
             first = sooner(first, entry.probe.next().filter(|_| !has_leases));
             if let Lane::Idle { next } = entry.publish

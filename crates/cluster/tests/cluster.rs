@@ -695,3 +695,44 @@ fn users_of_slots_without_a_primary_are_refused_at_once() {
     w.run(2 * SECOND);
     assert!(w.shard(shard).has("bob"));
 }
+
+/// Tokens of one node are read by all.
+#[test]
+fn all_nodes_share_their_secrets_whatever_the_database_loses() {
+    let mut w = running(3);
+    let first = w.nodes[0].secrets.clone();
+    assert_eq!(first.len(), 1);
+    let shared = |w: &World| w.nodes.iter().all(|node| node.secrets[0] == w.nodes[0].secrets[0]);
+    assert!(shared(&w));
+    w.kill(0);
+    w.restart(0);
+    w.run(3 * SECOND);
+    assert_eq!(w.nodes[0].secrets, first);
+    // It has lost everything, and a node that has just started is the first to notice.
+    w.kill(0);
+    w.database = world::Database::empty();
+    w.restart(0);
+    w.run(30 * SECOND);
+    assert!(shared(&w));
+    assert!(w.nodes.iter().all(|node| node.secrets.contains(&first[0])), "no token is void");
+    w.fail_over();
+    w.run(30 * SECOND);
+    assert!(shared(&w));
+}
+
+/// What has been in use for long is followed by another, which all have read before it is used.
+#[test]
+fn secrets_are_replaced_in_time() {
+    let mut w = running(1);
+    let first = w.nodes[0].secrets.clone();
+    let days = ringway_cluster::secrets::ROTATION + SECOND;
+    // Nothing but the clock is of interest.
+    w.kill(0);
+    w.now += days;
+    w.restart(0);
+    w.run(3 * SECOND);
+    let next = w.nodes[0].secrets.clone();
+    assert_eq!((next.len(), next[0]), (2, first[0]));
+    w.run(ringway_cluster::secrets::NOTICE + 15 * SECOND);
+    assert_eq!(w.nodes[0].secrets, [next[1], next[0]]);
+}

@@ -6,9 +6,9 @@
 //! The registrar draws a new epoch when an instance appears and when it changes its Call-ID, which invalidates all
 //! earlier temporary GRUUs.
 //!
-//! Only the server that has made a temporary GRUU can read it. Where several servers have one domain, those of a mesh, the
-//! user part therefore begins with the network of its maker: `tgruu.fd01000200030004.TEXT`. It shows at which router the
-//! user is registered, and nothing else.
+//! Only servers with the secret that a temporary GRUU was made with can read it. The nodes of a cluster share one. The routers
+//! of a mesh do not: there the user part begins with the network of its maker, `tgruu.fd01000200030004.TEXT`. It shows at
+//! which router the user is registered, and nothing else.
 //!
 //! [`Gruus::resolve`] classifies a Request-URI. [`Gruu::matches`] then selects the bindings while the location service
 //! is read.

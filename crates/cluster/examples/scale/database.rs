@@ -149,8 +149,8 @@ impl Database {
                 self.leases[node] = None;
                 Some(Report::Left(true))
             }
-            // One primary is not probed.
-            Command::Probe { .. } => None,
+            // One primary is not probed, and secrets are not modelled.
+            Command::Probe { .. } | Command::Share { .. } => None,
             Command::Publish { shard, boot, changes } => {
                 for change in changes.iter().skip(job.done).take(TURN) {
                     let (q, ends) = (change.q.unwrap_or(u16::MAX), now + change.lifetime);

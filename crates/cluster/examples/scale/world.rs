@@ -339,10 +339,14 @@ impl Cluster {
         let hub = self.nodes[i].location.hub.clone();
         let (commands, next) = hub.turn(self.now, reports);
         for command in commands {
+            if matches!(command, Command::Share { .. }) {
+                self.later(WAY, Step::Report(i, Report::Shared(None)));
+                continue;
+            }
             let lane = match command {
                 Command::Renew { .. } | Command::Leave { .. } => 0,
                 Command::Publish { .. } => 1,
-                Command::Read { .. } | Command::Probe { .. } => 2,
+                Command::Read { .. } | Command::Probe { .. } | Command::Share { .. } => 2,
             };
             self.numbers += 1;
             let number = self.numbers;
@@ -385,7 +389,7 @@ impl Cluster {
                 }
                 Event::State(State::Absent | State::Superseded) => self.nodes[i].outages += 1,
                 Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
-                Event::Nodes(_) | Event::Gone(_) => {}
+                Event::Nodes(_) | Event::Gone(_) | Event::Secrets(_) => {}
             }
         }
     }

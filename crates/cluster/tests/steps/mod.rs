@@ -6,10 +6,11 @@ use ringway_cluster::cache::Server;
 use ringway_cluster::record::Message;
 use ringway_cluster::{
     Command, Config, Event, Found, Lease, Machine, NodeName, Presence, Probed, Reading, Report,
-    Shard, Slots, Written, config, slots,
+    Shard, Slots, StoredSecret, Written, config, slots,
 };
 use ringway_proxy::AskId;
 use ringway_proxy::config::NodeKey;
+use ringway_proxy::keys::MAX_SHARED;
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::{Duration, Time};
 
@@ -20,7 +21,7 @@ struct Node {
     /// Registrations that were taken and not answered.
     waiting: BTreeSet<u64>,
     next: u64,
-    /// Commands under way by lane (lease, changes, reads, probes) and shard.
+    /// Commands under way by lane (lease, changes, reads, probes, secrets) and shard.
     under_way: BTreeSet<(usize, Shard)>,
     asks: usize,
 }
@@ -61,6 +62,7 @@ impl Node {
                 Command::Publish { shard, changes, .. } => (1, changes.len(), shard),
                 Command::Read { shard, users } => (2, users.len(), shard),
                 Command::Probe { shard, .. } => (3, 1, shard),
+                Command::Share { shard, .. } => (4, 1, shard),
             };
             assert!((1..=config::MAX_BATCH).contains(&count), "{count} users in a command");
             assert!(self.under_way.insert((lane, shard)), "two commands on lane {lane}");
@@ -77,6 +79,7 @@ impl Node {
                 Event::Nodes(names) | Event::Gone(names) => {
                     assert!(names.len() <= config::MAX_NODES)
                 }
+                Event::Secrets(secrets) => assert!(secrets.len() <= MAX_SHARED),
                 Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
             }
         }
@@ -180,6 +183,10 @@ impl Node {
                 self.answer(3, extent >> 3, |shard| Report::Probed(shard, probed));
             }
             _ if extent >= 64 => self.map(extent % 4, text(rest)),
+            _ if extent >= 32 => {
+                let found = StoredSecret::parse(&words(text(rest)));
+                self.answer(4, 0, |_| Report::Shared((extent % 8 != 0).then_some(found)));
+            }
             _ => self.answer(0, 0, |_| Report::Left(extent.is_multiple_of(2))),
         }
         self.turn();

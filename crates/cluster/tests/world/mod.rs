@@ -15,9 +15,10 @@ use ringway_cluster::record::Message;
 use ringway_cluster::slots::{self, Range};
 use ringway_cluster::{
     Command, Config, Event, Found, Lease, Machine, NodeName, Phones, Presence, Probed, Publication,
-    Reading, Report, Shard, Slots, Written,
+    Reading, Report, Shard, Slots, StoredSecret, Written, secrets,
 };
 use ringway_proxy::config::NodeKey;
+use ringway_proxy::keys::{MAX_SHARED, SharedSecret};
 use ringway_proxy::location::CommitTag;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::{Duration, Time};
@@ -41,9 +42,42 @@ struct Record {
 struct Data {
     users: BTreeMap<Box<[u8]>, BTreeMap<NodeName, Record>>,
     leases: BTreeMap<NodeName, (u64, Time)>,
+    /// Secrets by number, and the time from which each is in use.
+    secrets: BTreeMap<u64, (u64, SharedSecret)>,
 }
 
 impl Data {
+    /// As the script `SHARE` does it. A secret has the octets of its number.
+    fn share(&mut self, now: Time, known: &[StoredSecret]) -> Vec<StoredSecret> {
+        let now = now.as_millis();
+        for one in known {
+            self.secrets.entry(one.number).or_insert((one.from, one.secret));
+        }
+        let rotation = secrets::ROTATION.as_millis() as u64;
+        let new = match self.secrets.last_key_value() {
+            None => Some((now, 0)),
+            Some((last, (from, _))) if last.max(from) + rotation <= now => {
+                Some((now, now + secrets::NOTICE.as_millis() as u64))
+            }
+            Some(_) => None,
+        };
+        if let Some((number, from)) = new {
+            let mut secret = SharedSecret([0; 32]);
+            secret.0[..8].copy_from_slice(&number.to_le_bytes());
+            self.secrets.insert(number, (from, secret));
+        }
+        while self.secrets.len() > MAX_SHARED {
+            self.secrets.pop_first();
+        }
+        let stored = |(&number, &(from, secret)): (&u64, &(u64, SharedSecret))| StoredSecret {
+            number,
+            from,
+            in_use: from <= now,
+            secret,
+        };
+        self.secrets.iter().map(stored).collect()
+    }
+
     /// As the script `PUBLISH` does it. Returns whether other nodes learn of it; the number of the later run that has the
     /// field, if one has.
     fn publish(
@@ -136,6 +170,7 @@ pub(crate) struct Node {
     pub(crate) replies: Vec<(u8, Reply)>,
     pub(crate) commits: Vec<(u64, bool)>,
     pub(crate) unusable: Vec<Box<[u8]>>,
+    pub(crate) secrets: Vec<SharedSecret>,
     pub(crate) peers: Vec<NodeName>,
     pub(crate) states: Vec<State>,
     pub(crate) shards: Vec<(u16, State)>,
@@ -166,6 +201,7 @@ fn lane(command: &Command) -> Lane {
         Command::Publish { shard, .. } => (shard, 1),
         Command::Read { shard, .. } => (shard, 2),
         Command::Probe { shard, .. } => (shard, 3),
+        Command::Share { shard, .. } => (shard, 4),
     };
     (shard.clone(), lane)
 }
@@ -175,6 +211,7 @@ fn failed((shard, lane): Lane) -> Report {
         0 => Report::Renewed(None),
         1 => Report::Published(shard, Vec::new()),
         2 => Report::Read(shard, Vec::new()),
+        4 => Report::Shared(None),
         _ => Report::Probed(shard, Probed::Failed),
     }
 }
@@ -440,6 +477,7 @@ impl World {
                 Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
                 Event::Nodes(names) => node.peers = names,
                 Event::Gone(_) => {}
+                Event::Secrets(secrets) => node.secrets = secrets,
                 Event::State(state) => node.states.push(state),
                 Event::Shard(shard, state) => node.shards.push((shard.port, state)),
                 Event::Unusable(user) => node.unusable.push(user),
@@ -556,6 +594,10 @@ impl World {
                 }
                 (Duration::ZERO, Report::Left(true))
             }
+            Command::Share { known, .. } => {
+                let secrets = database.primary.share(now, known);
+                (wait, Report::Shared(Some(secrets)))
+            }
             Command::Probe { .. } => (wait, Report::Probed(address, Probed::Stored(replicas))),
             Command::Publish { boot, changes, .. } => {
                 let mut publish = |change: &Publication| {
@@ -628,6 +670,7 @@ fn start(name: NodeName, boot: u64, sharded: bool) -> Node {
         replies: Vec::new(),
         commits: Vec::new(),
         unusable: Vec::new(),
+        secrets: Vec::new(),
         peers: Vec::new(),
         states: Vec::new(),
         shards: Vec::new(),

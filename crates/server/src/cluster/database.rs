@@ -9,11 +9,13 @@ use redis::{Cmd, RedisError, Value};
 use ringway_cluster::config::{LEASE, REPLICA_LIMIT};
 use ringway_cluster::config::{MAX_NODES, MAX_NODES_PER_USER};
 use ringway_cluster::record::{self, Message};
+use ringway_cluster::secrets::{self, StoredSecret};
 use ringway_cluster::{
     Command, Found, Lease, NodeName, Probed, Publication, Reading, Report, Shard, Written,
 };
 
 use ringway_proxy::config::NodeKey;
+use ringway_proxy::keys::{MAX_SHARED, SharedSecret};
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
@@ -280,13 +282,37 @@ impl Database {
                 };
                 users.iter().map(|user| one(user)).collect()
             }
+            Command::Share { known, .. } => {
+                let Some(new) = new_secret() else { return Vec::new() };
+                let mut cmd = eval(secrets::SHARE, secrets::SECRETS.as_bytes());
+                cmd.arg(record::VERSION)
+                    .arg(secrets::text(&new))
+                    .arg(millis(secrets::ROTATION))
+                    .arg(millis(secrets::NOTICE))
+                    .arg(MAX_SHARED);
+                for one in known {
+                    cmd.arg(&one.arguments());
+                }
+                vec![cmd]
+            }
             Command::Probe { slot, .. } => vec![topology::probe(*slot)],
         }
     }
 }
 
+/// Returns a secret; `None` if there are no random numbers.
+fn new_secret() -> Option<SharedSecret> {
+    let mut secret = SharedSecret([0; 32]);
+    getrandom::fill(&mut secret.0).ok()?;
+    Some(secret)
+}
+
 fn waits_for_replicas(command: &Command) -> bool {
-    matches!(command, Command::Renew { .. } | Command::Publish { .. } | Command::Probe { .. })
+    match command {
+        Command::Renew { .. } | Command::Publish { .. } => true,
+        Command::Share { .. } | Command::Probe { .. } => true,
+        Command::Leave { .. } | Command::Read { .. } => false,
+    }
 }
 
 /// Returns what the answers to a command are, each with the number of replicas.
@@ -304,6 +330,10 @@ fn report(command: &Command, answers: &[(Value, u32)]) -> Report {
         }
         Command::Read { shard, .. } => {
             Report::Read(shard.clone(), answers.iter().map(|(value, _)| reading(value)).collect())
+        }
+        Command::Share { .. } => {
+            let parts = first.and_then(|(value, _)| texts(value));
+            Report::Shared(parts.map(|parts| StoredSecret::parse(&parts)))
         }
         Command::Probe { shard, .. } => {
             let probed = match first {

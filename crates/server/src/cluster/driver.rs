@@ -109,6 +109,7 @@ fn lane_of(command: &Command) -> u8 {
         Command::Publish { .. } => 1,
         Command::Read { .. } => 2,
         Command::Probe { .. } => 3,
+        Command::Share { .. } => 4,
     }
 }
 
@@ -178,6 +179,7 @@ fn failed(command: &Command) -> Report {
         Command::Leave { .. } => Report::Left(false),
         Command::Publish { shard, .. } => Report::Published(shard.clone(), Vec::new()),
         Command::Read { shard, .. } => Report::Read(shard.clone(), Vec::new()),
+        Command::Share { .. } => Report::Shared(None),
         Command::Probe { shard, .. } => Report::Probed(shard.clone(), Probed::Failed),
     }
 }

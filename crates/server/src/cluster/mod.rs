@@ -152,7 +152,17 @@ impl World for Channels {
             Event::Nodes(names) => {
                 let addresses: Vec<SocketAddr> = names.iter().map(|name| name.address).collect();
                 info!("other nodes of the cluster: {addresses:?}");
-                self.nodes.send_replace(ClusterNodes::new(addresses, self.key));
+                self.nodes.send_modify(|nodes| {
+                    let secrets = nodes.secrets().clone();
+                    *nodes = ClusterNodes::new(addresses, self.key).sharing(secrets);
+                });
+            }
+            Event::Secrets(secrets) => {
+                info!(
+                    "the secrets of tokens that nodes share have changed; there are {}",
+                    secrets.len()
+                );
+                self.nodes.send_modify(|nodes| *nodes = nodes.clone().sharing(secrets));
             }
             Event::Gone(names) => {
                 let gone: Arc<[SocketAddr]> = names.iter().map(|name| name.address).collect();
