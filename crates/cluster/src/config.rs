@@ -32,6 +32,9 @@ pub const REMOVED: Duration = Duration::from_secs(60);
 pub const UNUSABLE_PAUSE: Duration = Duration::from_secs(30);
 /// Interval at which such a key is reported, at most.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+/// Time for which a node that has left is awaited: requests for users who are registered only there wait for it. Shorter than
+/// the time that a worker waits for an answer.
+pub const HOLD: Duration = Duration::from_secs(8);
 /// Maximum number of users in one command.
 pub const MAX_BATCH: usize = 512;
 /// Number of users at first that are published again in one command.

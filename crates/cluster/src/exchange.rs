@@ -220,7 +220,7 @@ pub struct Counts {
     pub users: usize,
     /// Registrations that wait for the database.
     pub waiting: usize,
-    /// Requests that wait for a read.
+    /// Requests that wait for a read, or for a node that is being restarted.
     pub asks: usize,
     /// Users of whom something is remembered.
     pub cached: usize,

@@ -76,9 +76,9 @@ impl<W: World> Hub<W> {
     }
 
     /// Answers a question of a worker now, or later by [`Event::Answered`].
-    pub fn ask(&self, worker: u8, id: AskId, question: &Question) -> Option<Reply> {
+    pub fn ask(&self, now: Time, worker: u8, id: AskId, question: &Question) -> Option<Reply> {
         let Question::Location { aor } = question else { return Some(Reply::Unavailable) };
-        let reply = self.lock().ask(aor, worker, id);
+        let reply = self.lock().ask(now, aor, worker, id);
         if reply.is_none() {
             self.world.wake();
         }
@@ -105,6 +105,11 @@ impl<W: World> Hub<W> {
     /// A registration of a user may be taken, as [`Machine::takes_registrations`] decides.
     pub fn takes_registrations(&self, user: &[u8]) -> bool {
         self.lock().takes_registrations(user)
+    }
+
+    /// The phones of this node are moved to others, as for [`Machine::move_phones`].
+    pub fn move_phones(&self) {
+        self.lock().move_phones();
     }
 
     /// The node is about to stop, as for [`Machine::leave`].

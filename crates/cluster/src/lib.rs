@@ -17,6 +17,7 @@
 //! | [`own`] | the users of this node, and what of them is not in the database yet |
 //! | [`secrets`] | secrets of tokens, which all nodes share |
 //! | [`asks`] | requests that wait for a read |
+//! | [`holds`] | requests that wait for a node that is being restarted |
 //! | [`cache`] | what was read of users at other nodes |
 //! | [`nodes`] | which nodes live |
 //! | [`hub`] | the machine, shared by threads |
@@ -29,6 +30,7 @@ pub mod asks;
 pub mod cache;
 pub mod config;
 pub mod exchange;
+pub mod holds;
 pub mod hub;
 pub mod journal;
 pub mod location;

@@ -21,6 +21,7 @@ use crate::config::{
     REPORT_INTERVAL, RETRY_INTERVAL,
 };
 pub use crate::exchange::{Command, Counts, Event, Probed, Reading, Report, State, Written};
+use crate::holds::Holds;
 use crate::nodes::Nodes;
 use crate::own::Own;
 use crate::presence::Presence;
@@ -34,6 +35,8 @@ use crate::slots::{Shard, Slots, slot_of_user};
 enum Stay {
     /// It has a lease.
     Stays,
+    /// It has one, and takes no registrations any more.
+    Moves,
     /// Its lease is to end.
     Leaves,
     /// Its lease has ended.
@@ -45,6 +48,7 @@ pub struct Machine {
     config: Config,
     own: Own,
     asks: Asks,
+    holds: Holds,
     cache: Cache,
     nodes: Nodes,
     secrets: Secrets,
@@ -83,6 +87,7 @@ impl Machine {
             config,
             own: Own::default(),
             asks: Asks::default(),
+            holds: Holds::default(),
             cache: Cache::default(),
             nodes,
             secrets: Secrets::new(),
@@ -120,10 +125,17 @@ impl Machine {
         takes
     }
 
+    /// The phones of this node are moved to others before it stops: no registration is taken, and calls come as before.
+    pub fn move_phones(&mut self) {
+        if self.stay == Stay::Stays {
+            self.stay = Stay::Moves;
+        }
+    }
+
     /// The node is about to stop: its lease ends, so that other nodes send nothing here any more, and no registration is
     /// taken.
     pub fn leave(&mut self) {
-        if self.stay == Stay::Stays {
+        if matches!(self.stay, Stay::Stays | Stay::Moves) {
             self.stay = Stay::Leaves;
             // After the renewal under way, if there is one: that must not come second.
             self.renew.hasten(Time::ZERO);
@@ -158,7 +170,7 @@ impl Machine {
     }
 
     /// Visits the other nodes at which a user is registered, with their keys. Returns whether there are any; `None` if
-    /// the database must be asked.
+    /// the database must be asked, or the only node of the user is being restarted.
     pub fn visit(
         &mut self,
         user: &[u8],
@@ -174,7 +186,7 @@ impl Machine {
         }
         let nodes = &self.nodes;
         let has_not_ended = |server: &&Server| now < server.ends;
-        let mut exists = false;
+        let (mut exists, mut is_expected) = (false, false);
         for server in entry.servers().iter().filter(has_not_ended) {
             let of_run = nodes.key(server.node, server.boot);
             // A later run has published what it has of this one, and that cannot be read now.
@@ -183,18 +195,57 @@ impl Machine {
             {
                 exists = true;
                 visit(server, key);
+            } else {
+                is_expected |= nodes.expected_until(server.node, server.boot, now).is_some();
             }
         }
-        Some(exists)
+        let waits = !exists && is_expected && !is_absent && !self.own.has(user);
+        (!waits).then_some(exists)
+    }
+
+    /// Returns until when requests for a user wait, whose only node is being restarted; `None` if they need not, or what is known
+    /// is not fresh.
+    fn held_until(&mut self, user: &[u8], now: Time) -> Option<Time> {
+        if self.has_no_shard(user) || self.visit(user, now, &mut |_, _| {}).is_some() {
+            return None;
+        }
+        let epoch = self.reported_epoch();
+        let entry = self.cache.get(user).filter(|entry| entry.is_fresh(now, epoch))?;
+        let ends = entry.servers().iter().filter(|server| now < server.ends);
+        ends.filter_map(|server| self.nodes.expected_until(server.node, server.boot, now)).max()
     }
 
     /// Answers a question for the nodes of a user now, or later by [`Event::Answered`].
-    pub fn ask(&mut self, user: &[u8], worker: u8, id: AskId) -> Option<Reply> {
-        if !self.has_no_shard(user) && self.asks.ask(user, (worker, id)) {
+    pub fn ask(&mut self, now: Time, user: &[u8], worker: u8, id: AskId) -> Option<Reply> {
+        let asked = (worker, id);
+        let is_taken = match self.held_until(user, now) {
+            Some(until) => self.holds.add(user, until, asked),
+            None => !self.has_no_shard(user) && self.asks.ask(user, asked),
+        };
+        if is_taken {
             return None;
         }
         self.counts.unanswered += 1;
         Some(Reply::Unavailable)
+    }
+
+    /// Answers questions about a user of whom more may be known now, or has them wait: for a read, or for a node.
+    fn answer(&mut self, now: Time, user: &[u8], asked: Vec<(u8, AskId)>) {
+        let is_known = self.visit(user, now, &mut |_, _| {}).is_some();
+        for (worker, id) in asked {
+            let reply = if is_known { Some(Reply::Located) } else { self.ask(now, user, worker, id) };
+            if let Some(reply) = reply {
+                self.events.push_back(Event::Answered { worker, id, reply });
+            }
+        }
+    }
+
+    /// Other nodes live than before: some of those that were awaited, perhaps.
+    fn answer_held(&mut self, now: Time) {
+        for user in self.holds.users() {
+            let asked = self.holds.take(&user);
+            self.answer(now, &user, asked);
+        }
     }
 
     /// Processes what the database has answered.
@@ -225,8 +276,12 @@ impl Machine {
             Report::Heard(Message::User(user)) => {
                 self.asks.changed(&user);
                 self.counts.invalidated += u64::from(self.cache.changed(&user));
-                // There may be thousands a second, and nothing is due for them.
-                return;
+                let asked = self.holds.take(&user);
+                if asked.is_empty() {
+                    // There may be thousands a second, and nothing is due for them.
+                    return;
+                }
+                self.answer(now, &user, asked);
             }
             Report::Heard(Message::Left(node)) => self.nodes.left(now, node),
             Report::Heard(Message::Renewed { node, boot }) => self.meet(now, node, boot),
@@ -270,6 +325,7 @@ impl Machine {
         }
         if let Some(names) = self.nodes.take_change() {
             self.events.push_back(Event::Nodes(names));
+            self.answer_held(now);
         }
         let gone = self.nodes.take_gone();
         if !gone.is_empty() {
@@ -365,6 +421,7 @@ impl Machine {
         }
         let lease = self.nodes.next_end().filter(|_| !self.shards.leases_are_absent());
         let deadlines = sooner(self.own.next_deadline(), self.asks.next_deadline());
+        let deadlines = sooner(deadlines, self.holds.next_deadline());
         sooner(sooner(first, self.own.next_change()), sooner(lease, deadlines))
     }
 
@@ -390,7 +447,7 @@ impl Machine {
             nodes: self.nodes.len(),
             users: self.own.len(),
             waiting: self.own.waiting(),
-            asks: self.asks.len(),
+            asks: self.asks.len() + self.holds.len(),
             cached: self.cache.len(),
             ..self.counts
         }
@@ -423,6 +480,9 @@ impl Machine {
         self.report(outcomes);
         let asked = self.asks.overdue(now, &mut late);
         self.unavailable(asked);
+        for (worker, id) in self.holds.overdue(now) {
+            self.events.push_back(Event::Answered { worker, id, reply: Reply::Located });
+        }
         for slot in late {
             if let Some(shard) = self.shards.present(slot).cloned() {
                 self.is_now(now, &shard, State::Absent);
@@ -434,7 +494,10 @@ impl Machine {
         let Lane::Busy { since, late } = self.renew else { return };
         let shard = self.renewing.clone();
         let next = now + if renewed.is_some() { RENEW_INTERVAL } else { RETRY_INTERVAL };
-        self.renew = if self.stay == Stay::Stays { Lane::Idle { next } } else { Lane::READY };
+        self.renew = match self.stay {
+            Stay::Stays | Stay::Moves => Lane::Idle { next },
+            Stay::Leaves | Stay::Left => Lane::READY,
+        };
         let Some((leases, replicas)) = renewed else {
             return self.is_now(now, &shard, State::Absent);
         };
@@ -600,10 +663,8 @@ impl Machine {
             };
             found.retain(|found| found.node != self.config.name);
             self.counts.read += 1;
-            self.cache.read(now, user, epoch.filter(|_| !changed), found);
-            for (worker, id) in asked {
-                self.events.push_back(Event::Answered { worker, id, reply: Reply::Located });
-            }
+            self.cache.read(now, user.clone(), epoch.filter(|_| !changed), found);
+            self.answer(now, &user, asked);
         }
         if is_absent {
             self.is_now(now, shard, State::Absent);

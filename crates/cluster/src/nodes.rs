@@ -8,14 +8,15 @@ use std::collections::BTreeMap;
 use ringway_proxy::config::NodeKey;
 use ringway_sansio::Time;
 
-use crate::config::LEASE;
+use crate::config::{HOLD, LEASE};
 use crate::record::{Lease, NodeName};
 
 /// The other nodes.
 pub struct Nodes {
     this: NodeName,
     alive: BTreeMap<NodeName, Node>,
-    /// Runs that have ended their lease a short time ago: what was read before must not bring them back.
+    /// Runs that have ended their lease a short time ago: what was read before must not bring them back, and another run of
+    /// the node may come soon.
     left: BTreeMap<NodeName, Node>,
     changed: bool,
     /// Nodes whose lease has ended without a word.
@@ -64,7 +65,7 @@ impl Nodes {
     pub fn left(&mut self, now: Time, name: NodeName) {
         let Some(node) = self.alive.remove(&name) else { return };
         self.changed = true;
-        self.left.insert(name, Node { ends: now + LEASE, ..node });
+        self.left.insert(name, Node { ends: now + HOLD, ..node });
     }
 
     /// Drops the nodes whose lease has ended.
@@ -89,6 +90,13 @@ impl Nodes {
     /// Returns the key of the run of a node that lives.
     pub fn latest_key(&self, node: NodeName) -> Option<NodeKey> {
         self.alive.get(&node).map(|node| node.key)
+    }
+
+    /// Returns until when it is expected that this run of a node, or one after it, is known to live: the node has left a short
+    /// time ago.
+    pub fn expected_until(&self, name: NodeName, boot: u64, now: Time) -> Option<Time> {
+        let left = self.left.get(&name).filter(|node| node.boot <= boot && now < node.ends)?;
+        Some(left.ends)
     }
 
     /// Returns whether this run of a node, or a later one, lives or has left a short time ago.

@@ -377,6 +377,11 @@ impl Own {
         }
     }
 
+    /// Returns whether a user has bindings here.
+    pub fn has(&self, user: &[u8]) -> bool {
+        self.users.get(user).is_some_and(|user| user.state.is_some())
+    }
+
     /// Returns the number of users.
     pub fn len(&self) -> usize {
         self.users.len()

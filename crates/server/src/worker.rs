@@ -156,7 +156,7 @@ impl Worker {
                 Event::Ask { id, question, source } => {
                     let reply = match (&self.exchange, &self.hub) {
                         (Some(exchange), _) => exchange.ask(self.index, id, question, source),
-                        (None, Some(hub)) => hub.ask(self.index, id, &question),
+                        (None, Some(hub)) => hub.ask(now, self.index, id, &question),
                         (None, None) => Some(Reply::Unavailable),
                     };
                     if let Some(reply) = reply {

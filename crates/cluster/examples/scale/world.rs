@@ -227,7 +227,7 @@ impl Cluster {
             self.measured.unanswered += 1;
             return;
         };
-        match self.nodes[i].location.hub.ask(worker, AskId::default(), &question) {
+        match self.nodes[i].location.hub.ask(self.now, worker, AskId::default(), &question) {
             None => drop(self.calls.insert((i, worker), (self.now, number))),
             Some(_) => self.measured.unanswered += 1,
         }

@@ -170,7 +170,7 @@ impl Node {
                 let user = text(rest);
                 let mut visit = |server: &Server, _| assert!(server.q <= 1000, "{server:?}");
                 if self.machine.visit(user, self.now, &mut visit).is_none() {
-                    self.asks += usize::from(self.machine.ask(user, 0, AskId::default()).is_none());
+                    self.asks += usize::from(self.machine.ask(self.now, user, 0, AskId::default()).is_none());
                 }
             }
             _ if extent == 255 => self.machine.leave(),
@@ -205,6 +205,9 @@ pub(crate) fn run(octets: &[u8]) {
     while let Some(step) = rest.split_off_first() {
         node.step(*step, &mut rest);
     }
+    // Questions may wait for a node that is being restarted.
+    node.now += config::HOLD + Duration::from_secs(2);
+    node.turn();
     node.now += Duration::from_secs(2);
     node.turn();
     assert!(node.waiting.is_empty(), "{} registrations wait for ever", node.waiting.len());

@@ -154,6 +154,8 @@ enum Step {
     Report(usize, u64, Report),
     /// A client ends the command with this number unanswered.
     GiveUp(usize, u64, u64),
+    /// A node starts again, with these users in its file.
+    Restart(usize, &'static [&'static str]),
 }
 
 /// A node as its world sees it.
@@ -315,6 +317,16 @@ impl World {
         self.report_slots();
     }
 
+    /// Starts a node that was killed after a while, with these users in its file.
+    pub(crate) fn restart_later(
+        &mut self,
+        node: usize,
+        delay: Duration,
+        users: &'static [&'static str],
+    ) {
+        self.later(delay, Step::Restart(node, users));
+    }
+
     /// A node hears a message on the channel.
     pub(crate) fn hear(&mut self, node: usize, message: &Message) {
         self.report(node, Duration::ZERO, Report::Heard(message.clone()));
@@ -363,7 +375,7 @@ impl World {
         for i in 0..self.nodes.len() {
             self.nodes[i].subscribed &= shard > 0;
             let boot = self.nodes[i].boot;
-            self.nodes[i].broken.extend((0..4).map(|lane| (lost.clone(), lane)));
+            self.nodes[i].broken.extend((0..5).map(|lane| (lost.clone(), lane)));
             for (lane, number) in self.nodes[i].under_way.clone() {
                 if lane.0 == lost {
                     self.nodes[i].broken.remove(&lane);
@@ -404,11 +416,12 @@ impl World {
         }
         let machine = &mut self.nodes[node].machine;
         let began = self.now;
-        let mut reply = machine.ask(user.as_bytes(), 7, AskId::default());
+        let mut reply = machine.ask(self.now, user.as_bytes(), 7, AskId::default());
         self.nodes[node].replies.clear();
         self.turn(node);
         while reply.is_none() {
-            assert!(self.now < began + Duration::from_secs(1), "no answer");
+            let limit = ringway_cluster::config::HOLD + Duration::from_secs(1);
+            assert!(self.now < began + limit, "no answer");
             self.run(Duration::from_millis(1));
             reply = self.nodes[node].replies.pop().map(|(_, reply)| reply);
         }
@@ -541,6 +554,14 @@ impl World {
                 if node.boot == boot && node.alive {
                     node.machine.handle(self.now, report);
                 }
+            }
+            Step::Restart(i, users) => {
+                self.restart(i);
+                for user in users {
+                    let state = Presence::new(1000, self.now + Duration::from_secs(3600));
+                    self.nodes[i].machine.changed(user.as_bytes(), Some(state), None);
+                }
+                self.turn(i);
             }
             Step::GiveUp(i, boot, number) => {
                 if let Some(lane) = self.lane_of(i, boot, number) {
