@@ -392,8 +392,8 @@ def clocks(c):
 
 @case("cluster/drain", limit=60)
 def drain(c):
-    """A node that is to stop waits for a call that is being set up; other nodes pass it over at once, and its phones
-    are called where they register next."""
+    """A node that is to stop waits for a call that is being set up; other nodes pass it over at once. Calls for its
+    phones wait a while: for it to be back, or for them to register elsewhere."""
     primary, _, first, second = pair(c)
     carol = Phone(c, "carol")
     carol.register(first)
@@ -413,13 +413,47 @@ def drain(c):
         c.until(lambda: metric(second, "nodes") == 0, 2, "the node that stops is not passed over")
         print(f"passed over after {time.monotonic() - began:.2f} s")
         c.expect(first.process.running(), "the node did not wait for its call")
-        rings_nowhere(c, second, "carol")
+        waiting = carol.begin(second, hops=1)
+        c.sleep(1)
         carol.register(second)
+        for program in waiting:
+            program.passed()
         carol.is_called(second, hops=1)
         # It does not come back while it waits.
         c.sleep(2)
         c.expect(first.process.running() and metric(second, "nodes") == 0, "the node comes back")
         c.expect(f":{first.port}" not in primary.cli("HGETALL", "ringway:nodes"), "its lease stays")
+
+
+@case("cluster/moved-phones", limit=60)
+def moved_phones(c):
+    """A node that is to stop closes the connections of its phones first: the other flow of baresip is used from then
+    on, and a phone whose only flow it was knows before the node is gone. One on UDP is called when the node is back."""
+    _, _, first, second = pair(c)
+    third = node(c, first.wanted.store)
+    together(c, first, second, third)
+    bob = Baresip(c, "bob", USERS["bob"], first.domain, first, tone=440, transport="tcp", second=second)
+    dave = Phone(c, "dave")
+    dave.register(first)
+    with Client(first.host, first.port, "tcp") as carol:
+        contact = (f"<sip:carol@127.0.0.1:{carol.local[1]};transport=tcp;ob>;reg-id=1"
+                   ';+sip.instance="<urn:uuid:00000000-0000-1000-8000-000A95A0E128>"')
+        answer = carol.register("carol", USERS["carol"], first.domain, [contact], headers=["Supported: outbound, path"])
+        c.expect(answer.status == 200, f"expected 200, got {answer.start}")
+        c.until(lambda: (first.contacts(), second.contacts()) == (3, 1), 20, "not all phones are registered")
+        first.process.signal(signal.SIGTERM)
+        began = time.monotonic()
+        c.expect(carol.receive(5) is None, "carol's connection brings something")
+        print(f"carol's connection is closed after {time.monotonic() - began:.2f} s")
+        c.expect(time.monotonic() - began < 3, "carol's connection was not closed")
+    print(f"bob is called after {rings_once(c, bob, third):.2f} s")
+    c.until(lambda: not first.process.running(), 10, "the node does not stop")
+    c.expect("phones have moved; left here connections=0" in first.process.output(), "not all phones were moved")
+    waiting = dave.begin(third)
+    c.sleep(1)
+    first.start()
+    for program in waiting:
+        program.passed()
 
 
 @case("cluster/tokens", limit=60)

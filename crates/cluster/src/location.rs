@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit, ServerView,
 };
-use ringway_sansio::{FlowId, Time};
+use ringway_sansio::{Flow, FlowId, Time};
 
 use crate::cache::Server;
 use crate::config::MAX_WAITING;
@@ -67,6 +67,10 @@ impl<W: World> LocationStore for ClusterLocation<W> {
 
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize {
         self.local.flow_closed(flow, now)
+    }
+
+    fn connections(&self, worker: u8, visit: &mut dyn FnMut(&Flow)) {
+        self.local.connections(worker, visit);
     }
 
     fn watch(&self, aor: &[u8], worker: u8) {

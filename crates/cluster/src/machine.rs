@@ -233,7 +233,8 @@ impl Machine {
     fn answer(&mut self, now: Time, user: &[u8], asked: Vec<(u8, AskId)>) {
         let is_known = self.visit(user, now, &mut |_, _| {}).is_some();
         for (worker, id) in asked {
-            let reply = if is_known { Some(Reply::Located) } else { self.ask(now, user, worker, id) };
+            let reply =
+                if is_known { Some(Reply::Located) } else { self.ask(now, user, worker, id) };
             if let Some(reply) = reply {
                 self.events.push_back(Event::Answered { worker, id, reply });
             }

@@ -1,6 +1,6 @@
 //! The cases.
 
-use super::probe::{RESPONSE, SILENT};
+use super::probe::{CLOSING, RESPONSE, SILENT};
 use super::{Bed, Event, request};
 use ringway_flow::Limits;
 use ringway_sansio::{CloseReason, Flow, FlowId, Target, Transport};
@@ -173,6 +173,18 @@ pub fn the_oldest_silent_connection_makes_room<B: Bed>() {
         bed.write(raw, &request("OPTIONS", "b", 0));
         assert_eq!(bed.read_exactly(raw, RESPONSE.len()), RESPONSE);
     }
+}
+
+/// RFC 5626 section 4.2: a phone whose connection is closed registers elsewhere. What it was sent before has arrived.
+pub fn a_program_closes_a_connection<B: Bed>() {
+    let mut bed = B::start(Transport::Tcp, Limits::default(), &[1]);
+    let mut raw = bed.connect(0);
+    bed.write(&mut raw, &request(CLOSING, "a", 0));
+    assert_eq!(bed.read_to_end(&mut raw), RESPONSE);
+    bed.close(raw);
+    let (flow, _) = bed.wait_message(0);
+    let (gone, reason) = bed.wait(0, closed);
+    assert_eq!((gone.id, reason), (flow.id, CloseReason::Stopped));
 }
 
 pub fn a_message_that_comes_too_slowly_is_refused<B: Bed>() {

@@ -154,6 +154,7 @@ macro_rules! cases {
             a_ping_is_answered_by_a_pong
             a_connection_without_a_message_is_closed
             the_oldest_silent_connection_makes_room
+            a_program_closes_a_connection
             a_message_that_comes_too_slowly_is_refused
             silence_closes_a_connection_and_keep_alives_prevent_it
             a_slow_reader_is_closed_and_what_waited_is_reported

@@ -23,6 +23,9 @@ pub const RESPONSE: &[u8] = b"SIP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n";
 /// A method that a probe does not answer.
 pub const SILENT: &str = "NOTIFY";
 
+/// A method that a probe answers and then closes the connection.
+pub const CLOSING: &str = "PUBLISH";
+
 pub struct Probe {
     pub worker: usize,
     pub events: Sender<Event>,
@@ -45,6 +48,9 @@ impl Program for Probe {
     fn message(&mut self, _: Time, flow: &Flow, bytes: &[u8], out: &mut Outbox) {
         if !bytes.starts_with(b"SIP/") && !bytes.starts_with(SILENT.as_bytes()) {
             out.push(Target::Flow(*flow), 0, |b| b.extend_from_slice(RESPONSE));
+        }
+        if bytes.starts_with(CLOSING.as_bytes()) {
+            out.close(flow.id);
         }
         self.report(Event::Message { worker: self.worker, flow: *flow, bytes: bytes.to_vec() });
     }

@@ -8,7 +8,7 @@ use ringway_proxy::location::{
     BindingView, Commit, CommitTag, Elsewhere, LocationStore, MemoryStore, RecordEdit, ServerView,
 };
 use ringway_proxy::routes::RouteTable;
-use ringway_sansio::{FlowId, Time, Transport};
+use ringway_sansio::{Flow, FlowId, Time, Transport};
 use ringway_sip::digest::{Algorithm, Ha1};
 
 use crate::exchange::{Exchange, World};
@@ -45,6 +45,10 @@ impl<W: World> LocationStore for MeshLocation<W> {
 
     fn expire(&self, now: Time, budget: usize) -> usize {
         self.local.expire(now, budget)
+    }
+
+    fn connections(&self, worker: u8, visit: &mut dyn FnMut(&Flow)) {
+        self.local.connections(worker, visit);
     }
 
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize {

@@ -1,6 +1,6 @@
 //! How bytes leave a protocol.
 
-use crate::flow::{Flow, Transport};
+use crate::flow::{Flow, FlowId, Transport};
 use core::ops::Range;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ pub struct Send {
 pub struct Outbox {
     bytes: Vec<u8>,
     sends: Vec<Send>,
+    closes: Vec<FlowId>,
 }
 
 impl Outbox {
@@ -64,9 +65,9 @@ impl Outbox {
         Self::default()
     }
 
-    /// Whether there is nothing to send.
+    /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.sends.is_empty()
+        self.sends.is_empty() && self.closes.is_empty()
     }
 
     /// Number of messages.
@@ -97,6 +98,16 @@ impl Outbox {
         self.bytes.truncate(start);
     }
 
+    /// Has a connection of this worker closed, once what is sent on it before is written.
+    pub fn close(&mut self, flow: FlowId) {
+        self.closes.push(flow);
+    }
+
+    /// The connections to close.
+    pub fn closes(&self) -> &[FlowId] {
+        &self.closes
+    }
+
     /// The messages in order.
     pub fn sends(&self) -> &[Send] {
         &self.sends
@@ -119,6 +130,7 @@ impl Outbox {
         const KEEP: usize = 64 << 10;
         self.bytes.clear();
         self.sends.clear();
+        self.closes.clear();
         if self.bytes.capacity() > KEEP {
             self.bytes.shrink_to(KEEP);
         }

@@ -30,6 +30,8 @@ pub enum Post {
     Deliver(Box<Delivery>),
     /// These nodes of the cluster are gone.
     NodesGone(Arc<[SocketAddr]>),
+    /// Close some of the connections of phones, and all within this number of posts.
+    MovePhones(usize),
     /// Accept no new calls.
     Drain,
     /// Publish the counters on the board.

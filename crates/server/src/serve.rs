@@ -10,7 +10,7 @@
 
 use crate::calls::{Calls, Cdr};
 use crate::cluster::announce::announce_registered;
-use crate::cluster::{ClusterThread, Hub};
+use crate::cluster::{ClusterThread, Hub, moving};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
 use crate::host;
@@ -43,6 +43,7 @@ use ringway_proxy::states::OTHER_SERVERS;
 use ringway_sansio::Random as _;
 use std::io;
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
@@ -360,17 +361,31 @@ impl Server {
                 Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
             }
         }
-        info!(deadline = ?self.settings.limits.drain, "stopping: no new calls are taken");
-        notify::stopping();
-        self.monitor.set_phase(Phase::Draining);
-        // Other nodes call the phones where they register next, and send no call here to have it refused.
-        if let Some(cluster) = &self.cluster {
-            cluster.leave();
-        }
-        self.post(|| Post::Drain);
         let (monitor, limit) = (self.monitor.clone(), self.settings.limits.drain);
+        let began = Instant::now();
+        notify::stopping();
+        monitor.set_phase(Phase::Draining);
+        if let Some(hub) = self.cluster.as_ref().map(ClusterThread::hub).cloned() {
+            let (store, mailboxes) = (self.store.location().clone(), self.control.mailboxes());
+            let is_alone = self.config.nodes.addresses().is_empty();
+            let limit = if is_alone { Duration::ZERO } else { limit };
+            let mut moved =
+                pin!(moving::move_phones(hub.clone(), store, mailboxes.to_vec(), limit));
+            loop {
+                tokio::select! {
+                    () = &mut moved => break,
+                    nodes = next_nodes(&mut nodes) => self.set_nodes(nodes),
+                    () = signals.stop() => return Ok(()),
+                    Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
+                }
+            }
+            // Other nodes call the phones where they register next, and send no call here to have it refused.
+            hub.leave();
+        }
+        info!(deadline = ?limit, "stopping: no new calls are taken");
+        self.post(|| Post::Drain);
         tokio::select! {
-            idle = drained(&monitor, limit) => {
+            idle = drained(&monitor, limit.saturating_sub(began.elapsed())) => {
                 if !idle {
                     warn!("stopping with transactions in progress: the deadline was reached");
                 }

@@ -338,6 +338,9 @@ impl Handler for Worker {
             Post::Deliver(delivery) => self.deliver(now, &delivery, out),
             Post::Configured(config) => self.core.reconfigure(now, config),
             Post::NodesGone(gone) => self.core.handle_nodes_gone(now, &gone, out),
+            Post::MovePhones(steps) => {
+                self.core.move_phones(steps, out);
+            }
             Post::Drain => self.core.drain(),
             Post::Publish => self.publish(now),
         }

@@ -170,7 +170,9 @@ impl Node {
                 let user = text(rest);
                 let mut visit = |server: &Server, _| assert!(server.q <= 1000, "{server:?}");
                 if self.machine.visit(user, self.now, &mut visit).is_none() {
-                    self.asks += usize::from(self.machine.ask(self.now, user, 0, AskId::default()).is_none());
+                    self.asks += usize::from(
+                        self.machine.ask(self.now, user, 0, AskId::default()).is_none(),
+                    );
                 }
             }
             _ if extent == 255 => self.machine.leave(),

@@ -40,6 +40,9 @@ impl<P: Program, W: Pipes> Flows<P, W> {
             let report = Report { worker: self.worker, number: send.report };
             self.send(&send.to, bytes, report, false);
         }
+        for &flow in outbox.closes() {
+            self.end_flushed(flow, CloseReason::Stopped);
+        }
         if datagrams {
             self.pipes.send_datagrams(self.now, &outbox, &mut self.failed);
         }

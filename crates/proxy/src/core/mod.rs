@@ -71,7 +71,7 @@ use ringway_sip::message;
 use ringway_sip::transaction::{Report, Transactions};
 use routing::access::Access;
 use stateless::Stateless;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use subscriptions::Subscriptions;
@@ -124,6 +124,8 @@ pub struct Core {
     /// The time of the next removal of expired bindings.
     next_sweep: Time,
     was_large: bool,
+    /// Connections that are to be closed, so that their phones move to another server.
+    moving: VecDeque<Flow>,
 }
 
 impl Core {
@@ -158,7 +160,8 @@ impl Core {
             store,
         };
         let node = Node::new(config, worker, workers, shared, Media::new(media));
-        Core { node, resources, parts, next_sweep: now + SWEEP_EVERY, was_large: false }
+        let (next_sweep, moving) = (now + SWEEP_EVERY, VecDeque::new());
+        Core { node, resources, parts, next_sweep, was_large: false, moving }
     }
 
     /// Processes a message: a whole datagram, or a message that has been framed.
@@ -314,6 +317,31 @@ impl Core {
         let gruus = self.node.gruus.clone();
         self.parts.subscriptions.set_gruus(gruus.clone());
         self.parts.registrations.reconfigure(config.registrar.clone(), gruus);
+    }
+
+    /// Closes some of the connections over which phones are registered, so that they register at another server (RFC 5626
+    /// section 4.2), and all within this number of calls. One that a request waits on stays until it is answered. Returns how
+    /// many are left.
+    pub fn move_phones(&mut self, steps: usize, out: &mut Outbox) -> usize {
+        if self.moving.is_empty() {
+            let moving = &mut self.moving;
+            self.resources.store.connections(self.node.worker, &mut |flow| moving.push_back(*flow));
+        }
+        let max = self.moving.len().div_ceil(steps.max(1));
+        let mut busy = self.parts.calls.busy_peers();
+        busy.extend(self.parts.parked.peers());
+        let (mut looked, mut closed) = (0, 0);
+        while looked < self.moving.len() && closed < max {
+            let flow = self.moving[looked];
+            if busy.contains(&flow.remote) {
+                looked += 1;
+            } else {
+                self.moving.swap_remove_back(looked);
+                out.close(flow.id);
+                closed += 1;
+            }
+        }
+        self.moving.len()
     }
 
     /// Refuses new calls with 503 from now on. Calls in progress are completed.

@@ -16,6 +16,7 @@ use ringway_sansio::{Duration, Flow, Time, TimerId, TimerWheel};
 use ringway_sip::message;
 use ringway_sip::transaction::{ServerId, ServerKey};
 use slab::Slab;
+use std::net::SocketAddr;
 
 /// The number of requests that may wait. More are answered with 503.
 pub const MAX_PARKED: usize = 10_000;
@@ -97,6 +98,11 @@ pub(super) struct Parked {
 }
 
 impl Parked {
+    /// Returns who has sent the requests that wait.
+    pub(super) fn peers(&self) -> impl Iterator<Item = SocketAddr> {
+        self.slab.iter().map(|(_, request)| request.flow.remote)
+    }
+
     pub(super) fn new(now: Time) -> Parked {
         Parked {
             slab: Slab::new(),

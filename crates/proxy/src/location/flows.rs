@@ -48,6 +48,24 @@ impl FlowIndex {
         records
     }
 
+    /// Returns the connections of a worker, each with one of its records.
+    pub(super) fn of_worker(&self, worker: u8) -> Vec<(FlowId, u64)> {
+        let mut found = Vec::new();
+        for part in &self.parts {
+            let part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = None;
+            let flows = part.range((FlowId::new(worker, 0).to_u64(), 0)..);
+            for &(raw, record) in
+                flows.take_while(|(raw, _)| FlowId::from_u64(*raw).worker() == worker)
+            {
+                if last.replace(raw) != Some(raw) {
+                    found.push((FlowId::from_u64(raw), record));
+                }
+            }
+        }
+        found
+    }
+
     /// Returns the number of pairs, over all parts.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {

@@ -371,6 +371,19 @@ impl LocationStore for MemoryStore {
         removed
     }
 
+    fn connections(&self, worker: u8, visit: &mut dyn FnMut(&Flow)) {
+        for (flow, hash) in self.flows.of_worker(worker) {
+            let tag = hash as u32;
+            let part = self.read(hash);
+            let entries = part.table.iter_hash(spread(tag)).filter(|e| e.tag == tag);
+            let mut bindings = entries.flat_map(|e| Bindings::new(e.record(), Time::ZERO));
+            let found = bindings.find(|binding| binding.connection() == Some(flow));
+            if let Some(flow) = found.and_then(|binding| binding.flow) {
+                visit(&flow);
+            }
+        }
+    }
+
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize {
         let mut touched = 0;
         for hash in self.flows.take(flow) {

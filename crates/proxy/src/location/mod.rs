@@ -17,7 +17,7 @@ pub use record::{BindingView, Bindings, RecordEdit, TooLarge};
 pub use wire::CorruptRecord;
 
 use crate::routes::RouteTable;
-use ringway_sansio::{FlowId, Time};
+use ringway_sansio::{Flow, FlowId, Time};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
@@ -187,6 +187,9 @@ pub trait LocationStore: Send + Sync {
     /// Reports that a connection has closed. Bindings that can only be reached over it are removed; others that came
     /// over it lose their flow (RFC 5626 section 7). Returns the number of bindings changed.
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize;
+
+    /// Visits the connections of a worker over which contacts are registered.
+    fn connections(&self, worker: u8, visit: &mut dyn FnMut(&Flow));
 
     /// Reports every change to `aor` to `worker` from now on, until [`LocationStore::unwatch`]. A second call has no
     /// effect.

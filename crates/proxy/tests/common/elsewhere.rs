@@ -11,7 +11,7 @@ use ringway_proxy::routes::{RouteTable, Rule};
 use ringway_proxy::{
     AskId, CredentialsQuestion, CredentialsVerdict, KeptMessage, MessageToKeep, Question, Reply,
 };
-use ringway_sansio::{FlowId, Time};
+use ringway_sansio::{Flow, FlowId, Time};
 use ringway_sip::digest::{Algorithm, Credentials, Ha1, verify};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -185,6 +185,10 @@ impl LocationStore for Store {
 
     fn expire(&self, now: Time, budget: usize) -> usize {
         self.local.expire(now, budget)
+    }
+
+    fn connections(&self, worker: u8, visit: &mut dyn FnMut(&Flow)) {
+        self.local.connections(worker, visit);
     }
 
     fn flow_closed(&self, flow: FlowId, now: Time) -> usize {

@@ -3,8 +3,7 @@
 use crate::common::*;
 use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
-use ringway_sansio::Backlog;
-use ringway_sansio::{Duration, Transport::Udp};
+use ringway_sansio::{Backlog, Duration, Outbox, Transport::Udp};
 use std::sync::{Arc, Mutex};
 
 /// Draining: new calls are refused with 503 and Retry-After, those that run are finished.
@@ -40,6 +39,41 @@ fn draining_finishes_what_runs() {
     w.pass(Duration::from_millis(500));
     assert!(w.idle());
     w.finish();
+}
+
+/// RFC 5626 section 4.2: a phone whose flow is closed registers by another proxy. One that rings or calls keeps its own until
+/// it is answered. Registrations by datagrams are left.
+#[test]
+fn phones_are_moved_flow_by_flow() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    for (user, peer) in [("carol", CAROL_TCP), ("dave", DAVE_TCP), ("erin", ERIN_WS)] {
+        w.bind(user, bind(peer.contact()).over(peer));
+    }
+    let invite = w.request(ALICE, "INVITE sip:carol@example.org");
+    w.from(ALICE, &invite);
+    w.expect(ALICE, "100");
+    let got = w.expect(CAROL_TCP, "INVITE");
+    let ids = |peers: &[Peer]| peers.iter().map(|peer| peer.flow(0).id).collect::<Vec<_>>();
+    let moved = |w: &mut World, steps| {
+        let mut out = Outbox::new();
+        let left = w.cores[0].move_phones(steps, &mut out);
+        let mut closed = out.closes().to_vec();
+        closed.sort_unstable();
+        (closed, left)
+    };
+    let (first, left) = moved(&mut w, 3);
+    assert_eq!((first.len(), left), (1, 2));
+    let (second, left) = moved(&mut w, 1);
+    assert_eq!(left, 1, "carol rings");
+    let mut both = [first, second].concat();
+    both.sort_unstable();
+    assert_eq!(both, ids(&[DAVE_TCP, ERIN_WS]));
+    w.answer(CAROL_TCP, &got, 486);
+    w.expect(CAROL_TCP, "ACK");
+    w.expect(ALICE, "486");
+    assert_eq!(moved(&mut w, 1), (ids(&[CAROL_TCP]), 0));
+    w.ignore();
 }
 
 /// A call that was accepted just before has its ACK; one whose ACK never comes holds nothing up for long.

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`settings`] | the section of the configuration |
 //! | [`membership`] | which node this server is |
+//! | `moving` | what a node does with its phones before it stops |
 //! | `announce` | what a node publishes when it starts |
 //! | `driver` | the thread: commands go to the database, and reports come back |
 //! | `database` | commands of a node as commands of Redis or Valkey; `client` connects |
@@ -20,6 +21,7 @@ mod database;
 #[cfg(feature = "cluster")]
 mod driver;
 pub mod membership;
+pub(crate) mod moving;
 pub mod settings;
 #[cfg(feature = "cluster")]
 mod topology;
@@ -228,11 +230,6 @@ impl ClusterThread {
     /// Returns the other nodes, and learns of changes of them.
     pub fn nodes(&self) -> watch::Receiver<ClusterNodes> {
         self.nodes.clone()
-    }
-
-    /// Ends the lease, so that other nodes send nothing here any more. Does not wait for it.
-    pub fn leave(&self) {
-        self.hub.leave();
     }
 
     /// Ends the lease, if it has not ended yet, and the thread.

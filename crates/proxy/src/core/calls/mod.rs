@@ -28,6 +28,8 @@ pub(super) use responses::Answer;
 use ringway_sansio::{Duration, Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
 use ringway_sip::transaction::Kind;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 /// The number of branches of one request; an id has 16 bits for them.
 const MAX_BRANCHES: usize = u16::MAX as usize;
@@ -88,6 +90,17 @@ impl Calls {
     /// Returns whether all requests have been answered and no ACK is waited for.
     pub(super) fn are_answered(&self, now: Time, t1: Duration) -> bool {
         self.contexts.iter().all(|context| context.answered) && self.acks.is_empty(now, t1)
+    }
+
+    /// Returns the peers of requests that are not answered yet: who has sent each, and where it was sent.
+    pub(super) fn busy_peers(&self) -> BTreeSet<SocketAddr> {
+        let mut peers = BTreeSet::new();
+        for context in self.contexts.iter().filter(|context| !context.answered) {
+            peers.insert(context.flow.remote);
+            let sent = context.branches.iter().filter_map(|branch| branch.last_destination);
+            peers.extend(sent.map(|(_, remote)| remote));
+        }
+        peers
     }
 
     /// Notes that an INVITE was accepted by this response. Its ACK is waited for where the server is to stop.
