@@ -6,6 +6,9 @@
 //! the request, when only the caller's tag is known. The caller's mark replaces it in the responses, when both are
 //! known (RFC 3261 section 16.7 item 8 allows a proxy to change its own Record-Route value).
 //!
+//! Nodes of a cluster share the keys of marks. A mark under such a key is one for the address of its Record-Route value, so that
+//! it is of use at another node only if that takes over the address: elsewhere nobody knows whether the dialog has ended.
+//!
 //! It also has a hash of the router of the mesh behind which each party was, so that a party that moves to another one is
 //! noticed: see `follow` in `core/dialogs.rs`.
 //!
@@ -19,7 +22,7 @@ use ringway_sansio::{Duration, Time};
 use ringway_sip::uri::{self, Uri};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use subtle::ConstantTimeEq;
 
 /// Side, time, routers, target and MAC.
@@ -97,6 +100,15 @@ pub struct DialogId<'a> {
     pub callee_tag: &'a [u8],
 }
 
+/// What stands beside a mark in its Record-Route value.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// The flow token, or nothing.
+    pub token: &'a [u8],
+    /// The address; `None` if it is a name, which no value of ours has.
+    pub address: Option<SocketAddr>,
+}
+
 /// Which key of [`Marks`] makes a mark and the hashes in it. It is valid until the keys change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MarkKey(u8);
@@ -147,12 +159,15 @@ impl Marks {
         Marks { keys, own }
     }
 
-    fn hasher(&self, key: MarkKey) -> SipHasher13 {
-        let key = match key {
+    fn key(&self, key: MarkKey) -> &[u8; 16] {
+        match key {
             MarkKey::NEW => &self.keys.new,
             MarkKey(index) => self.keys.others.get(usize::from(index) - 1).unwrap_or(&self.own),
-        };
-        SipHasher13::new_with_key(key)
+        }
+    }
+
+    fn hasher(&self, key: MarkKey) -> SipHasher13 {
+        SipHasher13::new_with_key(self.key(key))
     }
 
     /// Returns the hash of the router of a message; `None` is no router.
@@ -206,15 +221,15 @@ impl Marks {
         TargetHash(hash)
     }
 
-    /// Returns the mark of a dialog beside this flow token, in characters of base64url.
-    pub fn text(&self, mark: &Mark, dialog: &DialogId<'_>, token: &[u8]) -> [u8; MARK_LEN] {
+    /// Returns the mark of a dialog, in characters of base64url.
+    pub fn text(&self, mark: &Mark, dialog: &DialogId<'_>, beside: &Beside<'_>) -> [u8; MARK_LEN] {
         let mut raw = [0; RAW];
         raw[0] = mark.side as u8 | if mark.verified { VERIFIED } else { 0 };
         raw[1..5].copy_from_slice(&seconds(mark.began).to_be_bytes());
         let routers = u32::from(mark.caller_at.0) << 12 | u32::from(mark.callee_at.0);
         raw[AT_ROUTERS..AT_TARGET].copy_from_slice(&routers.to_be_bytes()[1..]);
         raw[AT_TARGET..AT_TARGET + TARGET].copy_from_slice(&mark.target.0);
-        let mac = mac(self.hasher(mark.key), &raw[..RAW - MAC], dialog, token);
+        let mac = self.mac(mark.key, &raw[..RAW - MAC], dialog, beside);
         raw[RAW - MAC..].copy_from_slice(&mac);
         let mut text = [0; MARK_LEN];
         // The buffer is as long as the text, so encoding cannot fail.
@@ -222,12 +237,12 @@ impl Marks {
         text
     }
 
-    /// Reads a mark that stands beside `token`; `None` if it is not one of ours for this dialog, or has expired.
+    /// Reads a mark; `None` if it is not one of ours for this dialog, or has expired.
     /// `dialog` returns the identity of the dialog for a mark of a side.
     pub fn read<'a>(
         &self,
         text: &[u8],
-        token: &[u8],
+        beside: &Beside<'_>,
         now: Time,
         dialog: impl FnOnce(Side) -> DialogId<'a>,
     ) -> Option<Mark> {
@@ -238,7 +253,7 @@ impl Marks {
         let side = *Side::ALL.get(usize::from(raw[0] & !VERIFIED))?;
         let dialog = dialog(side);
         let made_it = |key: &MarkKey| {
-            let mac = mac(self.hasher(*key), &raw[..RAW - MAC], &dialog, token);
+            let mac = self.mac(*key, &raw[..RAW - MAC], &dialog, beside);
             bool::from(mac.ct_eq(&raw[RAW - MAC..]))
         };
         let key = (0..=self.keys.others.len() as u8).map(MarkKey).find(made_it)?;
@@ -253,16 +268,29 @@ impl Marks {
         let target = TargetHash(target);
         fresh.then_some(Mark { key, side, began, target, verified, caller_at, callee_at })
     }
-}
 
-fn mac(mut h: SipHasher13, bytes: &[u8], dialog: &DialogId<'_>, token: &[u8]) -> [u8; MAC] {
-    h.write(bytes);
-    // Each field is ended by an octet that it cannot contain, so that no two of them merge.
-    for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, token] {
-        h.write(field);
-        h.write_u8(b'\n');
+    fn mac(
+        &self,
+        key: MarkKey,
+        bytes: &[u8],
+        dialog: &DialogId<'_>,
+        beside: &Beside<'_>,
+    ) -> [u8; MAC] {
+        let mut h = self.hasher(key);
+        h.write(bytes);
+        // Each field is ended by an octet that it cannot contain, so that no two of them merge.
+        for field in [dialog.call_id, dialog.caller_tag, dialog.callee_tag, beside.token] {
+            h.write(field);
+            h.write_u8(b'\n');
+        }
+        if *self.key(key) != self.own
+            && let Some(address) = beside.address
+        {
+            crate::shared::hash_ip(&mut h, address.ip());
+            h.write_u16(address.port());
+        }
+        h.finish().to_be_bytes()
     }
-    h.finish().to_be_bytes()
 }
 
 fn seconds(time: Time) -> u32 {
@@ -279,13 +307,17 @@ mod tests {
 
     const ROUTER: IpAddr = IpAddr::V6(std::net::Ipv6Addr::new(0xfd02, 0, 0, 0, 0, 0, 0, 1));
 
+    fn beside(token: &[u8]) -> Beside<'_> {
+        Beside { token, address: Some(([192, 0, 2, 1], 5060).into()) }
+    }
+
     fn marks() -> Marks {
         Marks::new(Keyring::of([5; 16]), [5; 16])
     }
 
     fn text(side: Side) -> Vec<u8> {
         let target = marks().target(MarkKey::NEW, b"sip:a@192.0.2.1");
-        marks().text(&mark(side, target), &DIALOG, b"token").to_vec()
+        marks().text(&mark(side, target), &DIALOG, &beside(b"token")).to_vec()
     }
 
     fn mark(side: Side, target: TargetHash) -> Mark {
@@ -298,7 +330,7 @@ mod tests {
         for side in Side::ALL {
             let text = text(side);
             assert_eq!(text.len(), MARK_LEN);
-            let mark = marks().read(&text, b"token", NOW, |_| DIALOG).unwrap();
+            let mark = marks().read(&text, &beside(b"token"), NOW, |_| DIALOG).unwrap();
             assert_eq!(mark, self::mark(side, mark.target));
             assert_eq!(mark.router_of(true), marks().router(MarkKey::NEW, None));
             assert_eq!(mark.router_of(false), marks().router(MarkKey::NEW, Some(ROUTER)));
@@ -309,17 +341,40 @@ mod tests {
                 DialogId { call_id: b"call\na", caller_tag: b"", ..DIALOG },
             ];
             for other in others {
-                assert_eq!(marks().read(&text, b"token", NOW, |_| other), None);
+                assert_eq!(marks().read(&text, &beside(b"token"), NOW, |_| other), None);
             }
-            assert_eq!(marks().read(&text, b"", NOW, |_| DIALOG), None);
+            assert_eq!(marks().read(&text, &beside(b""), NOW, |_| DIALOG), None);
             assert_eq!(
-                Marks::new(Keyring::of([6; 16]), [6; 16]).read(&text, b"token", NOW, |_| DIALOG),
+                Marks::new(Keyring::of([6; 16]), [6; 16]).read(
+                    &text,
+                    &beside(b"token"),
+                    NOW,
+                    |_| DIALOG
+                ),
                 None
             );
-            let at = |time| marks().read(&text, b"token", time, |_| DIALOG).is_some();
+            let at = |time| marks().read(&text, &beside(b"token"), time, |_| DIALOG).is_some();
             assert!(!at(NOW + side.lifetime()));
             assert!(at(NOW + side.lifetime() / 2));
             assert!(!at(Time::from_secs(1_700_000_000 - 61)), "from the future");
+        }
+    }
+
+    /// Where else the dialog may have ended, nobody knows.
+    #[test]
+    fn a_mark_under_a_shared_key_is_for_its_address() {
+        let other = Beside { address: Some(([192, 0, 2, 2], 5060).into()), ..beside(b"") };
+        let named = Beside { address: None, ..other };
+        for (own, anywhere) in [([5; 16], true), ([6; 16], false)] {
+            let marks = Marks::new(Keyring::of([5; 16]), own);
+            let text = marks.text(
+                &mark(Side::Caller, marks.target(MarkKey::NEW, b"sip:a@192.0.2.9")),
+                &DIALOG,
+                &beside(b""),
+            );
+            let read = |beside: &Beside<'_>| marks.read(&text, beside, NOW, |_| DIALOG).is_some();
+            assert!(read(&beside(b"")));
+            assert_eq!((read(&other), read(&named)), (anywhere, anywhere));
         }
     }
 
@@ -329,7 +384,11 @@ mod tests {
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] = if bad[i] == b'A' { b'Q' } else { b'A' };
-            assert_eq!(marks().read(&bad, b"token", NOW, |_| DIALOG), None, "character {i}");
+            assert_eq!(
+                marks().read(&bad, &beside(b"token"), NOW, |_| DIALOG),
+                None,
+                "character {i}"
+            );
         }
     }
 
@@ -351,7 +410,7 @@ mod tests {
     proptest! {
         #[test]
         fn reading_never_panics(text in prop::collection::vec(any::<u8>(), 0..40)) {
-            prop_assert_eq!(marks().read(&text, b"", NOW, |_| DIALOG), None);
+            prop_assert_eq!(marks().read(&text, &beside(b""), NOW, |_| DIALOG), None);
         }
     }
 }

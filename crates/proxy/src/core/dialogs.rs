@@ -7,21 +7,21 @@
 //! holds until it expires.
 
 use super::locator::Destination;
-use super::names::next_host;
+use super::names::{default_port, next_host};
 use super::node::Node;
 use super::request::{AckPath, InDialog, IncomingRequest};
 use super::trust::Trust;
 use crate::backoff::network;
 use crate::detours::MAX_ROUTE;
 use crate::local_identity::parse_ip;
-use crate::mark::{DialogId, MARK_LEN, MAX_DIALOG, Mark, MarkKey, Marks, Side, TargetHash};
+use crate::mark::{Beside, DialogId, MARK_LEN, MAX_DIALOG, Mark, MarkKey, Marks, Side, TargetHash};
 use crate::shared::{ACK_LIFETIME, Shared, hash_ip, of_source};
 use ringway_sansio::{Duration, Flow, Time};
 use ringway_sip::header::{HeaderId, NameAddr};
 use ringway_sip::message::{Message, Method};
 use ringway_sip::uri::Uri;
 use std::hash::Hasher;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The separator of a flow token and a mark; no character of either.
@@ -62,6 +62,11 @@ fn user_part(uri: &[u8]) -> &[u8] {
     let end = memchr::memchr(b'@', uri).unwrap_or(0);
     let start = memchr::memchr(b':', &uri[..end]).map_or(end, |colon| colon + 1);
     &uri[start..end]
+}
+
+/// Returns the address that a URI has.
+pub(super) fn address(uri: &Uri<'_>) -> Option<SocketAddr> {
+    Some((uri.host_ip()?, uri.port.unwrap_or(default_port(uri))).into())
 }
 
 /// Returns whether a method may be sent within a dialog (RFC 3261 section 12.2, RFC 3262, 3311, 3428, 3515, 6086,
@@ -130,15 +135,15 @@ impl Dialogs {
         self.marks = marks;
     }
 
-    /// Reads the mark beside `token` in a Route of a request; `None` if it is not valid for the request's dialog.
+    /// Reads the mark in a Route of a request; `None` if it is not valid for the request's dialog.
     pub(super) fn read_mark(
         &self,
         now: Time,
         msg: &Message<'_>,
-        token: &[u8],
+        beside: &Beside<'_>,
         text: &[u8],
     ) -> Option<Mark> {
-        self.marks.read(text, token, now, |side| {
+        self.marks.read(text, beside, now, |side| {
             let (from, to) = (tag_of(msg.from()), tag_of(msg.to()));
             match side {
                 Side::Callee => {
@@ -287,7 +292,7 @@ impl Dialogs {
         Mark { key, side: Side::Callee, began: now, target, verified, caller_at, callee_at }
     }
 
-    /// Writes the marks of one request that may begin a dialog, each beside the flow token of its Record-Route value.
+    /// Writes the marks of one request that may begin a dialog, each for what stands beside it in its Record-Route value.
     pub(super) fn callee_marks<'a>(
         &'a self,
         now: Time,
@@ -295,11 +300,11 @@ impl Dialogs {
         msg: &'a Message<'_>,
         from: &Flow,
         to: &Destination,
-    ) -> impl Fn(&[u8]) -> [u8; MARK_LEN] + use<'a> {
+    ) -> impl Fn(&Beside<'_>) -> [u8; MARK_LEN] + use<'a> {
         let mark = self.callee_mark(now, trust, msg, from, to);
         let caller_tag = tag_of(msg.from());
         let dialog = DialogId { call_id: msg.call_id(), caller_tag, callee_tag: b"" };
-        move |token| self.marks.text(&mark, &dialog, token)
+        move |beside| self.marks.text(&mark, &dialog, beside)
     }
 
     /// Returns the hash of the target that a party claims, and whether it is verified: the party sends from there, or
@@ -342,16 +347,18 @@ impl Dialogs {
             let Ok(route) = NameAddr::parse(item) else { return };
             let (token, old) = split_user(user_part(route.uri));
             let callee = DialogId { call_id, caller_tag, callee_tag: b"" };
-            let found = self.marks.read(old, token, now, |_| callee);
-            let is_ours = || Uri::parse(route.uri).is_ok_and(|uri| node.is_local(&uri, from));
-            let Some(mark) = found.filter(|mark| mark.side == Side::Callee && is_ours()) else {
+            let parsed = Uri::parse(route.uri).ok();
+            let beside = Beside { token, address: parsed.as_ref().and_then(address) };
+            let found = self.marks.read(old, &beside, now, |_| callee);
+            let is_ours = parsed.is_some_and(|uri| node.is_local(&uri, from));
+            let Some(mark) = found.filter(|mark| mark.side == Side::Callee && is_ours) else {
                 next = route.uri;
                 continue;
             };
             let side = if msg.status() >= 200 { Side::Caller } else { Side::EarlyCaller };
             let (target, there) = self.target_at(mark.key, &node.trust, next, from);
             let mark = Mark { side, target, verified: ruled || there, ..mark };
-            let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, token);
+            let text = self.marks.text(&mark, &DialogId { callee_tag, ..callee }, &beside);
             // A mark is the end of a user part.
             let end = memchr::memchr_iter(b'@', buf).find(|&at| buf[..at].ends_with(old));
             if let Some(end) = end {

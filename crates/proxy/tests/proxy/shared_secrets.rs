@@ -3,7 +3,9 @@
 use crate::common::*;
 use crate::relay::{answered, digest};
 use ringway_proxy::config::{ClusterNodes, NodeKey};
-use ringway_proxy::keys::{Secret, SharedSecret};
+use ringway_proxy::keys::{Keyring, Purpose, Secret, SharedSecret};
+use ringway_proxy::mark::{Beside, DialogId, Mark, MarkKey, Marks, RouterHash, Side};
+use ringway_sansio::Time;
 
 const OUTSIDE: &str = "<sip:eve@example.com>;tag=eve";
 const KEY: NodeKey = NodeKey([7; 16]);
@@ -75,18 +77,34 @@ fn the_marks_of_another_node_are_not_replaced() {
     w.expect(GATEWAY, "100");
     let got = w.expect(BOB, "INVITE");
     let ours = got.get("Record-Route").to_owned();
-    let mut other = node(2, &[8]);
-    other.register("bob", BOB);
-    other.from(GATEWAY, &got.clone().aimed_at("sip:bob@example.org"));
-    let there = other.expect(BOB, "INVITE").all("Record-Route")[0].clone();
-    let address = &there[there.find('@').unwrap()..];
-    let there = there.replace(address, "@192.0.2.77:5060;lr>");
+    let there = marked(w.now, &got, 8, "192.0.2.77:5060");
     w.answer(BOB, &got.top("Record-Route", &there), 200);
     let routes = w.expect(GATEWAY, "200").all("Record-Route");
     assert_eq!(routes[0], there);
     assert_ne!(routes[1], ours);
     w.ignore();
-    other.ignore();
+}
+
+/// The Record-Route value of a node with this address and shared secret, for the callee of a request.
+fn marked(now: Time, invite: &Msg, shared: u8, at: &str) -> String {
+    let key = |secret: &Secret| secret.key(Purpose::DialogMarks);
+    let secrets = Keyring::of_tokens(&[SharedSecret([shared; 32])], &Secret::new(&[3; 32]));
+    let marks = Marks::new(secrets.map(key), key(&Secret::new(&[3; 32])));
+    let mark = Mark {
+        key: MarkKey::NEW,
+        side: Side::Callee,
+        began: now,
+        target: marks.target(MarkKey::NEW, b"sip:a@192.0.2.1"),
+        verified: true,
+        caller_at: RouterHash::HERE,
+        callee_at: RouterHash::HERE,
+    };
+    let caller_tag = invite.tag("From").unwrap().as_bytes();
+    let call_id = invite.get("Call-ID").as_bytes();
+    let dialog = DialogId { call_id, caller_tag, callee_tag: b"" };
+    let beside = Beside { token: b"", address: at.parse().ok() };
+    let text = marks.text(&mark, &dialog, &beside);
+    format!("<sip:{}@{at};lr>", std::str::from_utf8(&text).unwrap())
 }
 
 /// A secret that comes into use changes nothing for calls and GRUUs of before.

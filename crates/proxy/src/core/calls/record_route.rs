@@ -4,6 +4,7 @@ use crate::core::dialogs::MARK_SEPARATOR;
 use crate::core::locator::Destination;
 use crate::core::names::{has_ob, is_sips};
 use crate::core::node::Node;
+use crate::mark::Beside;
 use crate::outbound::MAX_TOKEN;
 use ringway_sansio::{Flow, Time, Transport};
 use ringway_sip::header::{HeaderId, NameAddr};
@@ -44,7 +45,8 @@ pub(super) fn write(
         if !token.is_empty() {
             buf.push(MARK_SEPARATOR);
         }
-        buf.extend_from_slice(&mark(&token));
+        let beside = Beside { token: &token, address: Some(local) };
+        buf.extend_from_slice(&mark(&beside));
         buf.push(b'@');
         write::addr(buf, local);
         if transport != Transport::Udp {

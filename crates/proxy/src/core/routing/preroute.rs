@@ -1,10 +1,10 @@
 //! Route information preprocessing: RFC 3261 section 16.4.
 
-use crate::core::dialogs::{Recognised, TargetMatch, split_user};
+use crate::core::dialogs::{Recognised, TargetMatch, address, split_user};
 use crate::core::names::{default_port, user_of};
 use crate::core::node::Node;
 use crate::core::request::{InDialog, IncomingRequest};
-use crate::mark::{MARK_LEN, Mark};
+use crate::mark::{Beside, MARK_LEN, Mark};
 use crate::outbound::BadToken;
 use crate::routes::{RouteTable, Rule};
 use ringway_sansio::{Flow, Time, Transport};
@@ -169,7 +169,8 @@ impl RequestRoute<'_> {
             }
             flow => flow.ok(),
         };
-        match node.dialogs.read_mark(now, incoming.msg, token, mark) {
+        let beside = Beside { token, address: address(route) };
+        match node.dialogs.read_mark(now, incoming.msg, &beside, mark) {
             Some(mark) => {
                 self.mark = Some(mark);
                 // RFC 5626 section 5.3.2: a token of the flow the request came on has served its purpose; another token
