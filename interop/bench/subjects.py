@@ -32,6 +32,8 @@ class Subject:
     """A server under test."""
 
     name = ""
+    # Its address on this machine.
+    host = HOST
     # Of UDP and TCP, and of TLS.
     port, tls_port = 0, 0
     flags = ()
@@ -55,7 +57,7 @@ class Subject:
     @property
     def address(self):
         """Where the generator sends to."""
-        return f"{HOST}:{self.tls_port if self.settings.transport == 'tls' else self.port}"
+        return f"{self.host}:{self.tls_port if self.settings.transport == 'tls' else self.port}"
 
     def start(self):
         """Starts it and waits until its port is open."""
@@ -139,7 +141,7 @@ class Kamailio(Subject):
         return path
 
     def command(self):
-        return ["kamailio", "-DD", "-E", "-f", self.config(), "-A", f"LISTEN={HOST}:{self.port}",
+        return ["kamailio", "-DD", "-E", "-f", self.config(), "-A", f"LISTEN={self.host}:{self.port}",
                 "-A", f"CHILDREN={self.settings.workers}", "-m", str(self.SHARED_MIB),
                 "-M", str(self.PRIVATE_MIB), "-w", self.folder, "-Y", self.folder,
                 "-P", self.folder / "pid"]
