@@ -26,11 +26,14 @@ def plain(context, folder):
 
 
 class Baresip:
-    """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket."""
+    """baresip 1.0: a file as microphone, its sndfile module as recorder, its TCP control socket. One in a network
+    namespace has an `address` there, and neither recorder nor control socket."""
 
     def __init__(self, context, user, password, domain, server, *, tone, answer=True, transport="udp", prefix=(),
-                 second=None):
+                 second=None, address="127.0.0.1"):
         self.context, self.user = context, user
+        is_here = address == "127.0.0.1"
+        modules = ("g711", "aufile", *(("sndfile", "rtcpsummary", "ctrl_tcp") if is_here else ()))
         (context.folder / f"baresip-{user}").mkdir()
         self.folder = plain(context, context.folder / f"baresip-{user}")
         self.control = context.ports.take()
@@ -39,20 +42,21 @@ class Baresip:
         audio.write_tone(self.folder / "tone.wav", tone)
         (self.folder / "contacts").touch()
         (self.folder / "config").write_text("\n".join([
-            f"sip_listen 127.0.0.1:{sip_port}", "net_interface 127.0.0.1", f"rtp_ports {rtp_port}-{rtp_port + 19}",
+            f"sip_listen {address}:{sip_port}", f"net_interface {address}", f"rtp_ports {rtp_port}-{rtp_port + 19}",
             f"audio_source aufile,{self.folder}/tone.wav", f"snd_path {self.folder}",
             "audio_path /usr/share/baresip", f"ctrl_tcp_listen 127.0.0.1:{self.control}",
             "module_path /usr/lib/baresip/modules",
-            *(f"module {m}.so" for m in ("g711", "aufile", "sndfile", "rtcpsummary", "ctrl_tcp")),
+            *(f"module {m}.so" for m in modules),
             *(["module_tmp uuid.so"] if second else []), "module_tmp account.so", "module_app menu.so", ""]))
         # RFC 5626: a flow to each of two servers.
-        flows = f';outbound2="sip:127.0.0.1:{second.port};transport={transport}";sipnat=outbound' if second else ""
+        flows = f';outbound2="sip:{second.host}:{second.port};transport={transport}";sipnat=outbound' if second else ""
         (self.folder / "accounts").write_text(
             f"<sip:{user}@{domain};transport={transport}>;auth_user={user};auth_pass={password}"
-            f';outbound="sip:127.0.0.1:{server.port};transport={transport}"{flows};regint=120'
+            f';outbound="sip:{server.host}:{server.port};transport={transport}"{flows};regint=120'
             f";answermode={'auto' if answer else 'manual'}\n")
         self.process = context.start(f"baresip-{user}", [*prefix, "baresip", "-f", self.folder, "-s"])
-        context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")
+        if is_here:
+            context.until(self._connect, 10, lambda: f"baresip's control port does not open: {self._said()}")
 
     def _said(self):
         return self.process.output()[-400:]
@@ -129,7 +133,7 @@ class Linphone:
         audio.write_tone(self.folder / "tone.wav", tone)
         self.debug = self.folder / "debug.log"
         ports = {"udp": -1, "tcp": -1, "tls": -1, transport: context.ports.take(2)}
-        proxy = f"<sip:127.0.0.1:{server.port};transport={transport}"
+        proxy = f"<sip:{server.host}:{server.port};transport={transport}"
         (self.folder / "rc").write_text(f"""[sip]
 sip_port={ports["udp"]}
 sip_tcp_port={ports["tcp"]}
