@@ -83,11 +83,12 @@ class Sipp:
         path.write_text(with_refusals((HERE / f"{scenario}.xml").read_text()))
         argv = ["sipp", "-sf", path, "-i", context.addresses[1], "-p", self.port, "-t", "u1", "-mp", context.take(4),
                 "-nostdin", "-trace_logs", "-log_file", self.tail.path, "-trace_err", "-error_file",
-                context.folder / f"{name}.err", "-key", "domain", DOMAIN, "-key", "caller", CALLER,
-                "-key", "password", PASSWORD, *words]
+                context.folder / f"{name}.err", "-key", "domain", DOMAIN, "-key", "caller", CALLER, *words]
         if users:
             file = context.folder / f"{name}.csv"
-            file.write_text("SEQUENTIAL\n" + "".join(f"{user}\n" for user in users))
+            file.write_text("SEQUENTIAL\n" + "".join(
+                f"{user};[authentication username={user if method == 'REGISTER' else CALLER} password={PASSWORD}]\n"
+                for user in users))
             argv += ["-inf", file, "-r", 1, "-rp", round(1000 / rate)]
         self.process = context.start(name, [*argv, f"{node.host}:{node.port}" if node else context.addresses[1]])
 
