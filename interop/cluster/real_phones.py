@@ -132,7 +132,7 @@ class Phone:
         self.user = f"{kind.__name__.lower()}{''.join(map(str, homes))}"
         # When which node has answered its REGISTER with what, and the calls for it.
         self.answers, self.calls = [], []
-        self.program, self.log, self.caller, self.top = None, None, None, ""
+        self.program, self.log, self.caller, self.source, self.status = None, None, None, "", 0
 
     def __str__(self):
         return f"{self.kind.__name__.lower()} by {self.transport} at {' and '.join(f'node {n}' for n in self.homes)}"
@@ -161,17 +161,14 @@ class Phone:
                            for _, began, took, status in self.caller.ended()]
 
     def line(self, line, now, nodes):
-        """One line of its log: baresip traces its messages, linphone logs each registration."""
-        if found := re.search(r"Register refresher \[(\d+)\]", line):
-            self.answers.append((now, self.homes[0], int(found.group(1))))
-        elif re.match(r"(UDP|TCP) \S+ -> ", line):
-            self.top = line
-        elif line.startswith("SIP/2.0 "):
-            self.top += " " + line.split()[1]
-        elif self.kind is Baresip and re.match(r"CSeq: \d+ REGISTER", line) and re.search(r" \d+$", self.top):
-            source, status = self.top.split()[1].rpartition(":")[0], int(self.top.split()[-1])
-            home = [n for n in self.homes if nodes[n].host == source]
-            self.answers += [(now, n, status) for n in home if status not in (100, 401)]
+        """One line of its log: both log their messages, baresip with the source before each."""
+        if found := re.match(r"(?:UDP|TCP) (\S+):\d+ -> ", line):
+            self.source = found.group(1)
+        elif found := re.match(r"SIP/2\.0 (\d+)|([A-Z]+) sip:", line):
+            self.status = int(found.group(1) or 0)
+        elif re.match(r"CSeq: \d+ REGISTER", line) and self.status not in (0, 401):
+            home = next((n for n in self.homes if nodes[n].host == self.source), self.homes[0])
+            self.answers.append((now, home, self.status))
 
     def is_registered(self):
         """Whether all of its nodes have answered it 200."""

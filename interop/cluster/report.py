@@ -1,6 +1,7 @@
 """What the soak of a cluster prints of requests, and which of those that failed should not have."""
 
 UNKNOWN = 504
+SHOWN = 20
 
 
 def summary(outcomes, began):
@@ -46,6 +47,10 @@ def print_phone(phone, began, end, excused):
     return [call for call in calls if call.status != 200 and call.at < end and not excused(call)]
 
 
-def is_bad(failed, absent):
-    """Whether one of them should not have failed."""
-    return any(not (absent and o.status == UNKNOWN) for o in failed)
+def is_bad(failed, absent, began):
+    """Whether one of them should not have failed, which is printed."""
+    bad = [o for o in failed if not (absent and o.status == UNKNOWN)]
+    for one in bad[:SHOWN]:
+        print(f"  should not have failed: {one.method} at {one.at - began:.2f} s by node {one.node} for a phone at "
+              f"{one.home}: {one.status or 'silence'} after {one.took:.2f} s")
+    return bool(bad)
