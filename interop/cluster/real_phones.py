@@ -17,6 +17,8 @@ from phones import Baresip, Linphone
 HERE = Path(__file__).resolve().parent
 # For how long a baresip and a linphone register, seconds, as their configurations say; a user of SIPp has an hour.
 LIFETIME = 120
+# An answer is read from a log that much later at most.
+MARGIN = 1
 # A phone that lost its connection or its registration registers again by its own timers, so in this time, seconds.
 PATIENCE = 2 * LIFETIME
 # Calls a second for each baresip and linphone; refreshes and calls a second for the users of SIPp at each node.
@@ -175,8 +177,14 @@ class Phone:
         return {node for _, node, status in self.answers if status == 200} == set(self.homes)
 
     def valid(self, at, world):
-        """Whether it must be found: a node has answered it 200, that has not ended, and by TCP nor has the node."""
-        return any(status == 200 and then <= at < then + LIFETIME and
+        """Whether it must be found: a node has answered it 200, that has not ended, and by TCP nor has the node.
+
+        A linphone on TCP closes its connection when it is answered 503, and registers again a minute later.
+        """
+        since = 0.0
+        if self.kind is Linphone and self.transport == "tcp":
+            since = max((then for then, _, status in self.answers if status == 503 and then <= at), default=0.0)
+        return any(status == 200 and since <= then <= at < then + LIFETIME - MARGIN and
                    not (self.transport == "tcp" and world.was_away(home, then, at))
                    for then, home, status in self.answers)
 
