@@ -59,7 +59,8 @@ bench:
 # and all tests, whose properties draw anew in each of five rounds (more: make soak ROUNDS=20). Before them, meshes of
 # routers through the faults of 2,000 seeds (others: make soak MESH_FAULTS=2000..9000; alone: make soak ONLY=mesh), and
 # routers whose servers are one through those of 10,000 (SIP_FAULTS=0..10000; alone: make soak ONLY=onesip); and three
-# nodes of a cluster through faults, with 20,000 phones (alone: make soak ONLY=cluster).
+# nodes of a cluster through faults, with 20,000 phones, baresip, linphone and SIPp among them (alone: make soak
+# ONLY=cluster).
 soak:
 	@[ "$(or $(ONLY),mesh)" != mesh ] || \
 		MESH_FAULTS=$(or $(MESH_FAULTS),0..2000) cargo test --release --locked -p ringway-sim --test mesh_faults
