@@ -17,8 +17,9 @@ from phones import Baresip, Linphone
 HERE = Path(__file__).resolve().parent
 # For how long a baresip and a linphone register, seconds, as their configurations say; a user of SIPp has an hour.
 LIFETIME = 120
-# An answer is read from a log that much later at most.
+# An answer is read from a log that much later at most, seconds.
 MARGIN = 1
+READ_INTERVAL = 0.25
 # A phone that lost its connection or its registration registers again by its own timers, so in this time, seconds.
 PATIENCE = 2 * LIFETIME
 # Calls a second for each baresip and linphone; refreshes and calls a second for the users of SIPp at each node.
@@ -205,6 +206,8 @@ class RealPhones:
         self.users = [[f"sipp{node}-{user:04d}" for user in range(users)] for node in range(len(nodes))]
         self.homes = {user: node for node, users in enumerate(self.users) for user in users}
         self.acknowledged, self.outcomes, self.running = set(), [], []
+        # When it was to read, and how much later it has, seconds.
+        self.late = []
 
     def names(self):
         """All users."""
@@ -249,10 +252,12 @@ class RealPhones:
                     self.acknowledged.add(user)
 
     async def follow(self):
-        """Reads all the time."""
+        """Reads all the time, and measures how late it is: so are the servers, where other programs have the processors."""
         while True:
             self.read()
-            await asyncio.sleep(0.25)
+            due = time.monotonic() + READ_INTERVAL
+            await asyncio.sleep(READ_INTERVAL)
+            self.late.append((due, time.monotonic() - due))
 
     def checks(self):
         """What calls all users of SIPp, and what waits for a call to each phone. The first returns the users who are
