@@ -252,7 +252,7 @@ class RealPhones:
                     self.acknowledged.add(user)
 
     async def follow(self):
-        """Reads all the time, and measures how late it is: so are the servers, where other programs have the processors."""
+        """Reads all the time, and measures how late it is: so are servers, where other programs have the processors."""
         while True:
             self.read()
             due = time.monotonic() + READ_INTERVAL
