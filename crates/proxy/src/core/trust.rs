@@ -56,6 +56,12 @@ impl Trust {
         self.nodes.node(incoming.flow).filter(|_| self.nodes.is_proved(incoming.msg))
     }
 
+    /// Returns whether a request has the key of this node, and has not come from a node that is known to live. Its sender may be
+    /// one whose lease was read by none of the others yet, or has been lost.
+    pub(super) fn is_unknown_node(&self, incoming: &IncomingRequest<'_>) -> bool {
+        self.nodes.is_proved(incoming.msg) && self.nodes.node(incoming.flow).is_none()
+    }
+
     /// Returns whether asserted identities are removed from a message: it comes from a peer that is not trusted, or
     /// asks for privacy and goes to one (RFC 3325 sections 5 and 7).
     pub(super) fn strips_identity(&self, from: &Flow, to: IpAddr, msg: &Message<'_>) -> bool {

@@ -117,6 +117,10 @@ impl Access {
         from: Option<&Uri<'_>>,
         claims: Option<usize>,
     ) -> Result<Proof, Stop> {
+        if t.node.trust.is_unknown_node(incoming) {
+            // Its user has proved it there, and could make nothing of a challenge of another node.
+            return Err(Refusal::new(430, "Flow Failed").into());
+        }
         let user = self.prove(t, incoming, domain)?;
         if !may_write(&t.node.config, from, claims, &user) {
             // An authenticated user cannot call as another.
