@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::fuzz_target;
 use ringway_mesh::NodeId;
-use ringway_onesip::follow::wire::{self, Item, MAX_MESSAGE};
-use ringway_onesip::follow::{Event, Following, MAX_OF_ROUTER};
+use ringway_follow::wire::{self, Item, MAX_MESSAGE};
+use ringway_follow::{Event, Following, MAX_OF_SERVER};
 use ringway_proxy::states::{Dialog, Direction, Phase, UserState};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
@@ -29,7 +29,7 @@ fn state(of: u8) -> UserState {
 fuzz_target!(|data: &[u8]| {
     let random = &mut SplitMix::new(1);
     let mut now = Time::from_secs(1_000);
-    let mut following = Following::new("mesh", NodeId::new(1));
+    let mut following = Following::new(NodeId::new(1), Box::new(|domain| domain == "mesh"));
     let mut local: BTreeMap<String, UserState> = BTreeMap::new();
     let mut located: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
     let mut watched: BTreeSet<Box<str>> = BTreeSet::new();
@@ -105,9 +105,9 @@ fuzz_target!(|data: &[u8]| {
                     assert!(!items.is_empty());
                     sent.push(octets);
                 }
-                Event::Report { name, router, state: Some((state, expires)) } => {
+                Event::Report { name, server, state: Some((state, expires)) } => {
                     assert!(state.is_registered && expires > now);
-                    assert!(located[&*name].contains(&router), "the user is not registered there");
+                    assert!(located[&*name].contains(&server), "the user is not registered there");
                 }
                 Event::Report { state: None, .. } | Event::Locate { .. } => {}
                 Event::Watch { name } => assert!(watched.insert(name), "it is watched already"),
@@ -117,7 +117,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(messages <= 2 * PEERS, "{messages} messages at once");
         sent.drain(..sent.len().saturating_sub(32));
         let counts = following.counts();
-        assert!(counts.names <= 8 && counts.followers <= MAX_OF_ROUTER * PEERS as usize);
+        assert!(counts.names <= 8 && counts.followers <= MAX_OF_SERVER * PEERS as usize);
         assert!(watched.len() <= counts.followers);
     }
 });

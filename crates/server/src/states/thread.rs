@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use ringway_onesip::follow::Carrier;
+use ringway_onesip::follow::{self, Carrier};
 use ringway_os::ChaCha;
 use ringway_sansio::Time;
 
@@ -27,7 +27,7 @@ pub(super) struct Thread {
 impl Thread {
     pub(super) fn new(parts: Parts, counts: Arc<StateCounts>) -> io::Result<Self> {
         let (shared, location) = (parts.shared.clone(), parts.location.clone());
-        let carrier = Carrier::new(&parts.domain, parts.id, shared, location);
+        let carrier = follow::carrier(&parts.domain, parts.id, shared, location);
         Ok(Thread { parts, counts, random: ChaCha::from_os()?, carrier, dropped: 0 })
     }
 
@@ -65,13 +65,14 @@ impl Thread {
 
     fn work(&mut self, now: Time) {
         let Thread { parts, counts, carrier, random, .. } = self;
-        carrier.work(now, random, &mut |command| {
+        let mut send = |command| {
             let is_sent = parts.commands.try_send(command).is_ok();
             if !is_sent {
                 counts.unsent.fetch_add(1, Relaxed);
             }
             is_sent
-        });
+        };
+        carrier.work(now, random, &mut follow::Router(&mut send));
     }
 
     fn count(&self) {

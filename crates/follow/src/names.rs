@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringway_mesh::NodeId;
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
 use super::agenda::{Agenda, Pace};
-use super::limits::{LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_ROUTERS_OF_NAME};
+use super::limits::{LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_SERVERS_OF_NAME};
+use super::server::ServerId;
 
 /// A user with its domain.
 pub(super) type Name = Arc<str>;
@@ -22,8 +22,8 @@ const LOCATE_BURST: u32 = 64;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-struct Watched {
-    routers: BTreeSet<NodeId>,
+struct Watched<I> {
+    servers: BTreeSet<I>,
     /// When it was located last.
     located: Option<Time>,
     /// The shortest time from one question to the next.
@@ -31,15 +31,21 @@ struct Watched {
 }
 
 /// What an answer changes.
-#[derive(Default, Debug)]
-pub(super) struct Moved {
-    pub(super) added: Vec<NodeId>,
-    pub(super) removed: Vec<NodeId>,
+#[derive(Debug)]
+pub(super) struct Moved<I> {
+    pub(super) added: Vec<I>,
+    pub(super) removed: Vec<I>,
+}
+
+impl<I> Default for Moved<I> {
+    fn default() -> Self {
+        Moved { added: Vec::new(), removed: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
-pub(super) struct Names {
-    watched: BTreeMap<Name, Watched>,
+pub(super) struct Names<I> {
+    watched: BTreeMap<Name, Watched<I>>,
     /// When each name was added that was never located.
     new: Agenda<Name>,
     /// When each other name that is not being located is to be.
@@ -52,7 +58,7 @@ pub(super) struct Names {
     pace: Pace,
 }
 
-impl Names {
+impl<I: ServerId> Names<I> {
     pub(super) fn new() -> Self {
         Names {
             watched: BTreeMap::new(),
@@ -83,13 +89,13 @@ impl Names {
         }
         let name: Name = name.into();
         self.new.set(&name, Some(now));
-        let watched = Watched { routers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
+        let watched = Watched { servers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
         self.watched.insert(name, watched);
         true
     }
 
-    /// Removes a name. Returns the routers at which its user is registered.
-    pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<NodeId>)> {
+    /// Removes a name. Returns the servers at which its user is registered.
+    pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<I>)> {
         let (name, watched) = self.watched.remove_entry(name)?;
         self.new.set(&name, None);
         self.due.set(&name, None);
@@ -97,7 +103,7 @@ impl Names {
             self.asked.set(&name, None);
             self.unanswered -= 1;
         }
-        Some((name, watched.routers))
+        Some((name, watched.servers))
     }
 
     /// Has a name be located as soon as its pause allows.
@@ -135,13 +141,13 @@ impl Names {
         Some(name)
     }
 
-    /// Takes the routers at which a user is registered; `None` if that could not be found out. `own` is this router.
+    /// Takes the servers at which a user is registered; `None` if that could not be found out. `own` is this server.
     pub(super) fn located(
         &mut self,
         name: &str,
-        routers: Option<&[NodeId]>,
-        own: NodeId,
-    ) -> Option<(Name, Moved)> {
+        servers: Option<&[I]>,
+        own: I,
+    ) -> Option<(Name, Moved<I>)> {
         let (name, _) = self.watched.get_key_value(name)?;
         let name = name.clone();
         if self.asked.contains(&name) {
@@ -149,18 +155,18 @@ impl Names {
             self.unanswered -= 1;
         }
         let watched = self.watched.get_mut(&name)?;
-        let Some(routers) = routers else { return Some((name, Moved::default())) };
-        let routers = routers.iter().copied().filter(|router| *router != own);
-        let routers: BTreeSet<NodeId> = routers.take(MAX_ROUTERS_OF_NAME).collect();
+        let Some(servers) = servers else { return Some((name, Moved::default())) };
+        let servers = servers.iter().copied().filter(|server| *server != own);
+        let servers: BTreeSet<I> = servers.take(MAX_SERVERS_OF_NAME).collect();
         let moved = Moved {
-            added: routers.difference(&watched.routers).copied().collect(),
-            removed: watched.routers.difference(&routers).copied().collect(),
+            added: servers.difference(&watched.servers).copied().collect(),
+            removed: watched.servers.difference(&servers).copied().collect(),
         };
-        watched.routers = routers;
+        watched.servers = servers;
         Some((name, moved))
     }
 
-    /// Sets when a name is located again: `is_settled` is whether its user is registered somewhere, and all routers there
+    /// Sets when a name is located again: `is_settled` is whether its user is registered somewhere, and all servers there
     /// say so.
     pub(super) fn settle(&mut self, now: Time, name: &Name, is_settled: bool) {
         let Some(watched) = self.watched.get_mut(name) else { return };
@@ -172,8 +178,8 @@ impl Names {
         self.due.set(name, Some(now + pause));
     }
 
-    pub(super) fn routers(&self, name: &str) -> impl Iterator<Item = NodeId> {
-        self.watched.get(name).into_iter().flat_map(|watched| watched.routers.iter().copied())
+    pub(super) fn servers(&self, name: &str) -> impl Iterator<Item = I> {
+        self.watched.get(name).into_iter().flat_map(|watched| watched.servers.iter().copied())
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {

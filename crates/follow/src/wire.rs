@@ -1,4 +1,4 @@
-//! Messages between routers about what users do.
+//! Messages between servers about what users do.
 //!
 //! A message is its version, 1, in one octet, and then items until the end. Integers are big-endian. `name` is the length of
 //! a name (1) and the name with its domain.
@@ -11,14 +11,11 @@
 //! | ACK, 4 | version (8), name |
 //!
 //! A state is what [`UserState::write`](ringway_proxy::states::UserState::write) has written. The upper half of a version is
-//! drawn when a router begins to report a user, the lower one counts.
+//! drawn when a server begins to report a user, the lower one counts.
 
-use ringway_directory::config::MAX_NAME;
-use ringway_directory::private::MAX_SERVICE;
 use ringway_sansio::{Malformed, Reader};
 
-/// Maximum length of a message in octets.
-pub const MAX_MESSAGE: usize = MAX_SERVICE;
+pub use super::limits::{MAX_MESSAGE, MAX_NAME};
 
 const VERSION: u8 = 1;
 
@@ -133,7 +130,7 @@ pub fn to_octets(items: &[Item<'_>]) -> Vec<u8> {
     octets
 }
 
-/// Messages for one router, which are filled with items one after the other.
+/// Messages for one server, which are filled with items one after the other.
 pub(super) struct Batch {
     messages: Vec<Vec<u8>>,
     max: usize,

@@ -1,4 +1,4 @@
-//! One other router: the names that are followed there, those that it follows here, and what it is to be sent.
+//! One other server: the names that are followed there, those that it follows here, and what it is to be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,15 +10,16 @@ use super::agenda::Pace;
 use super::limits::{LIFETIME, MAX_LIFETIME, MIN_INTERVAL, RENEW};
 use super::locals::Locals;
 use super::names::Name;
+use super::server::ServerId;
 use super::wire::{Batch, Item};
 
-/// Interval of messages to one router, and how many may be sent at once: a quarter of what it takes of one router, as the
+/// Interval of messages to one server, and how many may be sent at once: a quarter of what it takes of one server, as the
 /// directory and other services send there too.
 const INTERVAL: Duration = Duration::from_millis(125);
 const BURST: u32 = 32;
 /// Time after which a FOLLOW without an answer is sent again. It doubles.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// FOLLOWs without an answer after which a router counts as silent.
+/// FOLLOWs without an answer after which a server counts as silent.
 const SILENT: u8 = 3;
 /// A FOLLOW is sent this much before it is due if others are, so that they share a message.
 const EARLY: Duration = Duration::from_secs(5);
@@ -26,12 +27,12 @@ const EARLY: Duration = Duration::from_secs(5);
 const SEND_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum number of times that a STATE is sent before the next FOLLOW.
 const MAX_SENT: u8 = 5;
-/// Changes of one user that a router may report at once, beyond one in each [`MIN_INTERVAL`].
+/// Changes of one user that a server may report at once, beyond one in each [`MIN_INTERVAL`].
 const REPORTS: u32 = 4;
-/// Names that a router is notified of not being followed here.
+/// Names that a server is notified of not being followed here.
 const MAX_ENDS: usize = 256;
 
-/// A name that is followed at the router.
+/// A name that is followed at the server.
 #[derive(Debug)]
 struct Followed {
     /// When the next FOLLOW is sent.
@@ -40,35 +41,35 @@ struct Followed {
     unanswered: u8,
     /// The version of the state that was received last; 0 if none was.
     version: u64,
-    /// What the router has reported, and when that expires. `None` while the user is not registered there.
+    /// What the server has reported, and when that expires. `None` while the user is not registered there.
     report: Option<(UserState, Time)>,
-    /// Whether the router has reported that the user is not registered there.
+    /// Whether the server has reported that the user is not registered there.
     is_absent: bool,
     /// Changes that are taken. What is above is not acknowledged, so that it comes again.
     pace: Pace,
 }
 
-/// A name that the router follows here.
+/// A name that the server follows here.
 #[derive(Debug)]
 struct Follower {
     expires: Time,
-    /// The version that the router has.
+    /// The version that the server has.
     has: u64,
     /// When a STATE was sent last, and how often that state was sent.
     sent: Option<Time>,
     attempts: u8,
-    /// When a STATE is sent, unless the router has it.
+    /// When a STATE is sent, unless the server has it.
     due: Option<Time>,
 }
 
 /// What ends by time.
 #[derive(Default, Debug)]
 pub(super) struct Ended {
-    /// Names that the router does not follow any more.
+    /// Names that the server does not follow any more.
     pub(super) followers: Vec<Name>,
-    /// Names of which the router has reported nothing for too long.
+    /// Names of which the server has reported nothing for too long.
     pub(super) reports: Vec<Name>,
-    /// Names about which the router is silent.
+    /// Names about which the server is silent.
     pub(super) silent: Vec<Name>,
 }
 
@@ -91,7 +92,7 @@ pub(super) struct Peer {
     answers: BTreeSet<Name>,
     /// STATEs that are to be acknowledged.
     acks: BTreeMap<Name, u64>,
-    /// Names that are not followed at the router any more.
+    /// Names that are not followed at the server any more.
     ends: BTreeSet<Name>,
     pace: Pace,
 }
@@ -108,14 +109,14 @@ impl Peer {
         }
     }
 
-    /// Returns whether nothing is known of the router, and it was sent little.
+    /// Returns whether nothing is known of the server, and it was sent little.
     pub(super) fn is_idle(&self, now: Time) -> bool {
         let Peer { followed, followers, answers, acks, ends, pace } = self;
         let is_empty = followed.is_empty() && followers.is_empty() && answers.is_empty();
         is_empty && acks.is_empty() && ends.is_empty() && pace.available(now) == BURST
     }
 
-    /// Follows a name at the router.
+    /// Follows a name at the server.
     pub(super) fn follow(&mut self, now: Time, name: &Name) {
         self.ends.remove(name);
         self.followed.entry(name.clone()).or_insert(Followed {
@@ -128,7 +129,7 @@ impl Peer {
         });
     }
 
-    /// Does not follow a name at the router any more. Returns whether there was a report.
+    /// Does not follow a name at the server any more. Returns whether there was a report.
     pub(super) fn unfollow(&mut self, name: &Name) -> bool {
         let Some(followed) = self.followed.remove(name) else { return false };
         self.acks.remove(name);
@@ -142,7 +143,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether the router has answered the last FOLLOWs, and has not reported that the user is not there.
+    /// Returns whether the server has answered the last FOLLOWs, and has not reported that the user is not there.
     pub(super) fn is_settled(&self, name: &str) -> bool {
         self.followed.get(name).is_some_and(|of| !of.is_absent && of.unanswered < SILENT)
     }
@@ -193,17 +194,17 @@ impl Peer {
         Heard::Report(state, expires)
     }
 
-    /// Returns the number of names that the router follows here.
+    /// Returns the number of names that the server follows here.
     pub(super) fn followers(&self) -> usize {
         self.followers.len()
     }
 
-    /// Returns whether the router follows a name here.
+    /// Returns whether the server follows a name here.
     pub(super) fn is_follower(&self, name: &str) -> bool {
         self.followers.contains_key(name)
     }
 
-    /// Handles FOLLOW: the router has `version`, and the present one is `present`, if it is known yet.
+    /// Handles FOLLOW: the server has `version`, and the present one is `present`, if it is known yet.
     pub(super) fn follows(
         &mut self,
         now: Time,
@@ -221,14 +222,14 @@ impl Peer {
         self.followers.insert(name, follower);
     }
 
-    /// The router does not follow a name any more. Returns whether it did.
+    /// The server does not follow a name any more. Returns whether it did.
     pub(super) fn drop_follower(&mut self, name: &str) -> Option<Name> {
         let (name, _) = self.followers.remove_entry(name)?;
         self.answers.remove(&name);
         Some(name)
     }
 
-    /// Removes any name that the router follows, and returns it.
+    /// Removes any name that the server follows, and returns it.
     pub(super) fn drop_any_follower(&mut self) -> Option<Name> {
         let name = self.followers.keys().next_back()?.clone();
         self.drop_follower(&name)
@@ -268,7 +269,7 @@ impl Peer {
     }
 
     /// Returns the messages that are due, as far as the pace allows.
-    pub(super) fn transmit(&mut self, now: Time, locals: &Locals) -> Vec<Vec<u8>> {
+    pub(super) fn transmit<I: ServerId>(&mut self, now: Time, locals: &Locals<I>) -> Vec<Vec<u8>> {
         let mut batch = Batch::new(self.pace.available(now) as usize);
         self.answers.retain(|name| match locals.get(name) {
             Some((version, _)) => !batch.push(&Item::Followed { version, name }),
@@ -283,7 +284,7 @@ impl Peer {
         messages
     }
 
-    fn send_states(&mut self, now: Time, locals: &Locals, batch: &mut Batch) {
+    fn send_states<I: ServerId>(&mut self, now: Time, locals: &Locals<I>, batch: &mut Batch) {
         for (name, follower) in &mut self.followers {
             if follower.due.is_none_or(|due| due > now) {
                 continue;
@@ -341,7 +342,7 @@ fn earliest(now: Time, sent: Option<Time>) -> Time {
     sent.map_or(now, |sent| now.max(sent + MIN_INTERVAL))
 }
 
-/// Returns whether a version was superseded before: those of another life of the router are not.
+/// Returns whether a version was superseded before: those of another life of the server are not.
 fn is_older(version: u64, known: u64) -> bool {
     version >> 32 == known >> 32 && version < known
 }

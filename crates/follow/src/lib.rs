@@ -1,21 +1,24 @@
-//! What users do at other routers, for those who watch them at this one, and the other way round.
+//! What users do at other servers, for those who watch them at this one, and the other way round: the servers are the routers
+//! of a mesh.
 //!
-//! A router *follows* the users that are watched at it: it asks the directory where each is registered, and has these routers
-//! report what the user does there. It *reports* to others what the users do that they follow. [`Following`] does both. It
-//! sends and receives messages of the service [`SERVICE_STATES`](ringway_directory::private::SERVICE_STATES), which may be
-//! lost, and whose sender is known.
+//! A server *follows* the users that are watched at it: it asks where each is registered, and has these servers report what the
+//! user does there. It *reports* to others what the users do that they follow. [`Following`] does both. It sends and receives
+//! messages, which may be lost, and whose sender is known. Nothing here knows how they travel, nor how a user is located.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`wire`] | the messages |
 //! | `names` | the names that are watched here, and when each is located |
 //! | `locals` | the names that others follow here |
-//! | `peer` | what one other router has sent and is to be sent |
-//! | [`Carrier`] | the same, between the tables of a server and its directory |
+//! | `peer` | what one other server has sent and is to be sent |
+//! | [`Carrier`] | the same, between the tables of a server and its world |
 //! | `agenda` | times, and paces |
+//! | `server` | what names a server |
 //! | `limits` | intervals and bounds |
 //!
 //! What is handled is answered by [`Following::handle_timeout`], which is due at once then.
+
+#![forbid(unsafe_code)]
 
 mod agenda;
 mod carrier;
@@ -23,17 +26,18 @@ mod limits;
 mod locals;
 mod names;
 mod peer;
+mod server;
 pub mod wire;
 
-pub use carrier::Carrier;
+pub use carrier::{Carrier, Whereabouts, World};
 pub use limits::*;
+pub use server::ServerId;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ringway_mesh::NodeId;
 use ringway_proxy::states::UserState;
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Malformed, Random, Time};
@@ -44,17 +48,20 @@ use names::{Name, Names};
 use peer::{Heard, Peer};
 use wire::Item;
 
+/// Returns whether a domain is one of this server.
+pub type IsOurs = Box<dyn Fn(&str) -> bool + Send>;
+
 /// Returns what a user does here, as [`States::local`](ringway_proxy::states::States::local) does, and the time at which that
 /// changes by itself.
 pub type Local<'a> = &'a mut dyn FnMut(&str) -> (UserState, Option<Time>);
 
 /// What the world is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum Event<I> {
     /// Sends a message, which may be lost.
     Send {
-        /// The router.
-        to: NodeId,
+        /// The server.
+        to: I,
         /// The message, of at most [`wire::MAX_MESSAGE`] octets.
         octets: Box<[u8]>,
     },
@@ -63,22 +70,22 @@ pub enum Event {
         /// The user.
         name: Box<str>,
     },
-    /// A router has reported what a user does there, until a time; `None` ends that.
+    /// A server has reported what a user does there, until a time; `None` ends that.
     Report {
         /// The user.
         name: Box<str>,
-        /// The router.
-        router: NodeId,
+        /// The server.
+        server: I,
         /// The state.
         state: Option<(UserState, Time)>,
     },
-    /// Other routers follow a user from now on: each change calls [`Following::changed`]. It is called once now, too, as
+    /// Other servers follow a user from now on: each change calls [`Following::changed`]. It is called once now, too, as
     /// there may have been one meanwhile.
     Watch {
         /// The user.
         name: Box<str>,
     },
-    /// No other router follows a user any more.
+    /// No other server follows a user any more.
     Unwatch {
         /// The user.
         name: Box<str>,
@@ -88,36 +95,35 @@ pub enum Event {
 /// What is counted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Names that are followed at other routers.
+    /// Names that are followed at other servers.
     pub names: usize,
     /// Followers of all names here.
     pub followers: usize,
     /// Messages that were malformed.
     pub malformed: u64,
-    /// Names that found no room: watched here, or followed by other routers.
+    /// Names that found no room: watched here, or followed by other servers.
     pub refused: u64,
 }
 
-/// What a router follows, and what it reports.
-#[derive(Debug)]
-pub struct Following {
-    domain: Box<str>,
-    own: NodeId,
-    names: Names,
-    locals: Locals,
-    peers: BTreeMap<NodeId, Peer>,
+/// What a server follows, and what it reports.
+pub struct Following<I> {
+    is_ours: IsOurs,
+    own: I,
+    names: Names<I>,
+    locals: Locals<I>,
+    peers: BTreeMap<I, Peer>,
     /// When each peer has something to do.
-    due: Agenda<NodeId>,
-    events: VecDeque<Event>,
+    due: Agenda<I>,
+    events: VecDeque<Event<I>>,
     malformed: u64,
     refused: u64,
 }
 
-impl Following {
-    /// A router that follows nobody yet. Names are those of users of a domain, with it.
-    pub fn new(domain: &str, own: NodeId) -> Self {
+impl<I: ServerId> Following<I> {
+    /// A server that follows nobody yet. Names are those of users of its domains, with the domain.
+    pub fn new(own: I, is_ours: IsOurs) -> Self {
         Following {
-            domain: domain.into(),
+            is_ours,
             own,
             names: Names::new(),
             locals: Locals::default(),
@@ -140,7 +146,7 @@ impl Following {
     }
 
     /// Returns the next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<Event<I>> {
         self.events.pop_front()
     }
 
@@ -158,8 +164,8 @@ impl Following {
             }
             return;
         }
-        let Some((name, routers)) = self.names.remove(name) else { return };
-        routers.into_iter().for_each(|router| self.unfollow(now, &name, router));
+        let Some((name, servers)) = self.names.remove(name) else { return };
+        servers.into_iter().for_each(|server| self.unfollow(now, &name, server));
     }
 
     /// Returns whether a name is watched here.
@@ -172,37 +178,37 @@ impl Following {
         self.locals.changed(now, name);
     }
 
-    /// Takes the routers at which a user is registered; `None` if that could not be found out. It need not have been asked
+    /// Takes the servers at which a user is registered; `None` if that could not be found out. It need not have been asked
     /// for.
-    pub fn located(&mut self, now: Time, name: &str, routers: Option<&[NodeId]>) {
-        let Some((name, moved)) = self.names.located(name, routers, self.own) else { return };
-        moved.removed.into_iter().for_each(|router| self.unfollow(now, &name, router));
-        let mut is_settled = routers.is_some_and(|routers| !routers.is_empty());
-        for router in self.names.routers(&name) {
-            let is_new = moved.added.contains(&router);
-            is_settled &= is_new || self.peers.get(&router).is_some_and(|of| of.is_settled(&name));
+    pub fn located(&mut self, now: Time, name: &str, servers: Option<&[I]>) {
+        let Some((name, moved)) = self.names.located(name, servers, self.own) else { return };
+        moved.removed.into_iter().for_each(|server| self.unfollow(now, &name, server));
+        let mut is_settled = servers.is_some_and(|servers| !servers.is_empty());
+        for server in self.names.servers(&name) {
+            let is_new = moved.added.contains(&server);
+            is_settled &= is_new || self.peers.get(&server).is_some_and(|of| of.is_settled(&name));
         }
-        for router in moved.added {
-            self.peers.entry(router).or_insert_with(Peer::new).follow(now, &name);
-            self.due.sooner(&router, now);
+        for server in moved.added {
+            self.peers.entry(server).or_insert_with(Peer::new).follow(now, &name);
+            self.due.sooner(&server, now);
         }
         self.names.settle(now, &name, is_settled);
     }
 
-    fn unfollow(&mut self, now: Time, name: &Name, router: NodeId) {
-        let Some(peer) = self.peers.get_mut(&router) else { return };
+    fn unfollow(&mut self, now: Time, name: &Name, server: I) {
+        let Some(peer) = self.peers.get_mut(&server) else { return };
         if peer.unfollow(name) {
-            self.report(name, router, None);
+            self.report(name, server, None);
         }
-        self.due.sooner(&router, now);
+        self.due.sooner(&server, now);
     }
 
-    fn report(&mut self, name: &str, router: NodeId, state: Option<(UserState, Time)>) {
-        self.events.push_back(Event::Report { name: name.into(), router, state });
+    fn report(&mut self, name: &str, server: I, state: Option<(UserState, Time)>) {
+        self.events.push_back(Event::Report { name: name.into(), server, state });
     }
 
-    /// Handles a message of another router.
-    pub fn handle_message(&mut self, now: Time, from: NodeId, octets: &[u8]) {
+    /// Handles a message of another server.
+    pub fn handle_message(&mut self, now: Time, from: I, octets: &[u8]) {
         if from == self.own {
             return;
         }
@@ -214,7 +220,7 @@ impl Following {
         }
     }
 
-    fn receive(&mut self, now: Time, from: NodeId, octets: &[u8]) -> Result<(), Malformed> {
+    fn receive(&mut self, now: Time, from: I, octets: &[u8]) -> Result<(), Malformed> {
         for item in wire::parse(octets)? {
             match item {
                 Item::Follow { lifetime: 0, name, .. } => self.drop_follower(from, name),
@@ -243,7 +249,7 @@ impl Following {
         Ok(())
     }
 
-    fn heard(&mut self, now: Time, from: NodeId, name: &str, heard: Heard) {
+    fn heard(&mut self, now: Time, from: I, name: &str, heard: Heard) {
         match heard {
             Heard::Nothing => {}
             Heard::Report(state, expires) => self.report(name, from, Some((state, expires))),
@@ -256,15 +262,15 @@ impl Following {
         }
     }
 
-    /// Returns whether a name is one of the domain.
+    /// Returns whether a name is one of a domain of this server.
     fn is_ours(&self, name: &str) -> bool {
-        name.len() <= ringway_directory::config::MAX_NAME
+        name.len() <= MAX_NAME
             && name
                 .rsplit_once('@')
-                .is_some_and(|(user, of)| !user.is_empty() && *of == *self.domain)
+                .is_some_and(|(user, domain)| !user.is_empty() && (self.is_ours)(domain))
     }
 
-    fn add_follower(&mut self, now: Time, from: NodeId, name: &str, lifetime: u16, version: u64) {
+    fn add_follower(&mut self, now: Time, from: I, name: &str, lifetime: u16, version: u64) {
         let is_known = self.peers.get(&from).is_some_and(|peer| peer.is_follower(name));
         if !(is_known || self.is_ours(name) && self.has_room_for(from)) {
             self.refused += 1;
@@ -279,10 +285,10 @@ impl Following {
         peer.follows(now, name, lifetime, (version, present));
     }
 
-    /// Returns whether a router may follow one more name here, and makes room for it.
-    fn has_room_for(&mut self, router: NodeId) -> bool {
-        let held = self.peers.get(&router).map_or(0, Peer::followers);
-        if held >= MAX_OF_ROUTER {
+    /// Returns whether a server may follow one more name here, and makes room for it.
+    fn has_room_for(&mut self, server: I) -> bool {
+        let held = self.peers.get(&server).map_or(0, Peer::followers);
+        if held >= MAX_OF_SERVER {
             return false;
         }
         if self.locals.total() < MAX_FOLLOWERS {
@@ -297,52 +303,52 @@ impl Following {
         true
     }
 
-    fn drop_follower(&mut self, from: NodeId, name: &str) {
+    fn drop_follower(&mut self, from: I, name: &str) {
         let dropped = self.peers.get_mut(&from).and_then(|peer| peer.drop_follower(name));
         dropped.iter().for_each(|name| self.drop_local(name, from));
     }
 
-    fn drop_local(&mut self, name: &Name, router: NodeId) {
-        if self.locals.remove(name, router) {
+    fn drop_local(&mut self, name: &Name, server: I) {
+        if self.locals.remove(name, server) {
             self.events.push_back(Event::Unwatch { name: (&**name).into() });
         }
     }
 
-    /// Does what is due: reads states of this router that may have changed, locates names, and sends.
+    /// Does what is due: reads states of this server that may have changed, locates names, and sends.
     pub fn handle_timeout(&mut self, now: Time, local: Local<'_>, random: &mut dyn Random) {
         while let Some(name) = self.locals.poll_check(now) {
             let followers = self.locals.set(now, &name, local(&name), random);
             let version = self.locals.get(&name).map_or(0, |(version, _)| version);
-            for router in followers {
-                if let Some(peer) = self.peers.get_mut(&router) {
+            for server in followers {
+                if let Some(peer) = self.peers.get_mut(&server) {
                     peer.changed(now, &name, version);
-                    self.due.sooner(&router, now);
+                    self.due.sooner(&server, now);
                 }
             }
         }
-        while let Some(router) = self.due.pop(now) {
-            self.serve(now, router);
+        while let Some(server) = self.due.pop(now) {
+            self.serve(now, server);
         }
         while let Some(name) = self.names.poll_locate(now) {
             self.events.push_back(Event::Locate { name: (&*name).into() });
         }
     }
 
-    /// Does what is due for one router.
-    fn serve(&mut self, now: Time, router: NodeId) {
-        let Some(peer) = self.peers.get_mut(&router) else { return };
+    /// Does what is due for one server.
+    fn serve(&mut self, now: Time, server: I) {
+        let Some(peer) = self.peers.get_mut(&server) else { return };
         let ended = peer.expire(now);
         for octets in peer.transmit(now, &self.locals) {
-            self.events.push_back(Event::Send { to: router, octets: octets.into() });
+            self.events.push_back(Event::Send { to: server, octets: octets.into() });
         }
         if peer.is_idle(now) {
-            self.peers.remove(&router);
+            self.peers.remove(&server);
         } else {
             let due = peer.poll_timeout(now);
-            self.due.set(&router, due);
+            self.due.set(&server, due);
         }
-        ended.followers.iter().for_each(|name| self.drop_local(name, router));
-        ended.reports.iter().for_each(|name| self.report(name, router, None));
+        ended.followers.iter().for_each(|name| self.drop_local(name, server));
+        ended.reports.iter().for_each(|name| self.report(name, server, None));
         ended.silent.iter().for_each(|name| self.names.locate_soon(now, name));
     }
 }
