@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringway_proxy::location::LocationStore;
+use ringway_proxy::location::{Change, LocationStore};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::states::OTHER_SERVERS;
 use ringway_sansio::{Random, Time};
@@ -110,7 +110,13 @@ impl<I: ServerId> Carrier<I> {
                 Whereabouts::Asked => {}
             },
             Event::Report { name, server, state } => {
-                shared.states.set_elsewhere(&aor_of(&name), number(server), state);
+                let (aor, server) = (aor_of(&name), number(server));
+                match state {
+                    Some((state, expires)) => {
+                        shared.states.set_elsewhere(&aor, server, state.into(), expires);
+                    }
+                    None => shared.states.end_elsewhere(&aor, server, Change::Updated),
+                }
             }
             Event::Watch { name } => {
                 let aor = aor_of(&name);
