@@ -1,13 +1,16 @@
 //! [`Following`] between the tables of a server and its world.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringway_proxy::location::{Change, LocationStore};
+use ringway_proxy::location::Change as Why;
+use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
-use ringway_proxy::states::OTHER_SERVERS;
+use ringway_proxy::states::{Form, OTHER_SERVERS, Report, ServerContact};
+use ringway_sansio::time::sooner;
 use ringway_sansio::{Random, Time};
 
-use super::{Counts, Event, Following, IsOurs, ServerId};
+use super::{Config, Counts, Event, Following, IsOurs, ServerId};
 
 /// Where a user is registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,6 +38,9 @@ pub struct Carrier<I> {
     following: Following<I>,
     /// Returns the number by which a server is known in the table of states.
     number: fn(I) -> u64,
+    form: Form,
+    /// Why users whom others follow have changed last.
+    reasons: BTreeMap<Box<str>, Why>,
     shared: Arc<Shared>,
     location: Arc<dyn LocationStore>,
 }
@@ -42,17 +48,24 @@ pub struct Carrier<I> {
 impl<I: ServerId> Carrier<I> {
     /// For the server `id`, which has these tables. `number` distinguishes servers.
     pub fn new(
+        config: Config,
         (id, number): (I, fn(I) -> u64),
         is_ours: IsOurs,
         shared: Arc<Shared>,
         location: Arc<dyn LocationStore>,
     ) -> Self {
-        Carrier { following: Following::new(id, is_ours), number, shared, location }
+        let form = config.form;
+        if form == Form::Contacts {
+            shared.states.share_contacts();
+        }
+        let following = Following::new(config, id, is_ours);
+        Carrier { following, number, form, reasons: BTreeMap::new(), shared, location }
     }
 
     /// Returns what is counted.
     pub fn counts(&self) -> Counts {
-        self.following.counts()
+        let counts = self.following.counts();
+        Counts { refused: counts.refused + self.shared.states.without_room(), ..counts }
     }
 
     /// Returns when [`Carrier::work`] is due.
@@ -60,13 +73,21 @@ impl<I: ServerId> Carrier<I> {
         self.following.poll_timeout()
     }
 
-    /// A user is watched here or not any more, or has changed here. Returns the user with its domain, and whether it is
-    /// followed at other servers now.
-    pub fn changed<'a>(&mut self, now: Time, aor: &'a [u8]) -> Option<(&'a str, bool)> {
+    /// A user is watched here or not any more, or has changed here, for a reason if the registrations have. Returns the user
+    /// with its domain, and whether it is followed at other servers now.
+    pub fn changed<'a>(
+        &mut self,
+        now: Time,
+        aor: &'a [u8],
+        why: Option<Why>,
+    ) -> Option<(&'a str, bool)> {
         let name = std::str::from_utf8(aor.strip_prefix(b"sip:")?).ok()?;
         let is_watched = self.shared.states.is_watched(aor);
         if is_watched != self.following.is_watched(name) {
             self.following.set_watched(now, name, is_watched);
+        }
+        if let Some(why) = why.filter(|_| self.following.is_followed(name)) {
+            self.reasons.insert(name.into(), why);
         }
         self.following.changed(now, name);
         Some((name, self.following.is_watched(name)))
@@ -78,6 +99,27 @@ impl<I: ServerId> Carrier<I> {
         self.following.located(now, name, servers);
     }
 
+    /// A user who is watched here has moved, as for [`Following::moved`].
+    pub fn moved(&mut self, now: Time, aor: &[u8]) {
+        let name = aor.strip_prefix(b"sip:").and_then(|name| std::str::from_utf8(name).ok());
+        name.into_iter().for_each(|name| self.following.moved(now, name));
+    }
+
+    /// All users may have moved, as for [`Following::may_have_moved`].
+    pub fn may_have_moved(&mut self, now: Time) {
+        self.following.may_have_moved(now);
+    }
+
+    /// Messages may have been lost, as for [`Following::renew`].
+    pub fn renew(&mut self, now: Time) {
+        self.following.renew(now);
+    }
+
+    /// Servers may be gone, as for [`Following::retain`].
+    pub fn retain(&mut self, now: Time, is_alive: &dyn Fn(I) -> bool) {
+        self.following.retain(now, is_alive);
+    }
+
     /// Another server has sent a message.
     pub fn handle_message(&mut self, now: Time, from: I, octets: &[u8]) {
         self.following.handle_message(now, from, octets);
@@ -85,12 +127,23 @@ impl<I: ServerId> Carrier<I> {
 
     /// Does what is due.
     pub fn work(&mut self, now: Time, random: &mut dyn Random, world: &mut dyn World<I>) {
-        let Carrier { following, shared, location, .. } = self;
+        let Carrier { following, shared, location, form, reasons, .. } = self;
         if following.poll_timeout().is_some_and(|due| due <= now) {
             let local = &mut |name: &str| {
                 let aor = aor_of(name);
-                let is_registered = location.lookup(&aor, now, &mut |_| {}) > 0;
-                shared.states.local(now, &aor, is_registered)
+                let (mut report, mut next) = (Report::default(), None);
+                let count = location.lookup(&aor, now, &mut |binding| {
+                    if *form == Form::Contacts {
+                        next = sooner(next, Some(binding.expires));
+                        ServerContact::new(binding).into_iter().for_each(|of| report.add(of));
+                    }
+                });
+                let (state, changes) = shared.states.local(now, &aor, count > 0);
+                report.state = state;
+                if let Some(why) = reasons.get(name) {
+                    report.ended = *why;
+                }
+                (report, sooner(next, changes))
             };
             following.handle_timeout(now, local, random);
         }
@@ -100,7 +153,7 @@ impl<I: ServerId> Carrier<I> {
     }
 
     fn handle(&mut self, now: Time, event: Event<I>, world: &mut dyn World<I>) {
-        let Carrier { following, number, shared, location } = self;
+        let Carrier { following, number, shared, location, reasons, .. } = self;
         match event {
             // What finds no room is repeated.
             Event::Send { to, octets } => world.send(to, octets),
@@ -109,14 +162,14 @@ impl<I: ServerId> Carrier<I> {
                 Whereabouts::Unknown => following.located(now, &name, None),
                 Whereabouts::Asked => {}
             },
-            Event::Report { name, server, state } => {
-                let (aor, server) = (aor_of(&name), number(server));
-                match state {
-                    Some((state, expires)) => {
-                        shared.states.set_elsewhere(&aor, server, state.into(), expires);
-                    }
-                    None => shared.states.end_elsewhere(&aor, server, Change::Updated),
-                }
+            Event::Report { name, server, report, expires } => {
+                shared.states.set_elsewhere(&aor_of(&name), number(server), report, expires);
+            }
+            Event::Renew { name, server, expires } => {
+                shared.states.renew_elsewhere(&aor_of(&name), number(server), expires);
+            }
+            Event::End { name, server, why } => {
+                shared.states.end_elsewhere(&aor_of(&name), number(server), why);
             }
             Event::Watch { name } => {
                 let aor = aor_of(&name);
@@ -128,6 +181,7 @@ impl<I: ServerId> Carrier<I> {
                 let aor = aor_of(&name);
                 shared.states.unwatch(&aor, OTHER_SERVERS);
                 location.unwatch(&aor, OTHER_SERVERS);
+                reasons.remove(&name);
             }
         }
     }

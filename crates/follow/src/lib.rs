@@ -38,7 +38,8 @@ mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ringway_proxy::states::UserState;
+use ringway_proxy::location::Change;
+use ringway_proxy::states::{Clock, Report};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Malformed, Random, Time};
 
@@ -46,14 +47,13 @@ use agenda::Agenda;
 use locals::Locals;
 use names::{Name, Names};
 use peer::{Heard, Peer};
-use wire::Item;
+use wire::{Item, Message};
 
 /// Returns whether a domain is one of this server.
 pub type IsOurs = Box<dyn Fn(&str) -> bool + Send>;
 
-/// Returns what a user does here, as [`States::local`](ringway_proxy::states::States::local) does, and the time at which that
-/// changes by itself.
-pub type Local<'a> = &'a mut dyn FnMut(&str) -> (UserState, Option<Time>);
+/// Returns what this server reports of a user, and the time at which that changes by itself.
+pub type Local<'a> = &'a mut dyn FnMut(&str) -> (Report, Option<Time>);
 
 /// What the world is to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,7 +62,7 @@ pub enum Event<I> {
     Send {
         /// The server.
         to: I,
-        /// The message, of at most [`wire::MAX_MESSAGE`] octets.
+        /// The message, of at most [`Config::max_message`] octets.
         octets: Box<[u8]>,
     },
     /// Asks where a user is: [`Following::located`] follows.
@@ -70,14 +70,34 @@ pub enum Event<I> {
         /// The user.
         name: Box<str>,
     },
-    /// A server has reported what a user does there, until a time; `None` ends that.
+    /// A server has reported what a user does there.
     Report {
         /// The user.
         name: Box<str>,
         /// The server.
         server: I,
-        /// The state.
-        state: Option<(UserState, Time)>,
+        /// The report.
+        report: Report,
+        /// When it ends.
+        expires: Time,
+    },
+    /// A report ends later.
+    Renew {
+        /// The user.
+        name: Box<str>,
+        /// The server.
+        server: I,
+        /// When it ends.
+        expires: Time,
+    },
+    /// A report ends now.
+    End {
+        /// The user.
+        name: Box<str>,
+        /// The server.
+        server: I,
+        /// Why.
+        why: Change,
     },
     /// Other servers follow a user from now on: each change calls [`Following::changed`]. It is called once now, too, as
     /// there may have been one meanwhile.
@@ -101,12 +121,13 @@ pub struct Counts {
     pub followers: usize,
     /// Messages that were malformed.
     pub malformed: u64,
-    /// Names that found no room: watched here, or followed by other servers.
+    /// Names that found no room, watched here or followed by other servers, and reports whose contacts found none.
     pub refused: u64,
 }
 
 /// What a server follows, and what it reports.
 pub struct Following<I> {
+    config: Config,
     is_ours: IsOurs,
     own: I,
     names: Names<I>,
@@ -121,11 +142,12 @@ pub struct Following<I> {
 
 impl<I: ServerId> Following<I> {
     /// A server that follows nobody yet. Names are those of users of its domains, with the domain.
-    pub fn new(own: I, is_ours: IsOurs) -> Self {
+    pub fn new(config: Config, own: I, is_ours: IsOurs) -> Self {
         Following {
+            names: Names::new(config.locating),
+            config,
             is_ours,
             own,
-            names: Names::new(),
             locals: Locals::default(),
             peers: BTreeMap::new(),
             due: Agenda::default(),
@@ -165,7 +187,7 @@ impl<I: ServerId> Following<I> {
             return;
         }
         let Some((name, servers)) = self.names.remove(name) else { return };
-        servers.into_iter().for_each(|server| self.unfollow(now, &name, server));
+        servers.into_iter().for_each(|server| self.unfollow(now, &name, server, Change::Updated));
     }
 
     /// Returns whether a name is watched here.
@@ -182,29 +204,76 @@ impl<I: ServerId> Following<I> {
     /// for.
     pub fn located(&mut self, now: Time, name: &str, servers: Option<&[I]>) {
         let Some((name, moved)) = self.names.located(name, servers, self.own) else { return };
-        moved.removed.into_iter().for_each(|server| self.unfollow(now, &name, server));
+        moved
+            .removed
+            .into_iter()
+            .for_each(|server| self.unfollow(now, &name, server, Change::Updated));
         let mut is_settled = servers.is_some_and(|servers| !servers.is_empty());
         for server in self.names.servers(&name) {
             let is_new = moved.added.contains(&server);
             is_settled &= is_new || self.peers.get(&server).is_some_and(|of| of.is_settled(&name));
         }
         for server in moved.added {
-            self.peers.entry(server).or_insert_with(Peer::new).follow(now, &name);
+            let config = &self.config;
+            let peer = self.peers.entry(server).or_insert_with(|| Peer::new(config));
+            peer.follow(now, &name);
             self.due.sooner(&server, now);
         }
         self.names.settle(now, &name, is_settled);
     }
 
-    fn unfollow(&mut self, now: Time, name: &Name, server: I) {
+    fn unfollow(&mut self, now: Time, name: &Name, server: I, why: Change) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         if peer.unfollow(name) {
-            self.report(name, server, None);
+            self.end(name, server, why);
         }
         self.due.sooner(&server, now);
     }
 
-    fn report(&mut self, name: &str, server: I, state: Option<(UserState, Time)>) {
-        self.events.push_back(Event::Report { name: name.into(), server, state });
+    fn end(&mut self, name: &str, server: I, why: Change) {
+        self.events.push_back(Event::End { name: name.into(), server, why });
+    }
+
+    /// A user who is watched here has moved, as somebody reports: the user is located soon.
+    pub fn moved(&mut self, now: Time, name: &str) {
+        self.names.moved(now, name);
+    }
+
+    /// What was found out of users may be old: all who are watched here are located again.
+    pub fn may_have_moved(&mut self, now: Time) {
+        self.names.may_have_moved(now);
+    }
+
+    /// Messages may have been lost: all servers are asked again at once for what is followed there.
+    pub fn renew(&mut self, now: Time) {
+        for (server, peer) in &mut self.peers {
+            peer.renew(now);
+            self.due.sooner(server, now);
+        }
+    }
+
+    /// Drops the servers that are gone: what they have reported ends, and so does what they follow. Their users are located
+    /// again.
+    pub fn retain(&mut self, now: Time, is_alive: &dyn Fn(I) -> bool) {
+        let gone: Vec<I> = self.peers.keys().copied().filter(|server| !is_alive(*server)).collect();
+        for server in gone {
+            let Some(peer) = self.peers.remove(&server) else { continue };
+            self.due.set(&server, None);
+            let (reports, followers) = peer.end_all();
+            for (name, was_reported) in reports {
+                if was_reported {
+                    self.end(&name, server, Change::ServerGone);
+                }
+                self.names.drop_server(&name, server);
+                self.names.locate_soon(now, &name);
+            }
+            followers.iter().for_each(|name| self.drop_local(name, server));
+        }
+    }
+
+    /// Returns whether others follow a name here.
+    pub fn is_followed(&self, name: &str) -> bool {
+        self.locals.contains(name)
     }
 
     /// Handles a message of another server.
@@ -221,7 +290,8 @@ impl<I: ServerId> Following<I> {
     }
 
     fn receive(&mut self, now: Time, from: I, octets: &[u8]) -> Result<(), Malformed> {
-        for item in wire::parse(octets)? {
+        let Message { sent, items } = self.config.format().parse(octets)?;
+        for item in items {
             match item {
                 Item::Follow { lifetime: 0, name, .. } => self.drop_follower(from, name),
                 Item::Follow { lifetime, version, name } => {
@@ -233,9 +303,11 @@ impl<I: ServerId> Following<I> {
                     self.heard(now, from, name, heard);
                 }
                 Item::State { version, name, state } => {
-                    let state = UserState::parse(state)?;
-                    let peer = self.peers.entry(from).or_insert_with(Peer::new);
-                    let heard = peer.state(now, name, version, state);
+                    let clock = Clock { sent, received: now };
+                    let report = Report::parse(state, self.config.form, clock)?;
+                    let config = &self.config;
+                    let peer = self.peers.entry(from).or_insert_with(|| Peer::new(config));
+                    let heard = peer.state(now, name, version, report);
                     self.heard(now, from, name, heard);
                 }
                 Item::Ack { version, name } => {
@@ -252,10 +324,17 @@ impl<I: ServerId> Following<I> {
     fn heard(&mut self, now: Time, from: I, name: &str, heard: Heard) {
         match heard {
             Heard::Nothing => {}
-            Heard::Report(state, expires) => self.report(name, from, Some((state, expires))),
-            Heard::Absent(had_report) => {
+            Heard::Report(report, expires) => {
+                let (name, server) = (name.into(), from);
+                self.events.push_back(Event::Report { name, server, report, expires });
+            }
+            Heard::Renew(expires) => {
+                let (name, server) = (name.into(), from);
+                self.events.push_back(Event::Renew { name, server, expires });
+            }
+            Heard::Absent(had_report, why) => {
                 if had_report {
-                    self.report(name, from, None);
+                    self.end(name, from, why);
                 }
                 self.names.locate_soon(now, &name.into());
             }
@@ -281,17 +360,18 @@ impl<I: ServerId> Following<I> {
         if is_first {
             self.events.push_back(Event::Watch { name: (&*name).into() });
         }
-        let peer = self.peers.entry(from).or_insert_with(Peer::new);
+        let config = &self.config;
+        let peer = self.peers.entry(from).or_insert_with(|| Peer::new(config));
         peer.follows(now, name, lifetime, (version, present));
     }
 
     /// Returns whether a server may follow one more name here, and makes room for it.
     fn has_room_for(&mut self, server: I) -> bool {
         let held = self.peers.get(&server).map_or(0, Peer::followers);
-        if held >= MAX_OF_SERVER {
+        if held >= self.config.max_of_server {
             return false;
         }
-        if self.locals.total() < MAX_FOLLOWERS {
+        if self.locals.total() < self.config.max_followers {
             return true;
         }
         let most = self.peers.iter_mut().max_by_key(|(_, peer)| peer.followers());
@@ -317,7 +397,7 @@ impl<I: ServerId> Following<I> {
     /// Does what is due: reads states of this server that may have changed, locates names, and sends.
     pub fn handle_timeout(&mut self, now: Time, local: Local<'_>, random: &mut dyn Random) {
         while let Some(name) = self.locals.poll_check(now) {
-            let followers = self.locals.set(now, &name, local(&name), random);
+            let followers = self.locals.set(now, &name, local(&name), self.config.form, random);
             let version = self.locals.get(&name).map_or(0, |(version, _)| version);
             for server in followers {
                 if let Some(peer) = self.peers.get_mut(&server) {
@@ -338,7 +418,7 @@ impl<I: ServerId> Following<I> {
     fn serve(&mut self, now: Time, server: I) {
         let Some(peer) = self.peers.get_mut(&server) else { return };
         let ended = peer.expire(now);
-        for octets in peer.transmit(now, &self.locals) {
+        for octets in peer.transmit(now, &self.locals, self.config.format()) {
             self.events.push_back(Event::Send { to: server, octets: octets.into() });
         }
         if peer.is_idle(now) {
@@ -348,7 +428,7 @@ impl<I: ServerId> Following<I> {
             self.due.set(&server, due);
         }
         ended.followers.iter().for_each(|name| self.drop_local(name, server));
-        ended.reports.iter().for_each(|name| self.report(name, server, None));
+        ended.reports.iter().for_each(|name| self.end(name, server, Change::ServerGone));
         ended.silent.iter().for_each(|name| self.names.locate_soon(now, name));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringway_proxy::states::UserState;
+use ringway_proxy::states::{Form, Report};
 use ringway_sansio::{Random, Time};
 
 use super::agenda::Agenda;
@@ -45,6 +45,10 @@ impl<I: ServerId> Locals<I> {
         self.total
     }
 
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
     /// Adds a follower. Returns the name, and whether it is the first follower.
     pub(super) fn add(&mut self, now: Time, name: &str, server: I) -> (Name, bool) {
         let known = self.names.get_key_value(name).map(|(name, _)| name.clone());
@@ -82,18 +86,19 @@ impl<I: ServerId> Locals<I> {
         self.checks.pop(now)
     }
 
-    /// Takes the state of a name, and when it changes by itself. Returns the followers if it differs from the one before.
+    /// Takes the report of a name, and when it changes by itself. Returns the followers if it differs from the one before.
     pub(super) fn set(
         &mut self,
         now: Time,
         name: &Name,
-        (state, next): (UserState, Option<Time>),
+        (report, next): (Report, Option<Time>),
+        form: Form,
         random: &mut dyn Random,
     ) -> Vec<I> {
         let Some(local) = self.names.get_mut(name) else { return Vec::new() };
         self.checks.set(name, next.map(|next| next.max(now + COALESCE)));
         let mut octets = Vec::with_capacity(64);
-        state.write(&mut octets);
+        report.write(form, &mut octets);
         if local.version != 0 && *local.octets == *octets {
             return Vec::new();
         }

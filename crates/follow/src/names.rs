@@ -7,7 +7,9 @@ use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
 use super::agenda::{Agenda, Pace};
-use super::limits::{LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_SERVERS_OF_NAME};
+use super::limits::{
+    LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_SERVERS_OF_NAME, MOVE_DELAY, MOVE_INTERVAL, Rate,
+};
 use super::server::ServerId;
 
 /// A user with its domain.
@@ -15,9 +17,6 @@ pub(super) type Name = Arc<str>;
 
 /// Names that are located at a time.
 const MAX_ASKED: usize = 32;
-/// Interval of locating, and how many are located at once.
-const LOCATE_INTERVAL: Duration = Duration::from_nanos(62_500_000);
-const LOCATE_BURST: u32 = 64;
 /// Time after which a question counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -28,6 +27,8 @@ struct Watched<I> {
     located: Option<Time>,
     /// The shortest time from one question to the next.
     pause: Duration,
+    /// When it is located again, though it is being located: it may have moved since.
+    again: Option<Time>,
 }
 
 /// What an answer changes.
@@ -59,7 +60,7 @@ pub(super) struct Names<I> {
 }
 
 impl<I: ServerId> Names<I> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(rate: Rate) -> Self {
         Names {
             watched: BTreeMap::new(),
             new: Agenda::default(),
@@ -67,7 +68,7 @@ impl<I: ServerId> Names<I> {
             due: Agenda::default(),
             asked: Agenda::default(),
             unanswered: 0,
-            pace: Pace::new(LOCATE_INTERVAL, LOCATE_BURST),
+            pace: Pace::new(rate),
         }
     }
 
@@ -89,7 +90,8 @@ impl<I: ServerId> Names<I> {
         }
         let name: Name = name.into();
         self.new.set(&name, Some(now));
-        let watched = Watched { servers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
+        let (servers, pause) = (BTreeSet::new(), LOCATE_FIRST);
+        let watched = Watched { servers, located: None, pause, again: None };
         self.watched.insert(name, watched);
         true
     }
@@ -114,6 +116,35 @@ impl<I: ServerId> Names<I> {
         }
         let at = watched.located.map_or(now, |located| now.max(located + watched.pause));
         self.due.sooner(name, at);
+    }
+
+    /// A name has moved, as it is reported.
+    pub(super) fn moved(&mut self, now: Time, name: &str) {
+        let Some((name, _)) = self.watched.get_key_value(name) else { return };
+        self.locate_at(&name.clone(), now + MOVE_DELAY);
+    }
+
+    /// All names may have moved.
+    pub(super) fn may_have_moved(&mut self, now: Time) {
+        let names: Vec<Name> = self.watched.keys().cloned().collect();
+        names.iter().for_each(|name| self.locate_at(name, now));
+    }
+
+    /// Has a name be located at a time, or as soon after it as it may be again.
+    fn locate_at(&mut self, name: &Name, at: Time) {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        watched.pause = LOCATE_FIRST;
+        let at = watched.located.map_or(at, |located| at.max(located + MOVE_INTERVAL));
+        if self.asked.contains(name) {
+            watched.again = Some(at);
+        } else if !self.new.contains(name) {
+            self.due.sooner(name, at);
+        }
+    }
+
+    /// A server is gone. Returns whether the name was there.
+    pub(super) fn drop_server(&mut self, name: &Name, server: I) -> bool {
+        self.watched.get_mut(name).is_some_and(|watched| watched.servers.remove(&server))
     }
 
     /// Returns a name that is to be located now.
@@ -175,7 +206,11 @@ impl<I: ServerId> Names<I> {
             true => LOCATE_FIRST,
             false => (watched.pause * 2).min(LOCATE_AGAIN),
         };
+        let again = watched.again.take();
         self.due.set(name, Some(now + pause));
+        if let Some(again) = again {
+            self.due.sooner(name, again);
+        }
     }
 
     pub(super) fn servers(&self, name: &str) -> impl Iterator<Item = I> {

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use ringway_proxy::states::{Dialog, Direction, Phase};
+use ringway_proxy::states::{Dialog, Direction, Phase, UserState};
 use ringway_sansio::{Duration, SplitMix};
 
 use super::*;
+
+mod nodes;
 
 /// A server.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -18,8 +20,21 @@ impl NodeId {
     }
 }
 
+const LIFETIME: Duration = Duration::from_secs(60);
+const MAX_LIFETIME: Duration = Duration::from_secs(120);
+const MAX_OF_SERVER: usize = 256;
+const MAX_FOLLOWERS: usize = 8_192;
+
 fn following(number: u64) -> Following<NodeId> {
-    Following::new(id(number), Box::new(|domain| domain == "mesh"))
+    of(Config::of_router(), number)
+}
+
+fn of(config: Config, number: u64) -> Following<NodeId> {
+    Following::new(config, id(number), Box::new(|domain| domain == "mesh"))
+}
+
+fn to_octets(items: &[Item<'_>]) -> Vec<u8> {
+    Config::of_router().format().to_octets(START, items)
 }
 
 const START: Time = Time::from_secs(1_000_000);
@@ -45,21 +60,28 @@ struct Server {
     following: Following<NodeId>,
     random: SplitMix,
     /// What users do here.
-    local: BTreeMap<String, UserState>,
+    local: BTreeMap<String, Report>,
     watched_by_others: BTreeSet<Box<str>>,
     /// What others have reported.
-    reports: BTreeMap<(Box<str>, NodeId), (UserState, Time)>,
+    reports: BTreeMap<(Box<str>, NodeId), (Report, Time)>,
+    /// Why reports have ended.
+    ends: Vec<(Box<str>, NodeId, Change)>,
     is_up: bool,
 }
 
 impl Server {
     fn new(number: u64, life: u64) -> Self {
+        Server::with(Config::of_router(), number, life)
+    }
+
+    fn with(config: Config, number: u64, life: u64) -> Self {
         Server {
-            following: following(number),
+            following: of(config, number),
             random: SplitMix::new(number + 1_000 * life),
             local: BTreeMap::new(),
             watched_by_others: BTreeSet::new(),
             reports: BTreeMap::new(),
+            ends: Vec::new(),
             is_up: true,
         }
     }
@@ -81,9 +103,14 @@ struct Net {
 
 impl Net {
     fn new(servers: u64) -> Self {
+        Net::with(Config::of_router(), servers)
+    }
+
+    fn with(config: Config, servers: u64) -> Self {
+        let server = |number| (id(number), Server::with(config.clone(), number, 0));
         Net {
             now: START,
-            servers: (1..=servers).map(|number| (id(number), Server::new(number, 0))).collect(),
+            servers: (1..=servers).map(server).collect(),
             in_flight: VecDeque::new(),
             directory: BTreeMap::new(),
             loses: 0,
@@ -98,15 +125,16 @@ impl Net {
     }
 
     /// A user has a state at a server, which the directory knows of if the user is registered there.
-    fn set(&mut self, number: u64, name: &str, state: UserState) {
+    fn set(&mut self, number: u64, name: &str, report: impl Into<Report>) {
+        let report = report.into();
         let now = self.now;
         let registered = self.directory.entry(name.into()).or_default();
-        match state.is_registered {
+        match report.state.is_registered {
             true => registered.insert(id(number)),
             false => registered.remove(&id(number)),
         };
         let server = self.at(number);
-        server.local.insert(name.into(), state);
+        server.local.insert(name.into(), report);
         if server.watched_by_others.contains(name) {
             server.following.changed(now, name);
         }
@@ -120,8 +148,8 @@ impl Net {
     /// Returns what server `number` shows of a user at server `of`.
     fn shown(&self, number: u64, name: &str, of: u64) -> Option<&UserState> {
         let key = (name.into(), id(of));
-        let (state, expires) = self.servers[&id(number)].reports.get(&key)?;
-        (*expires > self.now).then_some(state)
+        let (report, expires) = self.servers[&id(number)].reports.get(&key)?;
+        (*expires > self.now).then_some(&report.state)
     }
 
     fn run(&mut self, time: Duration) {
@@ -159,7 +187,7 @@ impl Net {
         }
         let Net { servers, directory, in_flight, loses, sent, located, traffic, .. } = self;
         for (&own, server) in servers.iter_mut().filter(|(_, server)| server.is_up) {
-            let Server { following, random, local, watched_by_others, reports, .. } = server;
+            let Server { following, random, local, watched_by_others, reports, ends, .. } = server;
             let read = &mut |name: &str| (local.get(name).cloned().unwrap_or_default(), None);
             if following.poll_timeout().is_some_and(|due| due <= now) {
                 following.handle_timeout(now, read, random);
@@ -167,7 +195,7 @@ impl Net {
             while let Some(event) = following.poll_event() {
                 match event {
                     Event::Send { to, octets } => {
-                        assert!(octets.len() <= MAX_MESSAGE);
+                        assert!(octets.len() <= following.config.max_message);
                         traffic.entry((own, to)).or_default().push(now);
                         *sent += 1;
                         if *loses == 0 || *sent % *loses != 0 {
@@ -180,10 +208,14 @@ impl Net {
                         let at: Vec<NodeId> = at.collect();
                         following.located(now, &name, Some(&at));
                     }
-                    Event::Report { name, server, state: Some(state) } => {
-                        reports.insert((name, server), state);
+                    Event::Report { name, server, report, expires } => {
+                        reports.insert((name, server), (report, expires));
                     }
-                    Event::Report { name, server, state: None } => {
+                    Event::Renew { name, server, expires } => {
+                        reports.entry((name, server)).and_modify(|report| report.1 = expires);
+                    }
+                    Event::End { name, server, why } => {
+                        ends.push((name.clone(), server, why));
                         reports.remove(&(name, server));
                     }
                     Event::Watch { name } => {
@@ -245,7 +277,7 @@ fn lost_messages_are_repaired() {
         net.until(Duration::from_secs(8), |net| net.shown(1, ALICE, 2).is_some());
         for round in 0..50 {
             net.set(2, ALICE, if round % 2 == 0 { on_the_phone() } else { idle() });
-            let state = net.at(2).local[ALICE].clone();
+            let state = net.at(2).local[ALICE].state.clone();
             net.until(Duration::from_secs(8), |net| net.shown(1, ALICE, 2) == Some(&state));
             net.run(Duration::from_millis(3_700));
         }
@@ -430,7 +462,7 @@ fn one_server_leaves_room_for_others() {
     let mut random = SplitMix::new(1);
     let follow = |hub: &mut Following<NodeId>, from: u64, name: &str| {
         let item = Item::Follow { lifetime: u16::MAX, version: 0, name };
-        hub.handle_message(START, id(from), &wire::to_octets(&[item]));
+        hub.handle_message(START, id(from), &to_octets(&[item]));
     };
     (0..10_000).for_each(|n| follow(&mut hub, 2, &format!("user{n}@mesh")));
     assert_eq!(hub.counts().followers, MAX_OF_SERVER);
@@ -447,7 +479,7 @@ fn one_server_leaves_room_for_others() {
     }
     assert_eq!(hub.counts().followers, MAX_FOLLOWERS);
     // All of it ends.
-    let read = &mut |_: &str| (idle(), None);
+    let read = &mut |_: &str| (idle().into(), None);
     hub.handle_timeout(START, read, &mut random);
     let mut now = START;
     for _ in 0..10_000 {
@@ -480,7 +512,7 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
     let mut more = |following: &mut Following<NodeId>, seconds| {
         let end = now + Duration::from_secs(seconds);
         while now < end {
-            following.handle_timeout(now, &mut |_| (idle(), None), &mut random);
+            following.handle_timeout(now, &mut |_| (idle().into(), None), &mut random);
             let mut at_once = 0;
             while let Some(event) = following.poll_event() {
                 let Event::Locate { name } = event else { continue };
@@ -515,7 +547,7 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
 fn state_of(name: &str, version: u64, state: &UserState) -> Vec<u8> {
     let mut octets = Vec::new();
     state.write(&mut octets);
-    wire::to_octets(&[Item::State { version, name, state: &octets }])
+    to_octets(&[Item::State { version, name, state: &octets }])
 }
 
 #[test]
@@ -580,12 +612,12 @@ proptest! {
                 *first = 1;
             }
             following.handle_message(START, id(n % 4), &octets);
-            following.handle_timeout(START, &mut |_| (idle(), None), &mut random);
+            following.handle_timeout(START, &mut |_| (idle().into(), None), &mut random);
         }
-        following.handle_timeout(START, &mut |_| (idle(), None), &mut random);
+        following.handle_timeout(START, &mut |_| (idle().into(), None), &mut random);
         while let Some(event) = following.poll_event() {
             if let Event::Send { octets, .. } = event {
-                prop_assert!(wire::parse(&octets).is_ok());
+                prop_assert!(Config::of_router().format().parse(&octets).is_ok());
             }
         }
         prop_assert!(following.counts().followers <= 20);

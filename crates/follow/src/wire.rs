@@ -1,6 +1,7 @@
 //! Messages between servers about what users do.
 //!
-//! A message is its version, 1, in one octet, and then items until the end. Integers are big-endian. `name` is the length of
+//! A message is its version in one octet, and then items until the end. Version 1 has states alone; version 2 has states with
+//! contacts, and before the items the time of its sender in milliseconds (8). Integers are big-endian. `name` is the length of
 //! a name (1) and the name with its domain.
 //!
 //! | item | octets |
@@ -10,14 +11,31 @@
 //! | STATE, 3 | version (8), name, length of the state (2), state |
 //! | ACK, 4 | version (8), name |
 //!
-//! A state is what [`UserState::write`](ringway_proxy::states::UserState::write) has written. The upper half of a version is
+//! A state is what [`Report::write`](ringway_proxy::states::Report::write) has written. The upper half of a version is
 //! drawn when a server begins to report a user, the lower one counts.
 
-use ringway_sansio::{Malformed, Reader};
+use ringway_proxy::states::Form;
+use ringway_sansio::{Malformed, Reader, Time};
 
-pub use super::limits::{MAX_MESSAGE, MAX_NAME};
+use super::limits::MAX_NAME;
 
-const VERSION: u8 = 1;
+/// How messages are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Format {
+    /// What states consist of.
+    pub form: Form,
+    /// Maximum length of a message in octets.
+    pub max_message: usize,
+}
+
+/// What a message has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message<'a> {
+    /// When it was sent, by the clock of its sender; the epoch if its states have no times.
+    pub sent: Time,
+    /// The items.
+    pub items: Vec<Item<'a>>,
+}
 
 /// A part of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,42 +122,70 @@ fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, Malformed> {
     name.map_err(|_| reader.fault("expected a name in UTF-8"))
 }
 
-/// Returns the items of a message.
-///
-/// # Errors
-/// Another version, an unknown item, or one that is not whole.
-pub fn parse(octets: &[u8]) -> Result<Vec<Item<'_>>, Malformed> {
-    let mut reader = Reader::new("expected a whole item", octets);
-    if octets.len() > MAX_MESSAGE {
-        return Err(reader.fault("expected a shorter message"));
+impl Format {
+    fn version(self) -> u8 {
+        match self.form {
+            Form::State => 1,
+            Form::Contacts => 2,
+        }
     }
-    if reader.u8()? != VERSION {
-        return Err(reader.fault("expected version 1 of messages about users"));
-    }
-    let mut items = Vec::new();
-    while !reader.is_at_end() {
-        items.push(Item::read(&mut reader)?);
-    }
-    Ok(items)
-}
 
-/// Returns the octets of a message with these items.
-pub fn to_octets(items: &[Item<'_>]) -> Vec<u8> {
-    let mut octets = vec![VERSION];
-    items.iter().for_each(|item| item.write(&mut octets));
-    octets
+    fn header(self, now: Time) -> Vec<u8> {
+        let mut octets = vec![self.version()];
+        if self.form == Form::Contacts {
+            octets.extend(now.as_millis().to_be_bytes());
+        }
+        octets
+    }
+
+    /// Parses a message.
+    ///
+    /// # Errors
+    /// A message that is too long, another version, an unknown item, or one that is not whole.
+    pub fn parse(self, octets: &[u8]) -> Result<Message<'_>, Malformed> {
+        let mut reader = Reader::new("expected a whole item", octets);
+        if octets.len() > self.max_message {
+            return Err(reader.fault("expected a shorter message"));
+        }
+        if reader.u8()? != self.version() {
+            return Err(reader.fault("expected the version of messages about users of this server"));
+        }
+        let mut sent = Time::ZERO;
+        if self.form == Form::Contacts {
+            let millis = reader.u64()?;
+            // A time is 64 bits of nanoseconds.
+            if millis > u64::MAX / 1_000_000 {
+                return Err(reader.fault("expected a time before 2554"));
+            }
+            sent = Time::from_millis(millis);
+        }
+        let mut items = Vec::new();
+        while !reader.is_at_end() {
+            items.push(Item::read(&mut reader)?);
+        }
+        Ok(Message { sent, items })
+    }
+
+    /// Returns the octets of a message with these items that is sent now.
+    pub fn to_octets(self, now: Time, items: &[Item<'_>]) -> Vec<u8> {
+        let mut octets = self.header(now);
+        items.iter().for_each(|item| item.write(&mut octets));
+        octets
+    }
 }
 
 /// Messages for one server, which are filled with items one after the other.
 pub(super) struct Batch {
+    format: Format,
+    now: Time,
     messages: Vec<Vec<u8>>,
     max: usize,
 }
 
 impl Batch {
     /// At most `max` messages.
-    pub(super) fn new(max: usize) -> Self {
-        Batch { messages: Vec::new(), max }
+    pub(super) fn new(format: Format, now: Time, max: usize) -> Self {
+        Batch { format, now, messages: Vec::new(), max }
     }
 
     /// Appends an item. Returns whether there was room.
@@ -148,10 +194,13 @@ impl Batch {
         item.write(&mut octets);
         let has_room = self.messages.len() < self.max;
         match self.messages.last_mut() {
-            Some(last) if last.len() + octets.len() <= MAX_MESSAGE => last.append(&mut octets),
+            Some(last) if last.len() + octets.len() <= self.format.max_message => {
+                last.append(&mut octets);
+            }
             _ if has_room => {
-                octets.insert(0, VERSION);
-                self.messages.push(octets);
+                let mut message = self.format.header(self.now);
+                message.append(&mut octets);
+                self.messages.push(message);
             }
             _ => return false,
         }
@@ -166,11 +215,40 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Config;
     use proptest::prelude::*;
+    use ringway_proxy::location::{BindingView, Change};
     use ringway_proxy::states::{
-        Activity, Dialog, Direction, MAX_DIALOGS, MAX_NOTE, MAX_PUBLICATIONS, Phase, Publication,
-        UserState,
+        Activity, Dialog, Direction, MAX_CONTACT_OCTETS, MAX_DIALOGS, MAX_NOTE, MAX_PUBLICATIONS,
+        Phase, Publication, Report, ServerContact, UserState,
     };
+
+    const NOW: Time = Time::from_secs(1_000);
+
+    fn formats() -> [Format; 2] {
+        [Config::of_router(), Config::of_node()].map(|config| config.format())
+    }
+
+    fn contact(length: usize) -> ServerContact {
+        let uri = vec![b'a'; length];
+        let binding = BindingView {
+            contact: &uri,
+            params: b"",
+            q: 1000,
+            expires: NOW,
+            path: b"",
+            instance: b"",
+            reg_id: 0,
+            flow: None,
+            call_id: b"",
+            cseq: 1,
+            outbound: false,
+            nat: false,
+            epoch: 0,
+            first_cseq: 0,
+        };
+        ServerContact::new(&binding).unwrap()
+    }
 
     #[test]
     fn the_longest_state_fits_a_message() {
@@ -185,15 +263,25 @@ mod tests {
             dialogs: vec![dialog; MAX_DIALOGS],
             publications: vec![publication; MAX_PUBLICATIONS],
         };
-        let mut octets = Vec::new();
-        state.write(&mut octets);
-        let name = "a".repeat(MAX_NAME);
-        let item = Item::State { version: u64::MAX, name: &name, state: &octets };
-        let mut batch = Batch::new(1);
-        assert!(batch.push(&item) && !batch.push(&item));
-        let messages = batch.into_messages();
-        assert!(messages[0].len() <= MAX_MESSAGE);
-        assert_eq!(parse(&messages[0]), Ok(vec![item]));
+        let mut report = Report { ended: Change::Expired, ..Report::from(state) };
+        while report.contacts.iter().map(|of| of.binding().unwrap().contact.len()).sum::<usize>()
+            < MAX_CONTACT_OCTETS - 4 * 1024
+        {
+            report.add(contact(3_900));
+        }
+        (0..20).for_each(|_| report.add(contact(100)));
+        for format in formats() {
+            let mut octets = Vec::new();
+            report.write(format.form, &mut octets);
+            let name = "a".repeat(MAX_NAME);
+            let item = Item::State { version: u64::MAX, name: &name, state: &octets };
+            let mut batch = Batch::new(format, NOW, 1);
+            assert!(batch.push(&item));
+            while batch.push(&item) {}
+            let messages = batch.into_messages();
+            assert!(messages[0].len() <= format.max_message);
+            assert_eq!(format.parse(&messages[0]).unwrap().items[0], item);
+        }
     }
 
     #[test]
@@ -201,23 +289,41 @@ mod tests {
         let names: Vec<String> = (0..60).map(|n| format!("user{n}@mesh")).collect();
         let items: Vec<Item<'_>> =
             names.iter().map(|name| Item::Follow { lifetime: 60, version: 7, name }).collect();
-        let mut batch = Batch::new(4);
-        assert!(items.iter().all(|item| batch.push(item)));
-        let messages = batch.into_messages();
-        assert_eq!(messages.len(), 2);
-        let read = messages.iter().flat_map(|octets| parse(octets).unwrap());
-        assert_eq!(read.collect::<Vec<_>>(), items);
+        for (format, expected) in formats().into_iter().zip([2, 1]) {
+            let mut batch = Batch::new(format, NOW, 4);
+            assert!(items.iter().all(|item| batch.push(item)));
+            let messages = batch.into_messages();
+            assert_eq!(messages.len(), expected);
+            let read = messages.iter().flat_map(|octets| format.parse(octets).unwrap().items);
+            assert_eq!(read.collect::<Vec<_>>(), items);
+        }
+    }
+
+    #[test]
+    fn a_message_of_another_format_is_refused() {
+        let [router, node] = formats();
+        let item = Item::Ack { version: 1, name: "alice@mesh" };
+        assert!(router.parse(&node.to_octets(NOW, &[item])).is_err());
+        assert!(node.parse(&router.to_octets(NOW, &[item])).is_err());
+        assert_eq!(node.parse(&node.to_octets(NOW, &[item])).unwrap().sent, NOW);
+        assert!(node.parse(&node.to_octets(Time::from_nanos(u64::MAX), &[item])).is_ok());
+        let mut octets = node.to_octets(NOW, &[item]);
+        octets[1..9].fill(0xff);
+        assert!(node.parse(&octets).is_err(), "a time that is none");
+        assert!(node.parse(&vec![2; node.max_message + 1]).is_err());
     }
 
     proptest! {
         #[test]
         fn octets_are_items_or_a_fault(octets in prop::collection::vec(any::<u8>(), 0..300)) {
-            let mut octets = octets;
-            if let Some(first) = octets.first_mut() {
-                *first = VERSION;
-            }
-            if let Ok(items) = parse(&octets) {
-                prop_assert_eq!(to_octets(&items), octets);
+            for format in formats() {
+                let mut octets = octets.clone();
+                if let Some(first) = octets.first_mut() {
+                    *first = format.version();
+                }
+                if let Ok(message) = format.parse(&octets) {
+                    prop_assert_eq!(format.to_octets(message.sent, &message.items), octets);
+                }
             }
         }
     }

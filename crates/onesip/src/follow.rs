@@ -3,16 +3,15 @@
 
 use std::sync::Arc;
 
-use ringway_directory::private::{MAX_SERVICE, SERVICE_STATES};
+use ringway_directory::private::SERVICE_STATES;
 use ringway_directory::service::Command;
-use ringway_follow::{MAX_MESSAGE, MAX_NAME, Whereabouts, World};
+use ringway_follow::{Config, MAX_NAME, Whereabouts, World};
 use ringway_mesh::NodeId;
 use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
 
 use crate::broker::Send;
 
-const _: () = assert!(MAX_MESSAGE == MAX_SERVICE);
 const _: () = assert!(MAX_NAME == ringway_directory::config::MAX_NAME);
 
 /// Carries states of users between the tables of a server and other routers.
@@ -27,7 +26,7 @@ pub fn carrier(
 ) -> Carrier {
     let domain: Box<str> = domain.into();
     let is_ours = Box::new(move |of: &str| *of == *domain);
-    Carrier::new((id, |id| id.raw()), is_ours, shared, location)
+    Carrier::new(Config::of_router(), (id, |id| id.raw()), is_ours, shared, location)
 }
 
 /// The router, which takes commands.
@@ -44,5 +43,16 @@ impl World<NodeId> for Router<'_> {
             true => Whereabouts::Asked,
             false => Whereabouts::Unknown,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_those_of_a_service() {
+        let max = ringway_directory::private::MAX_SERVICE;
+        assert_eq!(Config::of_router().max_message, max);
     }
 }

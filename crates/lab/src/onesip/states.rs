@@ -57,7 +57,7 @@ impl StateCarrier {
         let changed =
             std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
         for aor in &changed {
-            self.carrier.changed(now, aor);
+            self.carrier.changed(now, aor, None);
         }
         let mut send = |command| {
             commands.push(command);

@@ -51,7 +51,7 @@ impl Thread {
         let (messages, dropped) = received.messages.take();
         self.dropped += dropped;
         for aor in &received.changed {
-            if let Some((name, is_followed)) = self.carrier.changed(now, aor) {
+            if let Some((name, is_followed)) = self.carrier.changed(now, aor, None) {
                 self.parts.inbox.follow(name, is_followed);
             }
         }
