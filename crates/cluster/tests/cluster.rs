@@ -203,6 +203,48 @@ fn changes_that_are_not_reported_are_read_after_the_gap() {
 }
 
 #[test]
+fn changes_of_followed_users_are_reported_to_the_server() {
+    let mut w = running(2);
+    w.nodes[1].machine.follow(b"bob", true);
+    for user in ["bob", "carol"] {
+        assert!(w.register(0, user, 3600, 1));
+    }
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved, [b"bob"[..].into()]);
+    assert_eq!(w.call(1, "bob"), (vec![0], true), "what is read then is the new state");
+    w.unregister(0, "bob");
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved.len(), 2);
+    w.nodes[1].machine.follow(b"bob", false);
+    assert!(w.register(0, "bob", 3600, 2));
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved.len(), 2);
+    // What may have been missed is known, too.
+    let gaps = w.nodes[1].gaps;
+    w.database.reports = false;
+    w.run(4 * SECOND);
+    w.database.reports = true;
+    w.run(2 * SECOND);
+    assert!(w.nodes[1].gaps > gaps);
+}
+
+#[test]
+fn another_run_of_a_node_that_lives_is_reported() {
+    let mut w = running(2);
+    let (_, before) = w.nodes[1].machine.runs();
+    assert_eq!(before, [(w.nodes[0].name, w.nodes[0].boot)]);
+    w.nodes[1].peers = Vec::new();
+    w.kill(0);
+    w.restart_as(0, 9_000_000);
+    w.run(SECOND);
+    // Its lease has not ended in between.
+    assert_eq!(w.nodes[1].peers, [w.nodes[0].name]);
+    assert_eq!(w.nodes[1].machine.runs().1, [(w.nodes[0].name, 9_000_000)]);
+    assert!(!w.nodes[1].machine.lives(before[0].0, before[0].1));
+    assert!(w.nodes[1].machine.lives(w.nodes[0].name, 9_000_000));
+}
+
+#[test]
 fn a_database_that_has_lost_everything_is_filled_again() {
     let mut w = running(2);
     for id in 0..2000 {

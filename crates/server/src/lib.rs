@@ -18,6 +18,7 @@ pub mod log;
 pub mod manage;
 pub mod media;
 pub mod mesh;
+mod messages;
 mod notify;
 pub mod numbers;
 pub mod observe;

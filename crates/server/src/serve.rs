@@ -34,10 +34,10 @@ use crate::users::source as users;
 use crate::worker::{Worker, WorkerParts};
 use ringway_cluster::ClusterLocation;
 use ringway_net::{Clock, Endpoint};
-use ringway_onesip::{MeshLocation, MeshUsers, World};
+use ringway_onesip::{MeshLocation, MeshUsers, World, follow};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{ClusterNodes, Config, MeshNetwork};
-use ringway_proxy::location::LocationStore;
+use ringway_proxy::location::{Change, LocationStore};
 use ringway_proxy::shared::Shared;
 use ringway_proxy::states::OTHER_SERVERS;
 use ringway_sansio::Random as _;
@@ -144,7 +144,7 @@ struct Server {
     cluster: Option<ClusterThread>,
     /// Reads the users, if a database has them.
     users: Option<UsersThread>,
-    /// Carries what users do between routers.
+    /// Carries what users do between servers.
     states: Option<UserStates>,
     /// Forwards media until it is dropped.
     media: Option<Media>,
@@ -180,14 +180,13 @@ impl Server {
         net.set_origins(setup::origins(&settings, &config));
         let workers_ended = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared::new(&config.secret));
-        let inbox = mesh.as_ref().map(MeshThread::states);
-        connect_store(&store, &net, &workers_ended, exchange.as_ref(), inbox);
-        connect_states(&shared, &net, inbox);
-        let mut states = None;
+        let changed = state_changes(mesh.as_ref(), cluster.as_ref());
+        connect_store(&store, &net, &workers_ended, exchange.as_ref(), changed.clone());
+        connect_states(&shared, &net, changed);
         if let Some(mesh) = &mesh {
             start_numbers(&settings, mesh, &store, clock)?;
-            states = start_states(mesh, &store, &shared, clock)?;
         }
+        let states = start_states(mesh.as_ref(), cluster.as_ref(), (&store, &shared), clock)?;
         if let Some(exchange) = &exchange {
             exchange.world().set_mailboxes(net.mailboxes().to_vec());
             announce_users(&store, exchange, clock.now());
@@ -672,24 +671,41 @@ fn start_numbers(
     Ok(())
 }
 
-/// Starts what carries the states of users between routers.
+/// Takes changes of users who are followed at other servers, or whom these follow.
+type StateChanges = Arc<dyn Fn(&[u8], Option<Change>) + Send + Sync>;
+
+/// Returns what takes changes for other servers, if there are any.
+fn state_changes(
+    mesh: Option<&MeshThread>,
+    cluster: Option<&ClusterThread>,
+) -> Option<StateChanges> {
+    if let Some(inbox) = mesh.map(|mesh| mesh.states().clone()) {
+        return Some(Arc::new(move |aor, why| inbox.changed(aor, why)));
+    }
+    let inbox = cluster?.hub().world().states().clone();
+    Some(Arc::new(move |aor, why| inbox.changed(aor, why)))
+}
+
+/// Starts what carries the states of users between servers.
 fn start_states(
-    mesh: &MeshThread,
-    store: &Store,
-    shared: &Arc<Shared>,
+    mesh: Option<&MeshThread>,
+    cluster: Option<&ClusterThread>,
+    (store, shared): (&Store, &Arc<Shared>),
     clock: Clock,
 ) -> io::Result<Option<UserStates>> {
-    let Some(id) = mesh.exchange().id() else { return Ok(None) };
-    let parts = states::Parts {
-        domain: mesh.exchange().domain().into(),
-        id,
-        location: store.location().clone(),
-        shared: shared.clone(),
-        commands: mesh.commands().clone(),
-        inbox: mesh.states().clone(),
-        clock,
-    };
-    UserStates::start(parts).map(Some)
+    let (shared, location) = (shared.clone(), store.location().clone());
+    if let Some(mesh) = mesh {
+        let Some(id) = mesh.exchange().id() else { return Ok(None) };
+        let carrier = follow::carrier(mesh.exchange().domain(), id, shared, location);
+        let (commands, inbox) = (mesh.commands().clone(), mesh.states().clone());
+        let link = states::routers::Routers { commands, inbox: inbox.clone() };
+        return UserStates::start(carrier, link, inbox, clock).map(Some);
+    }
+    let Some(cluster) = cluster else { return Ok(None) };
+    let carrier = states::nodes::carrier(cluster.hub(), shared, location);
+    let inbox = cluster.hub().world().states().clone();
+    let link = states::nodes::Nodes::new(cluster.hub().clone(), cluster.letters().clone());
+    UserStates::start(carrier, link, inbox, clock).map(Some)
 }
 
 /// Has the mesh know the users of this server, and who is registered already.
@@ -710,7 +726,7 @@ fn connect_store(
     control: &ringway_net::Control<Post>,
     ended: &Arc<AtomicBool>,
     exchange: Option<&Arc<Exchange>>,
-    inbox: Option<&Arc<states::inbox::Inbox>>,
+    changed: Option<StateChanges>,
 ) {
     let (exchange, hub) = (exchange.cloned(), store.hub().cloned());
     let mailboxes = control.mailboxes().to_vec();
@@ -731,26 +747,26 @@ fn connect_store(
             post_with_retry(mailbox, || Post::Committed(ids.into(), ok));
         }
     }));
-    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
+    let mailboxes = control.mailboxes().to_vec();
     store.location().set_sink(Arc::new(move |worker, aor, why| {
-        if let (OTHER_SERVERS, Some(inbox)) = (worker, &inbox) {
-            inbox.changed(aor);
+        if let (OTHER_SERVERS, Some(changed)) = (worker, &changed) {
+            changed(aor, Some(why));
         } else if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
             mailbox.try_post(Post::Changed(aor.into(), why));
         }
     }));
 }
 
-/// Connects the states of users to those who watch them: workers, and other routers.
+/// Connects the states of users to those who watch them: workers, and other servers.
 fn connect_states(
     shared: &Shared,
     control: &ringway_net::Control<Post>,
-    inbox: Option<&Arc<states::inbox::Inbox>>,
+    changed: Option<StateChanges>,
 ) {
-    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
+    let mailboxes = control.mailboxes().to_vec();
     shared.states.set_sink(Arc::new(move |watcher, aor| {
-        if let (OTHER_SERVERS, Some(inbox)) = (watcher, &inbox) {
-            inbox.changed(aor);
+        if let (OTHER_SERVERS, Some(changed)) = (watcher, &changed) {
+            changed(aor, None);
             return true;
         }
         // Nothing else watches.
