@@ -103,7 +103,7 @@ impl Database {
     }
 
     /// Subscribes to a channel, at another server of many for each `turn`.
-    pub(super) async fn subscribe(&self, turn: usize, channel: &str) -> Result<PubSub, Failure> {
+    pub(super) async fn subscribe(&self, turn: usize, channel: &str) -> Result<PubSub, RedisError> {
         self.client.subscribe(address(&self.server(turn)), channel).await
     }
 

@@ -29,8 +29,21 @@ const BEAT: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after the database has refused a channel.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
-/// How an error of a server begins that does not permit something (ACL).
+/// The code of an error of a server that does not permit something (ACL).
 const REFUSED: &str = "NOPERM";
+
+/// Why messages were not published.
+struct Unsent {
+    failure: Failure,
+    /// Whether the database does not permit it.
+    is_refused: bool,
+}
+
+impl From<Failure> for Unsent {
+    fn from(failure: Failure) -> Self {
+        Unsent { failure, is_refused: false }
+    }
+}
 
 /// Sends messages of this node, as long as the server runs.
 pub(super) async fn send(
@@ -58,14 +71,13 @@ pub(super) async fn send(
         match result {
             Ok(Ok(connected)) => connection = Some(connected),
             failed => {
-                let failure =
-                    failed.map_or_else(|_| "no answer".to_owned(), |e| e.err().unwrap_or_default());
-                debug!("messages to other nodes: {failure}");
+                let unsent = match failed {
+                    Ok(Err(unsent)) => unsent,
+                    _ => Unsent::from("no answer".to_owned()),
+                };
+                debug!("messages to other nodes: {}", unsent.failure);
                 turn += 1;
-                pause = SUBSCRIBE_PAUSE;
-                if failure.contains(REFUSED) {
-                    pause = REFUSED_PAUSE;
-                }
+                pause = if unsent.is_refused { REFUSED_PAUSE } else { SUBSCRIBE_PAUSE };
                 // What has waited meanwhile is old.
                 while outgoing.try_recv().is_ok() {}
             }
@@ -81,7 +93,7 @@ async fn publish(
     turn: usize,
     connection: Option<MultiplexedConnection>,
     batch: &[Outgoing],
-) -> Result<MultiplexedConnection, Failure> {
+) -> Result<MultiplexedConnection, Unsent> {
     let ((from, boot), _) = hub.runs();
     let mut connection = match connection {
         Some(connection) => connection,
@@ -95,7 +107,9 @@ async fn publish(
     let answers = connection.send_packed_commands(&pipeline, 0, batch.len()).await;
     let answers = answers.map_err(|e| e.to_string())?;
     match answers.into_iter().find(|answer| matches!(answer, Value::ServerError(_))) {
-        Some(Value::ServerError(e)) => Err(e.to_string()),
+        Some(Value::ServerError(e)) => {
+            Err(Unsent { failure: e.to_string(), is_refused: e.code() == REFUSED })
+        }
         _ => Ok(connection),
     }
 }
@@ -127,7 +141,7 @@ pub(super) async fn receive(hub: Arc<Hub>, database: Arc<Database>) {
                     }
                 }
             }
-            Ok(Err(e)) if e.contains(REFUSED) => {
+            Ok(Err(e)) if e.code() == Some(REFUSED) => {
                 pause = REFUSED_PAUSE;
                 if !std::mem::replace(&mut was_refused, true) {
                     warn!(
