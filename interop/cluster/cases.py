@@ -357,6 +357,7 @@ def secured(c):
     bob = Phone(c, "bob")
     bob.register(first)
     bob.is_called(second)
+    watching.Watcher(c, second, "bob", "bob", "reg").has(bob.port)
     c.expect("let-me-in" not in first.process.output(), "the password is in the log")
     stranger = node(c, store, cluster="replicas = 0\n")
     c.until(lambda: "does not answer" in stranger.process.output(), 5, "a certificate of nobody is accepted")
@@ -656,6 +657,7 @@ def many_primaries(c):
         phone = Phone(c, names[0])
         phone.register(first)
         phone.is_called(second)
+    watching.Watcher(c, second, names[0], names[0], "reg").has(9, phone.port)
     for one in (first, second):
         c.expect(metric(one, "outages_total") == 0, f"a shard was absent: {one.process.output()[-600:]}")
         c.expect(RedisCluster.password not in one.process.output(), "the password is in the log")

@@ -27,8 +27,12 @@ class Watcher:
         self.client = Client(server.host, server.port)
         headers = [f"Contact: <sip:{user}@127.0.0.1:{self.client.local[1]}>", f"Event: {package}",
                    f"Accept: application/{FORMATS[package]}+xml", "Expires: 600"]
-        answer = self.client.ask(self.client.proved(server, user, "SUBSCRIBE", f"sip:{of}@{server.domain}",
-                                                    headers=headers))
+        subscribe = ("SUBSCRIBE", f"sip:{of}@{server.domain}")
+        if server.wanted.open_because:
+            request = self.client.request(*subscribe, sender=f"sip:{user}@{server.domain}", headers=headers)
+        else:
+            request = self.client.proved(server, user, *subscribe, headers=headers)
+        answer = self.client.ask(request)
         c.expect(answer is not None and answer.status == 200, f"SUBSCRIBE: {answer and answer.start}")
         self.thread = threading.Thread(target=self.listen, daemon=True)
         self.thread.start()

@@ -81,6 +81,10 @@ impl<W: World + 'static> Link for Nodes<W> {
     }
 
     fn locate(&mut self, now: Time, name: &str) -> Whereabouts<Run> {
+        if self.hub.has_left() {
+            // It reads no leases any more: what is known of others is the best there is, until this node ends.
+            return Whereabouts::Unknown;
+        }
         if let Some(runs) = self.known(now, name) {
             return Whereabouts::At(runs);
         }
@@ -110,6 +114,9 @@ impl<W: World + 'static> Link for Nodes<W> {
     }
 
     fn alive(&mut self) -> Option<Vec<Run>> {
+        if self.hub.has_left() {
+            return None;
+        }
         let (_, runs) = self.hub.runs();
         Some(runs.into_iter().map(|(node, boot)| Run { node, boot }).collect())
     }
@@ -213,6 +220,21 @@ mod tests {
         let sent: Vec<bool> = (0..3).map(|n| nodes.send(to, [n].into())).collect();
         assert_eq!(sent, [true, true, false], "what finds no room is not sent");
         assert_eq!(letters.try_recv().unwrap(), (to, [0].into()));
+    }
+
+    /// RFC 3680 section 4.7.1: its subscribers are not notified that contacts of others are gone, since they are not.
+    #[test]
+    fn a_node_that_has_left_judges_no_others() {
+        let (hub, mut nodes, _) = node();
+        hub.leave();
+        let later = NOW + Duration::from_secs(1);
+        let (commands, _) = hub.turn(later, []);
+        assert!(commands.iter().any(|command| matches!(command, Command::Leave { .. })));
+        hub.turn(later, [Report::Left(true)]);
+        hub.turn(later + LEASE, []);
+        assert!(hub.runs().1.is_empty(), "leases are not read any more");
+        assert_eq!(nodes.alive(), None);
+        assert_eq!(nodes.locate(later + LEASE, "alice@example.com"), Whereabouts::Unknown);
     }
 
     #[test]
