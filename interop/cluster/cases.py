@@ -13,7 +13,7 @@ from pathlib import Path
 from cases import case
 from phones import Baresip
 from server import Server
-from sip import Client, register
+from sip import Client
 from sipp import Sipp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -21,104 +21,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import tokens
 import watching
 from database import HOST, LEASE_SLOT, Redis, RedisCluster, Sentinels, slot_of
-
-USERS = {"alice": "wonderland", "bob": "builder", "carol": "singer", "dave": "diver"}
-# A lease lives for five seconds.
-LEASE = 5
-# What a phone sees of a request that has come over two nodes.
-OVER_TWO = {"too_many_vias": "Via:.*Via:.*Via:.*Via:", "max_forwards": 68}
-# Fields of a request that its response has too (RFC 3261 section 8.2.6.2).
-ECHOED = ("Via:", "From:", "To:", "Call-ID:", "CSeq:")
-KEY = "ringway:at:{sip:%s@ringway.test}"
-
-
-def node(c, store, **wanted):
-    """A node with the shipped defaults, and its own file."""
-    extra = f'[cluster]\nfile = "{c.folder}/node-{c.ports.take()}.redb"\n' + wanted.pop("cluster", "")
-    return Server(c, **{"users": USERS, "store": store, "extra": extra, **wanted})
-
-
-def metric(server, name):
-    """A figure of /metrics."""
-    return float(re.search(rf"(?m)^ringway_cluster_{name} (\S+)$", server.kind.metrics()).group(1))
-
-
-def together(c, *nodes):
-    """Waits until the nodes know each other and take registrations."""
-    for one in nodes:
-        c.until(lambda one=one: metric(one, "ready") == 1 and metric(one, "nodes") == len(nodes) - 1, 10,
-                lambda one=one: f"the nodes do not know each other: {one.process.output()[-600:]}")
-
-
-def pair(c):
-    """A primary and a replica, and two nodes on them."""
-    primary = Redis(c, "primary")
-    replica = Redis(c, "replica", replica_of=primary)
-    store = f"redis://{HOST}:{primary.port}"
-    first, second = node(c, store), node(c, store)
-    together(c, first, second)
-    return primary, replica, first, second
-
-
-def answered(server, user, port):
-    """The answer to a REGISTER, and how long it took."""
-    began = time.monotonic()
-    with Client(server.host, server.port) as client:
-        contact = f"<sip:{user}@127.0.0.1:{port}>"
-        answer = client.register(user, USERS.get(user, ""), server.domain, [contact])
-    return answer, time.monotonic() - began
-
-
-def rings_nowhere(c, server, user, status=480):
-    """A call for a user whom no live node has is answered at once."""
-    with Client(server.host, server.port) as client:
-        began = time.monotonic()
-        invite = client.proved(server, "alice", "INVITE", f"sip:{user}@{server.domain}",
-                               headers=[f"Contact: <sip:alice@127.0.0.1:{client.local[1]}>"])
-        answer = client.ask(invite)
-        c.expect(answer is not None and answer.status == status,
-                 f"expected {status}, got {answer and answer.start}")
-        c.expect(time.monotonic() - began < 2, "the answer came late")
-
-
-def registers(c, server, user, expected, seconds=2):
-    """A REGISTER of a user is answered with this status soon."""
-    answer, took = answered(server, user, 9)
-    c.expect(answer is not None and answer.status == expected,
-             f"REGISTER of {user}: expected {expected}, got {answer and answer.start}")
-    c.expect(took < seconds, f"the answer to {user} took {took:.1f} s")
-
-
-def record(database, server, user):
-    """What the database has of a user at a node: version, run, number of the change, end in milliseconds, q, phones."""
-    return database.cli("HGET", KEY % user, f"sip:{server.host}:{server.port}").split()
-
-
-class Phone:
-    """A user's phone at one address, which registers at any node and answers calls."""
-
-    def __init__(self, c, user):
-        self.c, self.user, self.port, self.calls = c, user, c.ports.take(2), 0
-
-    def register(self, server):
-        """Registers at a node."""
-        register(server, self.user, self.port)
-
-    def begin(self, server, hold=100, hops=2):
-        """Has alice call by a node, over which the phone is so many nodes away; the caller and the callee."""
-        self.calls += 1
-        name = f"{self.user}{self.calls}"
-        callee = Sipp(self.c, f"uas-{name}", "uas-answer", port=self.port, service=self.user,
-                      words=OVER_TWO if hops == 2 else {}).listening()
-        login = None if server.wanted.open_because else ("alice", USERS["alice"])
-        caller = Sipp(self.c, f"uac-{name}", "uac-call", remote=(server.host, server.port), service=self.user,
-                      login=login, words={"hold": hold})
-        return caller, callee
-
-    def is_called(self, server, hops=2):
-        """Has alice call by a node, and hang up."""
-        for program in self.begin(server, hops=hops):
-            program.passed()
+from nodes import (
+    ECHOED,
+    KEY,
+    LEASE,
+    USERS,
+    Phone,
+    answered,
+    documented_rules,
+    metric,
+    node,
+    pair,
+    record,
+    registers,
+    rings_nowhere,
+    together,
+)
 
 
 @case("cluster/call-by-another-node", limit=60)
@@ -216,74 +134,10 @@ def paused(c):
     bob.is_called(second)
 
 
-def documented_rules():
-    """What the ACL user of docs/cluster.md may do."""
-    document = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text()
-    return re.search(r"(?m)^ACL SETUSER ringway (.*)$", document).group(1)
-
-
 def text(c, name):
     """What a program has logged."""
     path = c.folder / name
     return path.read_text(errors="replace") if path.exists() else ""
-
-
-def three(c):
-    """A database without a replica, and three nodes on it."""
-    primary = Redis(c, "primary")
-    nodes = [node(c, f"redis://{HOST}:{primary.port}", cluster="replicas = 0\n") for _ in range(3)]
-    together(c, *nodes)
-    return primary, *nodes
-
-
-@case("cluster/watch-registrations", limit=90)
-def watch_registrations(c):
-    """A subscriber at one node sees phones register, refresh and leave at others; those of a node that is killed end;
-    what has changed while the database did nothing is seen afterwards."""
-    database, first, second, third = three(c)
-    phones = one, two, other = [Phone(c, "bob") for _ in range(3)]
-    bob = watching.registrations(c, first, second, third, phones)
-    second.kill()
-    bob.has(other.port, seconds=LEASE + watching.SHOWN)
-    c.expect(bob.events[one.port][-1] == "deactivated", f"{bob.events[one.port]}")
-    database.pause()
-    registers(c, third, "dave", 503)
-    c.sleep(4)
-    bob.has(other.port, seconds=0)
-    database.go_on()
-    together(c, first, third)
-    two.register(third)
-    bob.has(other.port, two.port)
-    watching.is_counted(c, first)
-
-
-@case("cluster/watch-calls", limit=60)
-def watch_calls(c):
-    """A lamp and a contact list at one node follow a call between phones at two others; who is at a node that is killed
-    is shown as gone."""
-    _, first, second, third = three(c)
-    bob, alice = Phone(c, "bob"), Phone(c, "alice")
-    presence = watching.calls(c, first, (bob, second), (alice, third))
-    second.kill()
-    presence.shows("closed", seconds=LEASE + watching.SHOWN)
-
-
-@case("cluster/watch-without-the-right", limit=60)
-def watch_refused(c):
-    """An ACL user of an older line may not use the channels of nodes: they go on without, and say so once."""
-    primary = Redis(c, "primary")
-    rules = documented_rules().replace("PASSWORD", "let-me-in").replace("&ringway:to:* ", "").split()
-    c.expect("OK" in primary.cli("ACL", "SETUSER", "ringway", *rules), "the rules are refused")
-    store = f"redis://ringway:let-me-in@{HOST}:{primary.port}"
-    first, second = (node(c, store, cluster="replicas = 0\n") for _ in range(2))
-    together(c, first, second)
-    bob = Phone(c, "bob")
-    bob.register(second)
-    bob.is_called(first)
-    watcher = watching.without_the_right(c, first)
-    c.expect(metric(first, "ready") == 1 and metric(first, "gaps_total") == 0, "changes are not reported")
-    primary.cli("ACL", "SETUSER", "ringway", "&ringway:to:*")
-    watcher.has(bob.port, seconds=25)
 
 
 @case("cluster/too-few-replicas", limit=60)

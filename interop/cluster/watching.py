@@ -5,6 +5,9 @@ import re
 import threading
 import time
 
+from cases import case
+from database import HOST, Redis
+from nodes import LEASE, Phone, documented_rules, metric, node, registers, three, together
 from sip import Client
 
 # Until a change is shown: RFC 3680 and RFC 3856 allow one notification in five seconds.
@@ -157,3 +160,53 @@ def without_the_right(c, server):
     warnings = server.process.output().count(channel)
     c.expect(warnings == 1, f"expected one warning, got {warnings}")
     return watcher
+
+
+@case("cluster/watch-registrations", limit=90)
+def watch_registrations(c):
+    """A subscriber at one node sees phones register, refresh and leave at others; those of a node that is killed end;
+    what has changed while the database did nothing is seen afterwards."""
+    database, first, second, third = three(c)
+    phones = one, two, other = [Phone(c, "bob") for _ in range(3)]
+    bob = registrations(c, first, second, third, phones)
+    second.kill()
+    bob.has(other.port, seconds=LEASE + SHOWN)
+    c.expect(bob.events[one.port][-1] == "deactivated", f"{bob.events[one.port]}")
+    database.pause()
+    registers(c, third, "dave", 503)
+    c.sleep(4)
+    bob.has(other.port, seconds=0)
+    database.go_on()
+    together(c, first, third)
+    two.register(third)
+    bob.has(other.port, two.port)
+    is_counted(c, first)
+
+
+@case("cluster/watch-calls", limit=60)
+def watch_calls(c):
+    """A lamp and a contact list at one node follow a call between phones at two others; who is at a node that is killed
+    is shown as gone."""
+    _, first, second, third = three(c)
+    bob, alice = Phone(c, "bob"), Phone(c, "alice")
+    presence = calls(c, first, (bob, second), (alice, third))
+    second.kill()
+    presence.shows("closed", seconds=LEASE + SHOWN)
+
+
+@case("cluster/watch-without-the-right", limit=60)
+def watch_refused(c):
+    """An ACL user of an older line may not use the channels of nodes: they go on without, and say so once."""
+    primary = Redis(c, "primary")
+    rules = documented_rules().replace("PASSWORD", "let-me-in").replace("&ringway:to:* ", "").split()
+    c.expect("OK" in primary.cli("ACL", "SETUSER", "ringway", *rules), "the rules are refused")
+    store = f"redis://ringway:let-me-in@{HOST}:{primary.port}"
+    first, second = (node(c, store, cluster="replicas = 0\n") for _ in range(2))
+    together(c, first, second)
+    bob = Phone(c, "bob")
+    bob.register(second)
+    bob.is_called(first)
+    watcher = without_the_right(c, first)
+    c.expect(metric(first, "ready") == 1 and metric(first, "gaps_total") == 0, "changes are not reported")
+    primary.cli("ACL", "SETUSER", "ringway", "&ringway:to:*")
+    watcher.has(bob.port, seconds=25)

@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
-use ringway_proxy::{AskId, Reply};
 use ringway_proxy::states::OTHER_SERVERS;
+use ringway_proxy::{AskId, Reply};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
@@ -271,8 +271,11 @@ impl Machine {
     fn answer(&mut self, now: Time, user: &[u8], asked: Vec<(u8, AskId)>) {
         let is_known = self.visit(user, now, &mut |_, _| {}).is_some();
         for (worker, id) in asked {
-            let reply =
-                if is_known || worker == OTHER_SERVERS { Some(Reply::Located) } else { self.ask(now, user, worker, id) };
+            let reply = if is_known || worker == OTHER_SERVERS {
+                Some(Reply::Located)
+            } else {
+                self.ask(now, user, worker, id)
+            };
             if let Some(reply) = reply {
                 self.events.push_back(Event::Answered { worker, id, reply });
             }

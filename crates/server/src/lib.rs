@@ -12,6 +12,7 @@ pub mod calls;
 pub mod cluster;
 pub mod config;
 pub mod first_run;
+mod following;
 pub mod host;
 mod locate;
 pub mod log;

@@ -13,6 +13,7 @@ use crate::cluster::announce::announce_registered;
 use crate::cluster::{ClusterThread, Hub, moving};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
+use crate::following::{self, Changes};
 use crate::host;
 use crate::locate::Locator;
 use crate::log::Log;
@@ -27,17 +28,17 @@ use crate::phonebook;
 use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
-use crate::states::{self, UserStates};
+use crate::states::UserStates;
 use crate::store::Store;
 use crate::users::UsersThread;
 use crate::users::source as users;
 use crate::worker::{Worker, WorkerParts};
 use ringway_cluster::ClusterLocation;
 use ringway_net::{Clock, Endpoint};
-use ringway_onesip::{MeshLocation, MeshUsers, World, follow};
+use ringway_onesip::{MeshLocation, MeshUsers, World};
 use ringway_proxy::auth::Users;
 use ringway_proxy::config::{ClusterNodes, Config, MeshNetwork};
-use ringway_proxy::location::{Change, LocationStore};
+use ringway_proxy::location::LocationStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::states::OTHER_SERVERS;
 use ringway_sansio::Random as _;
@@ -180,13 +181,13 @@ impl Server {
         net.set_origins(setup::origins(&settings, &config));
         let workers_ended = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared::new(&config.secret));
-        let changed = state_changes(mesh.as_ref(), cluster.as_ref());
+        let changed = following::changes(mesh.as_ref(), cluster.as_ref());
         connect_store(&store, &net, &workers_ended, exchange.as_ref(), changed.clone());
         connect_states(&shared, &net, changed);
         if let Some(mesh) = &mesh {
             start_numbers(&settings, mesh, &store, clock)?;
         }
-        let states = start_states(mesh.as_ref(), cluster.as_ref(), (&store, &shared), clock)?;
+        let states = following::start(mesh.as_ref(), cluster.as_ref(), (&store, &shared), clock)?;
         if let Some(exchange) = &exchange {
             exchange.world().set_mailboxes(net.mailboxes().to_vec());
             announce_users(&store, exchange, clock.now());
@@ -671,43 +672,6 @@ fn start_numbers(
     Ok(())
 }
 
-/// Takes changes of users who are followed at other servers, or whom these follow.
-type StateChanges = Arc<dyn Fn(&[u8], Option<Change>) + Send + Sync>;
-
-/// Returns what takes changes for other servers, if there are any.
-fn state_changes(
-    mesh: Option<&MeshThread>,
-    cluster: Option<&ClusterThread>,
-) -> Option<StateChanges> {
-    if let Some(inbox) = mesh.map(|mesh| mesh.states().clone()) {
-        return Some(Arc::new(move |aor, why| inbox.changed(aor, why)));
-    }
-    let inbox = cluster?.hub().world().states().clone();
-    Some(Arc::new(move |aor, why| inbox.changed(aor, why)))
-}
-
-/// Starts what carries the states of users between servers.
-fn start_states(
-    mesh: Option<&MeshThread>,
-    cluster: Option<&ClusterThread>,
-    (store, shared): (&Store, &Arc<Shared>),
-    clock: Clock,
-) -> io::Result<Option<UserStates>> {
-    let (shared, location) = (shared.clone(), store.location().clone());
-    if let Some(mesh) = mesh {
-        let Some(id) = mesh.exchange().id() else { return Ok(None) };
-        let carrier = follow::carrier(mesh.exchange().domain(), id, shared, location);
-        let (commands, inbox) = (mesh.commands().clone(), mesh.states().clone());
-        let link = states::routers::Routers { commands, inbox: inbox.clone() };
-        return UserStates::start(carrier, link, inbox, clock).map(Some);
-    }
-    let Some(cluster) = cluster else { return Ok(None) };
-    let carrier = states::nodes::carrier(cluster.hub(), shared, location);
-    let inbox = cluster.hub().world().states().clone();
-    let link = states::nodes::Nodes::new(cluster.hub().clone(), cluster.letters().clone());
-    UserStates::start(carrier, link, inbox, clock).map(Some)
-}
-
 /// Has the mesh know the users of this server, and who is registered already.
 fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time) {
     for (user, realm, account) in store.accounts() {
@@ -726,7 +690,7 @@ fn connect_store(
     control: &ringway_net::Control<Post>,
     ended: &Arc<AtomicBool>,
     exchange: Option<&Arc<Exchange>>,
-    changed: Option<StateChanges>,
+    changed: Option<Changes>,
 ) {
     let (exchange, hub) = (exchange.cloned(), store.hub().cloned());
     let mailboxes = control.mailboxes().to_vec();
@@ -758,11 +722,7 @@ fn connect_store(
 }
 
 /// Connects the states of users to those who watch them: workers, and other servers.
-fn connect_states(
-    shared: &Shared,
-    control: &ringway_net::Control<Post>,
-    changed: Option<StateChanges>,
-) {
+fn connect_states(shared: &Shared, control: &ringway_net::Control<Post>, changed: Option<Changes>) {
     let mailboxes = control.mailboxes().to_vec();
     shared.states.set_sink(Arc::new(move |watcher, aor| {
         if let (OTHER_SERVERS, Some(changed)) = (watcher, &changed) {
