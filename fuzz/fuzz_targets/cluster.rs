@@ -7,4 +7,9 @@ use libfuzzer_sys::fuzz_target;
 #[path = "../../crates/cluster/tests/steps/mod.rs"]
 mod steps;
 
-fuzz_target!(|data: &[u8]| steps::run(data));
+fuzz_target!(|data: &[u8]| {
+    steps::run(data);
+    if let Ok(letter) = ringway_cluster::Letter::parse(data) {
+        assert_eq!(ringway_cluster::Letter::parse(&letter.to_bytes()), Ok(letter));
+    }
+});

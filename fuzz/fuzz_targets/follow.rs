@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use libfuzzer_sys::fuzz_target;
 use ringway_mesh::NodeId;
-use ringway_onesip::follow::wire::{self, Item, MAX_MESSAGE};
-use ringway_onesip::follow::{Event, Following, MAX_OF_ROUTER};
-use ringway_proxy::states::{Dialog, Direction, Phase, UserState};
+use ringway_follow::wire::Item;
+use ringway_follow::{Config, Event, Following};
+use ringway_proxy::location::{BindingView, Change};
+use ringway_proxy::states::{Dialog, Direction, Form, Phase, Report, ServerContact, UserState};
 use ringway_sansio::time::Duration;
 use ringway_sansio::{SplitMix, Time};
 
@@ -20,17 +21,48 @@ fn name(of: u8) -> String {
     format!("user{}@mesh", of % 8)
 }
 
-fn state(of: u8) -> UserState {
+fn state(of: u8, form: Form, now: Time) -> Report {
     let dialog = |id| Dialog { id, direction: Direction::Initiator, phase: Phase::Early };
     let dialogs = (0..u32::from(of >> 5)).map(dialog).collect();
-    UserState { is_registered: of & 1 == 1, dialogs, publications: Vec::new() }
+    let state = UserState { is_registered: of & 1 == 1, dialogs, publications: Vec::new() };
+    let mut report = Report::from(state);
+    if form == Form::Contacts {
+        let all = [Change::Updated, Change::Expired, Change::FlowClosed, Change::ServerGone];
+        report.ended = all[usize::from(of >> 1 & 3)];
+        let uri = format!("sip:{of}@phone");
+        let binding = BindingView {
+            contact: uri.as_bytes(),
+            params: b"",
+            q: 1000,
+            expires: now + Duration::from_secs(of.into()),
+            path: b"",
+            instance: b"i",
+            reg_id: 1,
+            flow: None,
+            call_id: b"c",
+            cseq: of.into(),
+            outbound: true,
+            nat: false,
+            epoch: 1,
+            first_cseq: 1,
+        };
+        report.add(ServerContact::new(&binding).expect("a short contact"));
+    }
+    report
 }
 
 fuzz_target!(|data: &[u8]| {
     let random = &mut SplitMix::new(1);
     let mut now = Time::from_secs(1_000);
-    let mut following = Following::new("mesh", NodeId::new(1));
-    let mut local: BTreeMap<String, UserState> = BTreeMap::new();
+    // Routers of a mesh, or nodes of a cluster.
+    let config = match data.first() {
+        Some(first) if first & 0x80 != 0 => Config::of_node(),
+        _ => Config::of_router(),
+    };
+    let (format, form) = (config.format(), config.form);
+    let is_ours = Box::new(|domain: &str| domain == "mesh");
+    let mut following = Following::new(config.clone(), NodeId::new(1), is_ours);
+    let mut local: BTreeMap<String, Report> = BTreeMap::new();
     let mut located: BTreeMap<String, BTreeSet<NodeId>> = BTreeMap::new();
     let mut watched: BTreeSet<Box<str>> = BTreeSet::new();
     let mut sent: Vec<Box<[u8]>> = Vec::new();
@@ -40,7 +72,8 @@ fuzz_target!(|data: &[u8]| {
         let from = NodeId::new(1 + u64::from(peer) % PEERS);
         let (user, version) = (name(a), u64::from(b % 4) << 32 | u64::from(b >> 2));
         let mut octets = Vec::new();
-        match action % 10 {
+        let sent_at = now + Duration::from_secs(u64::from(b));
+        match action % 16 {
             0 => {
                 let (raw, more) = rest.split_at(usize::from(a).min(rest.len()));
                 rest = more;
@@ -48,16 +81,16 @@ fuzz_target!(|data: &[u8]| {
             }
             1 => {
                 let item = Item::Follow { lifetime: u16::from(b), version, name: &user };
-                following.handle_message(now, from, &wire::to_octets(&[item]));
+                following.handle_message(now, from, &format.to_octets(sent_at, &[item]));
             }
             2 => {
-                state(b).write(&mut octets);
+                state(b, form, now).write(form, &mut octets);
                 let item = Item::State { version, name: &user, state: &octets };
-                following.handle_message(now, from, &wire::to_octets(&[item]));
+                following.handle_message(now, from, &format.to_octets(sent_at, &[item]));
             }
             3 => {
                 let items = [Item::Ack { version, name: &user }, Item::Followed { version, name: &user }];
-                following.handle_message(now, from, &wire::to_octets(&items));
+                following.handle_message(now, from, &format.to_octets(sent_at, &items));
             }
             4 => {
                 following.set_watched(now, &user, b % 4 != 0);
@@ -74,8 +107,15 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
             6 => {
-                local.insert(user.clone(), state(b));
+                local.insert(user.clone(), state(b, form, now));
                 following.changed(now, &user);
+            }
+            9 => following.moved(now, &user),
+            10 => following.may_have_moved(now),
+            11 => following.renew(now),
+            12 => {
+                following.retain(now, &|server| b >> (server.raw() % 8) & 1 == 1);
+                located.values_mut().for_each(|at| at.retain(|of| b >> (of.raw() % 8) & 1 == 1));
             }
             7 => now += Duration::from_millis(u64::from(a) * 100),
             8 => now += Duration::from_millis(u64::from(a)),
@@ -100,16 +140,19 @@ fuzz_target!(|data: &[u8]| {
             match event {
                 Event::Send { to, octets } => {
                     messages += 1;
-                    assert!(octets.len() <= MAX_MESSAGE && to != NodeId::new(1));
-                    let items = wire::parse(&octets).expect("what is sent is well-formed");
-                    assert!(!items.is_empty());
+                    assert!(octets.len() <= config.max_message && to != NodeId::new(1));
+                    let message = format.parse(&octets).expect("what is sent is well-formed");
+                    assert!(!message.items.is_empty());
                     sent.push(octets);
                 }
-                Event::Report { name, router, state: Some((state, expires)) } => {
-                    assert!(state.is_registered && expires > now);
-                    assert!(located[&*name].contains(&router), "the user is not registered there");
+                Event::Report { name, server, report, expires } => {
+                    assert!(report.state.is_registered && expires > now);
+                    assert!(located[&*name].contains(&server), "the user is not registered there");
                 }
-                Event::Report { state: None, .. } | Event::Locate { .. } => {}
+                Event::Renew { name, server, expires } => {
+                    assert!(expires > now && located[&*name].contains(&server));
+                }
+                Event::End { .. } | Event::Locate { .. } => {}
                 Event::Watch { name } => assert!(watched.insert(name), "it is watched already"),
                 Event::Unwatch { name } => assert!(watched.remove(&name), "it is not watched"),
             }
@@ -117,7 +160,7 @@ fuzz_target!(|data: &[u8]| {
         assert!(messages <= 2 * PEERS, "{messages} messages at once");
         sent.drain(..sent.len().saturating_sub(32));
         let counts = following.counts();
-        assert!(counts.names <= 8 && counts.followers <= MAX_OF_ROUTER * PEERS as usize);
+        assert!(counts.names <= 8 && counts.followers <= config.max_of_server * PEERS as usize);
         assert!(watched.len() <= counts.followers);
     }
 });

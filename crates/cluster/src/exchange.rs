@@ -185,12 +185,16 @@ pub enum Event {
         /// The reply.
         reply: Reply,
     },
-    /// The other nodes that live.
+    /// The other nodes that live. It is reported again when another run of one has begun.
     Nodes(Vec<NodeName>),
     /// Nodes whose lease has ended without a word: what waits for them waits in vain.
     Gone(Vec<NodeName>),
     /// The secrets that nodes share, in the order of use.
     Secrets(Vec<SharedSecret>),
+    /// A user who is followed ([`Machine::follow`](crate::Machine::follow)) has moved: what is known of the nodes is read again.
+    Moved(Box<[u8]>),
+    /// Changes may not have been reported: what is known of all users is read again.
+    Gap,
     /// The database has another state.
     State(State),
     /// A shard of a database with many has another state.

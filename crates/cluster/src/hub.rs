@@ -102,6 +102,32 @@ impl<W: World> Hub<W> {
         self.lock().visit(user, now, visit)
     }
 
+    /// Returns the runs at which a user is registered, as [`Machine::registered_at`] does.
+    pub fn registered_at(&self, user: &[u8], now: Time) -> Option<Vec<(NodeName, u64)>> {
+        self.lock().registered_at(user, now)
+    }
+
+    /// Has changes of a user be reported, as for [`Machine::follow`].
+    pub fn follow(&self, user: &[u8], is_followed: bool) {
+        self.lock().follow(user, is_followed);
+    }
+
+    /// Returns the runs that live, as [`Machine::runs`] does.
+    pub fn runs(&self) -> ((NodeName, u64), Vec<(NodeName, u64)>) {
+        self.lock().runs()
+    }
+
+    /// Returns whether a message is taken: it is for this run, and comes from a run of another node that lives.
+    pub fn takes_letters(&self, from: NodeName, boot: u64, to: u64) -> bool {
+        let machine = self.lock();
+        machine.config().boot == to && machine.lives(from, boot)
+    }
+
+    /// Returns whether this run of another node lives.
+    pub fn lives(&self, node: NodeName, boot: u64) -> bool {
+        self.lock().lives(node, boot)
+    }
+
     /// A registration of a user may be taken, as [`Machine::takes_registrations`] decides.
     pub fn takes_registrations(&self, user: &[u8]) -> bool {
         self.lock().takes_registrations(user)

@@ -22,6 +22,7 @@
 //! | [`nodes`] | which nodes live |
 //! | [`hub`] | the machine, shared by threads |
 //! | [`journal`] | registrations are acknowledged when the database has them too |
+//! | [`letter`] | messages from node to node |
 //! | [`location`] | the location service of workers |
 
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ pub mod exchange;
 pub mod holds;
 pub mod hub;
 pub mod journal;
+pub mod letter;
 pub mod location;
 pub mod machine;
 pub mod nodes;
@@ -47,6 +49,7 @@ pub use config::Config;
 pub use exchange::{Command, Counts, Event, Probed, Reading, Report, Written};
 pub use hub::{Hub, World};
 pub use journal::ClusterJournal;
+pub use letter::Letter;
 pub use location::ClusterLocation;
 pub use machine::Machine;
 pub use presence::{Phones, Presence};

@@ -6,10 +6,11 @@
 //! are tried, registrations of its users are refused at once, and calls to them go on from what this node knows. So no shard
 //! waits for another.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use ringway_proxy::config::NodeKey;
 use ringway_proxy::location::CommitTag;
+use ringway_proxy::states::OTHER_SERVERS;
 use ringway_proxy::{AskId, Reply};
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
@@ -73,6 +74,8 @@ pub struct Machine {
     /// Number of the period without a gap in the reports of changes, and whether they are reported.
     epoch: u64,
     subscribed: bool,
+    /// Users whose changes are reported to the server.
+    followed: BTreeSet<Box<[u8]>>,
     commands: VecDeque<Command>,
     events: VecDeque<Event>,
     counts: Counts,
@@ -104,6 +107,7 @@ impl Machine {
             meets_from: Time::ZERO,
             epoch: 1,
             subscribed: false,
+            followed: BTreeSet::new(),
             commands: VecDeque::new(),
             events: VecDeque::new(),
             counts: Counts::default(),
@@ -203,6 +207,20 @@ impl Machine {
         (!waits).then_some(exists)
     }
 
+    /// Returns the runs of other nodes at which a user is registered; `None` if the database must be asked.
+    pub fn registered_at(&mut self, user: &[u8], now: Time) -> Option<Vec<(NodeName, u64)>> {
+        let is_absent = self.has_no_shard(user);
+        let epoch = self.reported_epoch();
+        let entry = self.cache.get(user)?;
+        // As for a call: while the shard is absent, what was known last is the best there is.
+        if !is_absent && !entry.is_fresh(now, epoch) {
+            return None;
+        }
+        let nodes = &self.nodes;
+        let lives = |of: &&Server| now < of.ends && nodes.key(of.node, of.boot).is_some();
+        Some(entry.servers().iter().filter(lives).map(|of| (of.node, of.boot)).collect())
+    }
+
     /// Returns until when requests for a user wait, whose only node is being restarted; `None` if they need not, or what is known
     /// is not fresh.
     fn held_until(&mut self, user: &[u8], now: Time) -> Option<Time> {
@@ -215,10 +233,30 @@ impl Machine {
         ends.filter_map(|server| self.nodes.expected_until(server.node, server.boot, now)).max()
     }
 
-    /// Answers a question for the nodes of a user now, or later by [`Event::Answered`].
+    /// Has changes of a user be reported by [`Event::Moved`], or not any more. The caller bounds how many users it follows.
+    pub fn follow(&mut self, user: &[u8], is_followed: bool) {
+        match is_followed {
+            true => _ = self.followed.insert(user.into()),
+            false => _ = self.followed.remove(user),
+        }
+    }
+
+    /// Returns this run, and those of the other nodes that live.
+    pub fn runs(&self) -> ((NodeName, u64), Vec<(NodeName, u64)>) {
+        ((self.config.name, self.config.boot), self.nodes.runs().collect())
+    }
+
+    /// Returns whether this run of another node lives.
+    pub fn lives(&self, node: NodeName, boot: u64) -> bool {
+        self.nodes.key(node, boot).is_some()
+    }
+
+    /// Answers a question for the nodes of a user now, or later by [`Event::Answered`]. One of [`OTHER_SERVERS`] does not wait for
+    /// a node that is being restarted.
     pub fn ask(&mut self, now: Time, user: &[u8], worker: u8, id: AskId) -> Option<Reply> {
         let asked = (worker, id);
-        let is_taken = match self.held_until(user, now) {
+        let held = self.held_until(user, now).filter(|_| worker != OTHER_SERVERS);
+        let is_taken = match held {
             Some(until) => self.holds.add(user, until, asked),
             None => !self.has_no_shard(user) && self.asks.ask(user, asked),
         };
@@ -233,8 +271,11 @@ impl Machine {
     fn answer(&mut self, now: Time, user: &[u8], asked: Vec<(u8, AskId)>) {
         let is_known = self.visit(user, now, &mut |_, _| {}).is_some();
         for (worker, id) in asked {
-            let reply =
-                if is_known { Some(Reply::Located) } else { self.ask(now, user, worker, id) };
+            let reply = if is_known || worker == OTHER_SERVERS {
+                Some(Reply::Located)
+            } else {
+                self.ask(now, user, worker, id)
+            };
             if let Some(reply) = reply {
                 self.events.push_back(Event::Answered { worker, id, reply });
             }
@@ -269,6 +310,7 @@ impl Machine {
             Report::Subscribed => {
                 self.subscribed = true;
                 self.epoch += 1;
+                self.events.push_back(Event::Gap);
             }
             Report::Unsubscribed => {
                 self.counts.gaps += u64::from(self.subscribed);
@@ -277,6 +319,9 @@ impl Machine {
             Report::Heard(Message::User(user)) => {
                 self.asks.changed(&user);
                 self.counts.invalidated += u64::from(self.cache.changed(&user));
+                if self.followed.contains(&user) {
+                    self.events.push_back(Event::Moved(user.clone()));
+                }
                 let asked = self.holds.take(&user);
                 if asked.is_empty() {
                     // There may be thousands a second, and nothing is due for them.
@@ -716,6 +761,7 @@ impl Machine {
     /// What the database had may be lost: it was away, or a replica that lacked something has become the primary.
     fn send_again(&mut self, shards: &[Shard]) {
         self.epoch += 1;
+        self.events.push_back(Event::Gap);
         self.own.send_again(shards);
     }
 

@@ -50,7 +50,8 @@ impl Nodes {
             }
             // The lease may have been written with another clock, or by another version.
             let node = Node { boot: lease.boot, ends: now + lease.left.min(LEASE), key: lease.key };
-            self.changed |= self.alive.insert(lease.node, node).is_none();
+            let before = self.alive.insert(lease.node, node);
+            self.changed |= before.is_none_or(|before| before.boot != lease.boot);
         }
     }
 
@@ -105,6 +106,11 @@ impl Nodes {
         known.into_iter().flatten().any(|node| node.boot >= boot)
     }
 
+    /// Returns the runs of the other nodes that live.
+    pub fn runs(&self) -> impl Iterator<Item = (NodeName, u64)> {
+        self.alive.iter().map(|(name, node)| (*name, node.boot))
+    }
+
     /// Returns the number of other nodes that live.
     pub fn len(&self) -> usize {
         self.alive.len()
@@ -120,7 +126,7 @@ impl Nodes {
         std::mem::take(&mut self.gone)
     }
 
-    /// Returns the names of all other nodes, if they have changed since the last call.
+    /// Returns the names of all other nodes, if they have changed since the last call, or another run of one has begun.
     pub fn take_change(&mut self) -> Option<Vec<NodeName>> {
         std::mem::take(&mut self.changed).then(|| self.alive.keys().copied().collect())
     }

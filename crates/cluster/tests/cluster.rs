@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
 use ringway_cluster::{Report, Slots, slots};
+use ringway_proxy::states::OTHER_SERVERS;
+use ringway_proxy::{AskId, Reply};
 use ringway_sansio::{Duration, Random, SplitMix};
 use world::World;
 
@@ -200,6 +202,76 @@ fn changes_that_are_not_reported_are_read_after_the_gap() {
     w.run(SECOND);
     assert_eq!(w.call(1, "bob"), (vec![], true));
     assert_eq!(w.nodes[1].machine.counts().gaps, 1);
+}
+
+#[test]
+fn changes_of_followed_users_are_reported_to_the_server() {
+    let mut w = running(2);
+    w.nodes[1].machine.follow(b"bob", true);
+    for user in ["bob", "carol"] {
+        assert!(w.register(0, user, 3600, 1));
+    }
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved, [b"bob"[..].into()]);
+    assert_eq!(w.call(1, "bob"), (vec![0], true), "what is read then is the new state");
+    w.unregister(0, "bob");
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved.len(), 2);
+    w.nodes[1].machine.follow(b"bob", false);
+    assert!(w.register(0, "bob", 3600, 2));
+    w.run(SECOND);
+    assert_eq!(w.nodes[1].moved.len(), 2);
+    // What may have been missed is known, too.
+    let gaps = w.nodes[1].gaps;
+    w.database.reports = false;
+    w.run(4 * SECOND);
+    w.database.reports = true;
+    w.run(2 * SECOND);
+    assert!(w.nodes[1].gaps > gaps);
+}
+
+/// A call waits for the node to come back; where a followed user is, is known at once.
+#[test]
+fn a_followed_user_is_looked_up_without_waiting_for_a_node_that_is_being_restarted() {
+    let mut w = running(2);
+    assert!(w.register(0, "bob", 3600, 1));
+    w.run(SECOND);
+    let name = w.nodes[0].name;
+    let boot = w.nodes[0].boot;
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    let now = w.now;
+    assert_eq!(w.nodes[1].machine.registered_at(b"bob", now), Some(vec![(name, boot)]));
+    w.leave(0);
+    w.run(SECOND);
+    w.kill(0);
+    // Read anew, as after a change that was reported.
+    w.hear(1, &Message::User(b"bob"[..].into()));
+    w.run(SECOND);
+    let now = w.now;
+    assert_eq!(w.nodes[1].machine.registered_at(b"bob", now), None);
+    let asked = w.nodes[1].machine.ask(now, b"bob", OTHER_SERVERS, AskId::of_world(1));
+    assert_eq!(asked, None, "the database is asked");
+    w.nodes[1].replies.clear();
+    w.run(Duration::from_millis(100));
+    assert_eq!(w.nodes[1].replies, [(OTHER_SERVERS, Reply::Located)]);
+    let now = w.now;
+    assert_eq!(w.nodes[1].machine.registered_at(b"bob", now), Some(Vec::new()));
+}
+
+#[test]
+fn another_run_of_a_node_that_lives_is_reported() {
+    let mut w = running(2);
+    let (_, before) = w.nodes[1].machine.runs();
+    assert_eq!(before, [(w.nodes[0].name, w.nodes[0].boot)]);
+    w.nodes[1].peers = Vec::new();
+    w.kill(0);
+    w.restart_as(0, 9_000_000);
+    w.run(SECOND);
+    // Its lease has not ended in between.
+    assert_eq!(w.nodes[1].peers, [w.nodes[0].name]);
+    assert_eq!(w.nodes[1].machine.runs().1, [(w.nodes[0].name, 9_000_000)]);
+    assert!(!w.nodes[1].machine.lives(before[0].0, before[0].1));
+    assert!(w.nodes[1].machine.lives(w.nodes[0].name, 9_000_000));
 }
 
 #[test]

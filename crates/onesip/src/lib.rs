@@ -28,7 +28,6 @@ mod shares;
 
 pub use broker::{Broker, Counts, Event};
 pub use exchange::{Exchange, World};
-pub use follow::Following;
 pub use journal::MeshJournal;
 pub use judge::{Judge, secret_of};
 pub use location::{MeshLocation, MeshUsers};

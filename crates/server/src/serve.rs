@@ -13,6 +13,7 @@ use crate::cluster::announce::announce_registered;
 use crate::cluster::{ClusterThread, Hub, moving};
 use crate::config::{Settings, StoreKind};
 use crate::first_run;
+use crate::following::{self, Changes};
 use crate::host;
 use crate::locate::Locator;
 use crate::log::Log;
@@ -27,7 +28,7 @@ use crate::phonebook;
 use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
-use crate::states::{self, UserStates};
+use crate::states::UserStates;
 use crate::store::Store;
 use crate::users::UsersThread;
 use crate::users::source as users;
@@ -144,7 +145,7 @@ struct Server {
     cluster: Option<ClusterThread>,
     /// Reads the users, if a database has them.
     users: Option<UsersThread>,
-    /// Carries what users do between routers.
+    /// Carries what users do between servers.
     states: Option<UserStates>,
     /// Forwards media until it is dropped.
     media: Option<Media>,
@@ -180,14 +181,13 @@ impl Server {
         net.set_origins(setup::origins(&settings, &config));
         let workers_ended = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared::new(&config.secret));
-        let inbox = mesh.as_ref().map(MeshThread::states);
-        connect_store(&store, &net, &workers_ended, exchange.as_ref(), inbox);
-        connect_states(&shared, &net, inbox);
-        let mut states = None;
+        let changed = following::changes(mesh.as_ref(), cluster.as_ref());
+        connect_store(&store, &net, &workers_ended, exchange.as_ref(), changed.clone());
+        connect_states(&shared, &net, changed);
         if let Some(mesh) = &mesh {
             start_numbers(&settings, mesh, &store, clock)?;
-            states = start_states(mesh, &store, &shared, clock)?;
         }
+        let states = following::start(mesh.as_ref(), cluster.as_ref(), (&store, &shared), clock)?;
         if let Some(exchange) = &exchange {
             exchange.world().set_mailboxes(net.mailboxes().to_vec());
             announce_users(&store, exchange, clock.now());
@@ -672,26 +672,6 @@ fn start_numbers(
     Ok(())
 }
 
-/// Starts what carries the states of users between routers.
-fn start_states(
-    mesh: &MeshThread,
-    store: &Store,
-    shared: &Arc<Shared>,
-    clock: Clock,
-) -> io::Result<Option<UserStates>> {
-    let Some(id) = mesh.exchange().id() else { return Ok(None) };
-    let parts = states::Parts {
-        domain: mesh.exchange().domain().into(),
-        id,
-        location: store.location().clone(),
-        shared: shared.clone(),
-        commands: mesh.commands().clone(),
-        inbox: mesh.states().clone(),
-        clock,
-    };
-    UserStates::start(parts).map(Some)
-}
-
 /// Has the mesh know the users of this server, and who is registered already.
 fn announce_users(store: &Store, exchange: &Exchange, now: ringway_sansio::Time) {
     for (user, realm, account) in store.accounts() {
@@ -710,7 +690,7 @@ fn connect_store(
     control: &ringway_net::Control<Post>,
     ended: &Arc<AtomicBool>,
     exchange: Option<&Arc<Exchange>>,
-    inbox: Option<&Arc<states::inbox::Inbox>>,
+    changed: Option<Changes>,
 ) {
     let (exchange, hub) = (exchange.cloned(), store.hub().cloned());
     let mailboxes = control.mailboxes().to_vec();
@@ -731,26 +711,22 @@ fn connect_store(
             post_with_retry(mailbox, || Post::Committed(ids.into(), ok));
         }
     }));
-    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
+    let mailboxes = control.mailboxes().to_vec();
     store.location().set_sink(Arc::new(move |worker, aor, why| {
-        if let (OTHER_SERVERS, Some(inbox)) = (worker, &inbox) {
-            inbox.changed(aor);
+        if let (OTHER_SERVERS, Some(changed)) = (worker, &changed) {
+            changed(aor, Some(why));
         } else if let Some(mailbox) = mailboxes.get(usize::from(worker)) {
             mailbox.try_post(Post::Changed(aor.into(), why));
         }
     }));
 }
 
-/// Connects the states of users to those who watch them: workers, and other routers.
-fn connect_states(
-    shared: &Shared,
-    control: &ringway_net::Control<Post>,
-    inbox: Option<&Arc<states::inbox::Inbox>>,
-) {
-    let (mailboxes, inbox) = (control.mailboxes().to_vec(), inbox.cloned());
+/// Connects the states of users to those who watch them: workers, and other servers.
+fn connect_states(shared: &Shared, control: &ringway_net::Control<Post>, changed: Option<Changes>) {
+    let mailboxes = control.mailboxes().to_vec();
     shared.states.set_sink(Arc::new(move |watcher, aor| {
-        if let (OTHER_SERVERS, Some(inbox)) = (watcher, &inbox) {
-            inbox.changed(aor);
+        if let (OTHER_SERVERS, Some(changed)) = (watcher, &changed) {
+            changed(aor, None);
             return true;
         }
         // Nothing else watches.

@@ -390,6 +390,7 @@ impl Cluster {
                 Event::State(State::Absent | State::Superseded) => self.nodes[i].outages += 1,
                 Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
                 Event::Nodes(_) | Event::Gone(_) | Event::Secrets(_) => {}
+                Event::Moved(_) | Event::Gap => {}
             }
         }
     }

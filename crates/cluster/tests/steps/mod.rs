@@ -14,6 +14,9 @@ use ringway_proxy::keys::MAX_SHARED;
 use ringway_proxy::location::CommitTag;
 use ringway_sansio::{Duration, Time};
 
+/// The user whose changes are reported to the server.
+const FOLLOWED: &[u8] = b"bob";
+
 /// A node, and what its world has seen.
 struct Node {
     now: Time,
@@ -43,9 +46,11 @@ impl Node {
     fn new(sharded: bool) -> Node {
         let name = NodeName { address: ([192, 0, 2, 1], 5060).into(), tcp: false };
         let config = Config { name, boot: 1000, replicas: 1, key: NodeKey([7; 16]), sharded };
+        let mut machine = Machine::new(config);
+        machine.follow(FOLLOWED, true);
         Node {
             now: Time::from_secs(1000),
-            machine: Machine::new(config),
+            machine,
             waiting: BTreeSet::new(),
             next: 0,
             under_way: BTreeSet::new(),
@@ -80,7 +85,8 @@ impl Node {
                     assert!(names.len() <= config::MAX_NODES)
                 }
                 Event::Secrets(secrets) => assert!(secrets.len() <= MAX_SHARED),
-                Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
+                Event::State(_) | Event::Shard(..) | Event::Unusable(_) | Event::Gap => {}
+                Event::Moved(user) => assert_eq!(&*user, FOLLOWED),
             }
         }
         let next = self.machine.poll_timeout();

@@ -173,6 +173,9 @@ pub(crate) struct Node {
     pub(crate) commits: Vec<(u64, bool)>,
     pub(crate) unusable: Vec<Box<[u8]>>,
     pub(crate) secrets: Vec<SharedSecret>,
+    /// Users who are reported to have moved.
+    pub(crate) moved: Vec<Box<[u8]>>,
+    pub(crate) gaps: usize,
     pub(crate) peers: Vec<NodeName>,
     pub(crate) states: Vec<State>,
     pub(crate) shards: Vec<(u16, State)>,
@@ -490,6 +493,8 @@ impl World {
                 Event::Answered { worker, reply, .. } => node.replies.push((worker, reply)),
                 Event::Nodes(names) => node.peers = names,
                 Event::Gone(_) => {}
+                Event::Gap => node.gaps += 1,
+                Event::Moved(user) => node.moved.push(user),
                 Event::Secrets(secrets) => node.secrets = secrets,
                 Event::State(state) => node.states.push(state),
                 Event::Shard(shard, state) => node.shards.push((shard.port, state)),
@@ -692,6 +697,8 @@ fn start(name: NodeName, boot: u64, sharded: bool) -> Node {
         commits: Vec::new(),
         unusable: Vec::new(),
         secrets: Vec::new(),
+        moved: Vec::new(),
+        gaps: 0,
         peers: Vec::new(),
         states: Vec::new(),
         shards: Vec::new(),

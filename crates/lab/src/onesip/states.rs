@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ringway_directory::Command;
 use ringway_mesh::NodeId;
-use ringway_onesip::follow::Carrier;
+use ringway_onesip::follow::{self, Carrier};
 use ringway_proxy::location::MemoryStore;
 use ringway_proxy::shared::Shared;
 use ringway_proxy::states::{OTHER_SERVERS, States};
@@ -40,7 +40,7 @@ impl StateCarrier {
         let to = changed.clone();
         location.set_sink(Arc::new(move |watcher, aor, _| put(&to, watcher, aor)));
         StateCarrier {
-            carrier: Carrier::new(DOMAIN, id, shared.clone(), location),
+            carrier: follow::carrier(DOMAIN, id, shared.clone(), location),
             shared,
             changed,
         }
@@ -57,12 +57,13 @@ impl StateCarrier {
         let changed =
             std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
         for aor in &changed {
-            self.carrier.changed(now, aor);
+            self.carrier.changed(now, aor, None);
         }
-        self.carrier.work(now, random, &mut |command| {
+        let mut send = |command| {
             commands.push(command);
             true
-        });
+        };
+        self.carrier.work(now, random, &mut follow::Router(&mut send));
         commands
     }
 }

@@ -43,11 +43,18 @@ pub(super) enum ResolveUser {
     Notify(u32),
 }
 
-/// Identifies an [`Event::Ask`](super::Event::Ask); returned with its reply.
+/// Identifies an [`Event::Ask`](super::Event::Ask), or a question of somebody else; returned with its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct AskId {
     /// Its index in the table of parked requests.
     pub(super) index: u32,
     /// Distinguishes questions that had the same index.
     pub(super) serial: u32,
+}
+
+impl AskId {
+    /// Returns the id of a question that no worker has asked.
+    pub const fn of_world(number: u32) -> AskId {
+        AskId { index: number, serial: 0 }
+    }
 }

@@ -136,9 +136,10 @@ impl Core {
         let mut tx = Transactions::new(worker, config.timers, &mut *random, now);
         tx.share_secret(secret.key(Purpose::Transactions));
         let gruus = Gruus::new(&config.token_secrets(), config.mesh);
-        let limits = match config.mesh {
-            Some(_) => Limits::of_router(workers),
-            None => Limits::default(),
+        // Users are followed at other servers.
+        let limits = match config.mesh.is_some() || shared.states.shares_contacts() {
+            true => Limits::of_router(workers),
+            false => Limits::default(),
         };
         let auth = Authenticator::new(&config, worker, users, shared.clone(), now);
         let parts = Parts {

@@ -67,19 +67,19 @@ impl Subscriptions {
 
     /// Processes everything that is due.
     pub(super) fn handle_timeout(&mut self, t: &mut Turn<'_>) {
-        self.notifier.handle_timeout(t.now, t.store);
+        self.notifier.handle_timeout(t.now, sources(t));
         self.send(t);
     }
 
     /// Reports that the registrations of `aor` have changed.
     pub(super) fn changed(&mut self, t: &mut Turn<'_>, aor: &[u8], why: Change) {
-        self.notifier.changed(t.now, aor, why, t.store);
+        self.notifier.changed(t.now, aor, why, sources(t));
         self.send(t);
     }
 
-    /// Reports that the calls of `aor`, or what its phones have published, may have changed.
+    /// Reports that the calls of `aor`, or what its phones have published, may have changed, or what other servers report.
     pub(super) fn state_changed(&mut self, t: &mut Turn<'_>, aor: &[u8]) {
-        self.notifier.state_changed(t.now, aor);
+        self.notifier.state_changed(t.now, aor, sources(t));
         self.send(t);
     }
 
@@ -133,7 +133,7 @@ impl Subscriptions {
             leads_here: leads_here(t, incoming),
         };
         let mut headers = Vec::new();
-        let sources = Sources { store: t.store, states: &t.node.shared.states };
+        let sources = sources(t);
         let done = self.notifier.subscribe(t.now, &request, sources, t.random, &mut headers);
         let local_tag = t.node.tag(msg);
         let tag = Some(done.to_tag.as_deref().unwrap_or(&local_tag));
@@ -174,7 +174,7 @@ impl Subscriptions {
     /// Sends the NOTIFY requests that are due.
     fn send(&mut self, t: &mut Turn<'_>) {
         let mut bytes = Vec::new();
-        let sources = Sources { store: t.store, states: &t.node.shared.states };
+        let sources = sources(t);
         while let Some(notify) = self.notifier.poll_notify(t.now, sources, &mut bytes) {
             let bytes = std::mem::take(&mut bytes);
             let found = match notify.flow {
@@ -207,9 +207,13 @@ impl Subscriptions {
 
     /// Processes the final status of a NOTIFY, received or assumed.
     pub(super) fn answered(&mut self, t: &Turn<'_>, id: NotifyId, status: u16) {
-        let sources = Sources { store: t.store, states: &t.node.shared.states };
-        self.notifier.handle_notify_response(t.now, id, status, sources);
+        self.notifier.handle_notify_response(t.now, id, status, sources(t));
     }
+}
+
+/// Returns what the notifier reports.
+fn sources<'a>(t: &Turn<'a>) -> Sources<'a> {
+    Sources { store: t.store, states: &t.node.shared.states }
 }
 
 /// Returns the event package of a SUBSCRIBE or a PUBLISH that this server may have.

@@ -61,6 +61,8 @@ pub enum Change {
     Expired,
     /// The flow of a binding closed.
     FlowClosed,
+    /// The other server that had the binding is gone.
+    ServerGone,
 }
 
 /// A server other than this one at which an address-of-record is registered.

@@ -14,6 +14,7 @@ mod dialog_info;
 mod package;
 pub mod pidf;
 mod reginfo;
+mod sources;
 mod subscribe;
 mod subscription;
 mod watch;
@@ -21,8 +22,7 @@ mod xml;
 
 use crate::gruu::Gruus;
 use crate::keys::{Keyed, Purpose, Secret};
-use crate::location::{Change, LocationStore};
-use crate::states::{States, UserState};
+use crate::location::Change;
 use hashbrown::HashMap;
 pub use package::{ALLOW_EVENTS, Package};
 pub use reginfo::MAX_DOCUMENT;
@@ -30,6 +30,7 @@ use ringway_sansio::{Flow, Random, Time, TimerId, TimerWheel};
 use ringway_sip::Message;
 use siphasher::sip::SipHasher13;
 use slab::Slab;
+pub use sources::Sources;
 use std::collections::VecDeque;
 use std::sync::Arc;
 pub use subscription::{Notify, NotifyId};
@@ -104,27 +105,6 @@ pub struct SubscribeRequest<'a> {
     pub contact: &'a [u8],
     /// Whether the subscriber's Contact leads to this server, as its GRUU does.
     pub leads_here: bool,
-}
-
-/// What a notifier reports.
-#[derive(Clone, Copy)]
-pub struct Sources<'a> {
-    /// Registrations.
-    pub store: &'a dyn LocationStore,
-    /// Calls and publications.
-    pub states: &'a States,
-}
-
-impl Sources<'_> {
-    /// Returns the state of a user at all servers, and the time at which it next changes by itself.
-    fn state(&self, now: Time, aor: &[u8]) -> (UserState, Option<Time>) {
-        let mut expiry: Option<Time> = None;
-        let count = self.store.lookup(aor, now, &mut |binding| {
-            expiry = Some(expiry.map_or(binding.expires, |expiry| expiry.max(binding.expires)));
-        });
-        let (state, next) = self.states.all(now, aor, count > 0);
-        (state, next.into_iter().chain(expiry).min())
-    }
 }
 
 /// The response to a SUBSCRIBE.
@@ -230,10 +210,23 @@ impl Notifier {
     }
 
     /// Reports that the registrations of `aor` have changed.
-    pub fn changed(&mut self, now: Time, aor: &[u8], why: Change, store: &dyn LocationStore) {
-        self.state_changed(now, aor);
+    pub fn changed(&mut self, now: Time, aor: &[u8], why: Change, sources: Sources<'_>) {
+        self.note_state(now, aor);
+        self.update(now, aor, Some(why), sources);
+    }
+
+    /// Reports that the state of `aor` may have changed, or what other servers report of it.
+    pub fn state_changed(&mut self, now: Time, aor: &[u8], sources: Sources<'_>) {
+        self.note_state(now, aor);
+        if sources.states.shares_contacts() {
+            self.update(now, aor, None, sources);
+        }
+    }
+
+    /// Has the subscriptions to registrations be notified of changes, which have this reason if it is known.
+    fn update(&mut self, now: Time, aor: &[u8], why: Option<Change>, sources: Sources<'_>) {
         let Some(watch) = self.watches.get_mut(aor) else { return };
-        if watch.update(now, why, store, &self.ids) {
+        if watch.update(now, why, sources, &self.ids) {
             let dropped = watch.bound();
             for &index in &watch.subscriptions {
                 self.subscriptions[index].note_change(dropped);
@@ -246,8 +239,7 @@ impl Notifier {
         self.set_contact_timer(aor);
     }
 
-    /// Reports that the state of `aor` may have changed.
-    pub fn state_changed(&mut self, now: Time, aor: &[u8]) {
+    fn note_state(&mut self, now: Time, aor: &[u8]) {
         let Some(watch) = self.state_watches.get(aor) else { return };
         for index in watch.subscriptions.clone() {
             self.subscriptions[index].note_change(None);
@@ -347,7 +339,7 @@ impl Notifier {
     }
 
     /// Processes everything that is due. Afterwards [`Notifier::poll_notify`] may return a NOTIFY.
-    pub fn handle_timeout(&mut self, now: Time, store: &dyn LocationStore) {
+    pub fn handle_timeout(&mut self, now: Time, sources: Sources<'_>) {
         while let Some(deadline) = self.wheel.expire(now) {
             match deadline {
                 Deadline::Expiry(index) => {
@@ -362,13 +354,13 @@ impl Notifier {
                     if let Some(watch) = self.watches.get_mut(&aor) {
                         watch.timer = TimerId::NONE;
                     }
-                    self.changed(now, &aor, Change::Expired, store);
+                    self.changed(now, &aor, Change::Expired, sources);
                 }
                 Deadline::State(aor) => {
                     if let Some(watch) = self.state_watches.get_mut(&aor) {
                         watch.timer = TimerId::NONE;
                     }
-                    self.state_changed(now, &aor);
+                    self.note_state(now, &aor);
                 }
             }
         }
@@ -431,10 +423,14 @@ impl Notifier {
             if watch.subscriptions.is_empty() {
                 self.wheel.cancel(watch.timer);
                 self.state_watches.remove(aor);
-                sources.states.unwatch(aor, self.worker);
             }
         }
-        if !self.watches.contains_key(aor) && !self.state_watches.contains_key(aor) {
+        let (of_reg, of_state) =
+            (self.watches.contains_key(aor), self.state_watches.contains_key(aor));
+        if !(of_state || of_reg && sources.states.shares_contacts()) {
+            sources.states.unwatch(aor, self.worker);
+        }
+        if !of_reg && !of_state {
             sources.store.unwatch(aor, self.worker);
         }
     }

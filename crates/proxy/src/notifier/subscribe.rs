@@ -197,7 +197,10 @@ impl Notifier {
         if let Some(watch) = self.watches.get(aor) {
             return watch.aor.clone();
         }
-        let watch = Watch::new(aor, now, sources.store, &self.ids);
+        if sources.states.shares_contacts() {
+            sources.states.watch(aor, self.worker);
+        }
+        let watch = Watch::new(aor, now, sources, &self.ids);
         let aor = watch.aor.clone();
         self.watches.insert(aor.clone(), watch);
         self.set_contact_timer(&aor);

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::location::tests::binding;
-use crate::location::{BindingView, CommitTag, MemoryStore};
+use crate::location::{BindingView, CommitTag, LocationStore, MemoryStore};
+use crate::states::States;
 use proptest::prelude::*;
 use ringway_sansio::{Duration, FlowId, SplitMix, Transport};
 use ringway_sip::message::parse;
 
+mod elsewhere;
 mod lamps;
 mod requests;
 mod states;
@@ -198,7 +200,8 @@ impl World {
         let end = self.now + Duration::from_secs(seconds);
         while let Some(at) = self.events.poll_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            self.events.handle_timeout(self.now, &self.store);
+            let sources = Sources { store: &self.store, states: &self.states };
+            self.events.handle_timeout(self.now, sources);
         }
         self.now = end;
     }
@@ -214,7 +217,8 @@ impl World {
             }
             edit.commit();
         });
-        self.events.changed(self.now, AOR, Change::Updated, &self.store);
+        let sources = Sources { store: &self.store, states: &self.states };
+        self.events.changed(self.now, AOR, Change::Updated, sources);
     }
 }
 

@@ -1,8 +1,10 @@
 //! A subscribed address-of-record, and the events of its contacts: the state machines of RFC 3680 section 4.7.1,
-//! derived from the location service.
+//! derived from the location service and, where servers report contacts to each other, from the
+//! [states of users](crate::states).
 
-use crate::location::{BindingView, Bindings, Change, LocationStore, RecordEdit};
-use ringway_sansio::{Time, TimerId};
+use super::sources::Sources;
+use crate::location::{BindingView, Bindings, Change, RecordEdit};
+use ringway_sansio::{Duration, Time, TimerId};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -10,6 +12,10 @@ use std::sync::Arc;
 /// The maximum number of ended contacts not yet reported to a subscriber, for one address-of-record. Beyond it, that
 /// subscriber is sent the full state instead.
 pub const MAX_ENDED: usize = 64;
+
+/// Time by which the expiry of a contact at another server may differ from one report to the next: each is counted from when it
+/// was received.
+const TOLERANCE: Duration = Duration::from_secs(2);
 
 /// The event that brought a contact into its state (RFC 3680 section 4.7.1). `created`, `probation` and `rejected` are
 /// acts of an administrator that do not exist here.
@@ -50,6 +56,28 @@ pub(super) struct Contact {
     pub(super) changed: u64,
     /// The time of its registration, if known.
     pub(super) since: Option<Time>,
+    /// Whether it is at another server.
+    elsewhere: bool,
+}
+
+/// A contact that is there.
+struct Found {
+    id: u64,
+    record: Vec<u8>,
+    expires: Time,
+    elsewhere: bool,
+}
+
+impl Found {
+    fn new(ids: &SipHasher13, binding: &BindingView<'_>, elsewhere: bool) -> Found {
+        let mut record = Vec::new();
+        let mut copy = RecordEdit::new(&[], Time::ZERO, &mut record);
+        // What came from one record fits into another.
+        let _ = copy.put(binding);
+        copy.commit();
+        copy.finish();
+        Found { id: identity(ids, binding), record, expires: binding.expires, elsewhere }
+    }
 }
 
 impl Contact {
@@ -72,7 +100,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(aor: &[u8], now: Time, store: &dyn LocationStore, ids: &SipHasher13) -> Self {
+    pub(super) fn new(aor: &[u8], now: Time, sources: Sources<'_>, ids: &SipHasher13) -> Self {
         let mut watch = Watch {
             aor: aor.into(),
             id: ids.hash(aor),
@@ -81,39 +109,49 @@ impl Watch {
             subscriptions: Vec::new(),
             timer: TimerId::NONE,
         };
-        watch.update(now, Change::Updated, store, ids);
+        watch.update(now, Some(Change::Updated), sources, ids);
         // The times of these registrations are not known.
         watch.contacts.iter_mut().for_each(|c| c.since = None);
         watch
     }
 
-    /// Reads the bindings and determines the event of each contact. Returns whether there is any to report.
+    /// Reads the bindings and determines the event of each contact. Returns whether there is any to report. `why` is the
+    /// reason for the change; `None` if it is one at another server, and contacts of this one that are gone wait for theirs.
     pub(super) fn update(
         &mut self,
         now: Time,
-        why: Change,
-        store: &dyn LocationStore,
+        why: Option<Change>,
+        sources: Sources<'_>,
         ids: &SipHasher13,
     ) -> bool {
         let serial = self.serial + 1;
         let mut before = std::mem::take(&mut self.contacts);
         let mut any = false;
-        store.lookup(&self.aor, now, &mut |binding| {
-            let id = identity(ids, binding);
-            let old = before.iter().position(|c| c.id == id).map(|at| before.swap_remove(at));
-            let contact = follow(old, id, binding, serial, now);
+        let (present, ended) = self.read(now, sources, ids);
+        for found in present {
+            let at = before.iter().position(|c| c.id == found.id);
+            let contact = follow(at.map(|at| before.swap_remove(at)), found, serial, now);
             any |= contact.changed == serial;
             self.contacts.push(contact);
-        });
+        }
         // Contacts that were not found have ended. They are sorted, for the same bytes from the same history.
         before.sort_by_key(|c| (c.changed, c.id));
         for mut contact in before {
             if contact.event.is_active() {
-                let expired = contact.binding().is_none_or(|b| b.expires <= now);
-                contact.event = match why {
+                let is_elsewhere = contact.elsewhere;
+                // The clock of another server may be ahead of its report.
+                let until = now + if is_elsewhere { TOLERANCE } else { Duration::ZERO };
+                let expired = contact.binding().is_none_or(|b| b.expires <= until);
+                contact.event = match if is_elsewhere { Some(ended) } else { why } {
                     _ if expired => Event::Expired,
-                    Change::FlowClosed => Event::Deactivated,
-                    Change::Updated | Change::Expired => Event::Unregistered,
+                    None => {
+                        self.contacts.push(contact);
+                        continue;
+                    }
+                    // RFC 3680 section 4.7.1: the phone is to register again.
+                    Some(Change::FlowClosed | Change::ServerGone) => Event::Deactivated,
+                    Some(Change::Expired) if is_elsewhere => Event::Expired,
+                    Some(Change::Updated | Change::Expired) => Event::Unregistered,
                 };
                 contact.changed = serial;
                 any = true;
@@ -124,6 +162,27 @@ impl Watch {
             self.serial = serial;
         }
         any
+    }
+
+    /// Returns the contacts that are there, here and at other servers, and why contacts of others that are gone are gone. One
+    /// that has moved is at several for a while: the one counts that lasts longest.
+    fn read(&self, now: Time, sources: Sources<'_>, ids: &SipHasher13) -> (Vec<Found>, Change) {
+        let mut present: Vec<Found> = Vec::new();
+        sources.store.lookup(&self.aor, now, &mut |binding| {
+            present.push(Found::new(ids, binding, false));
+        });
+        let ended = sources.states.contacts_elsewhere(now, &self.aor, &mut |contact| {
+            let Some(binding) = contact.binding().filter(|binding| binding.expires > now) else {
+                return;
+            };
+            let found = Found::new(ids, &binding, true);
+            match present.iter_mut().find(|other| other.id == found.id) {
+                Some(other) if other.expires < found.expires => *other = found,
+                Some(_) => {}
+                None => present.push(found),
+            }
+        });
+        (present, ended)
     }
 
     /// Returns the time at which the first contact expires.
@@ -151,49 +210,54 @@ impl Watch {
     }
 }
 
-/// Returns a contact after the location service has returned it as `binding`.
-fn follow(
-    old: Option<Contact>,
-    id: u64,
-    binding: &BindingView<'_>,
-    serial: u64,
-    now: Time,
-) -> Contact {
-    let mut record = Vec::new();
-    let mut copy = RecordEdit::new(&[], Time::ZERO, &mut record);
-    // What came from one record fits into another.
-    let _ = copy.put(binding);
-    copy.commit();
-    copy.finish();
-    let event = match &old {
-        Some(old) if old.event.is_active() => {
-            old.binding().map_or(Some(Event::Registered), |old| difference(&old, binding))
-        }
+/// Returns a contact after it was found.
+fn follow(old: Option<Contact>, found: Found, serial: u64, now: Time) -> Contact {
+    let Found { id, record, elsewhere, .. } = found;
+    let since = |event| match event {
+        // When another server was asked for it says nothing of when it was registered there.
+        Event::Registered if !elsewhere => Some(now),
+        _ => None,
+    };
+    let Some(old) = old.filter(|old| old.event.is_active()) else {
+        let event = Event::Registered;
+        return Contact { id, record, event, changed: serial, since: since(event), elsewhere };
+    };
+    let tolerance = match elsewhere || old.elsewhere {
+        true => TOLERANCE,
+        false => Duration::ZERO,
+    };
+    let event = match (old.binding(), Bindings::new(&record, Time::ZERO).next()) {
+        (Some(before), Some(after)) => difference(&before, &after, tolerance),
         _ => Some(Event::Registered),
     };
-    match (old, event) {
-        (Some(old), None) => Contact { record, ..old },
-        (Some(old), Some(event)) => {
-            let since = if event == Event::Registered { Some(now) } else { old.since };
-            Contact { id, record, event, changed: serial, since }
-        }
-        (None, _) => {
-            Contact { id, record, event: Event::Registered, changed: serial, since: Some(now) }
+    match event {
+        None => Contact { record, elsewhere, ..old },
+        Some(event) => {
+            let since = if event == Event::Registered { since(event) } else { old.since };
+            Contact { id, record, event, changed: serial, since, elsewhere }
         }
     }
 }
 
-/// Returns the event of a contact that existed before and still does; `None` if there is nothing to report.
-fn difference(old: &BindingView<'_>, new: &BindingView<'_>) -> Option<Event> {
+/// Returns the event of a contact that existed before and still does; `None` if there is nothing to report. Expiries that
+/// differ by no more than `tolerance` are one; with any, the contact is or was at another server, of which flow and path
+/// are not known.
+fn difference(old: &BindingView<'_>, new: &BindingView<'_>, tolerance: Duration) -> Option<Event> {
     let by_register = (old.call_id, old.cseq) != (new.call_id, new.cseq);
     if by_register {
         return Some(Event::Refreshed);
     }
-    if new.expires < old.expires {
+    if new.expires + tolerance < old.expires {
         return Some(Event::Shortened);
     }
-    let same = BindingView { flow: old.flow, nat: old.nat, ..*new } == *old;
-    (!same).then_some(Event::Refreshed)
+    let mut same = BindingView { flow: old.flow, nat: old.nat, ..*new };
+    if tolerance > Duration::ZERO {
+        same.path = old.path;
+        if new.expires <= old.expires + tolerance {
+            same.expires = old.expires;
+        }
+    }
+    (same != *old).then_some(Event::Refreshed)
 }
 
 /// Returns the identity of a binding (RFC 3680 section 5.1): its URI, or its instance and reg-id.

@@ -3,24 +3,31 @@
 //!
 //! All workers of a server share one [`States`]. Workers that forward the calls of a user record them; workers that have
 //! subscribers watch the user. A user may be registered at several servers, and each records what passes it: what other
-//! servers report is added by [`States::set_elsewhere`], and what this one reports to them is [`States::local`].
+//! servers report is added by [`States::set_elsewhere`], and what this one reports to them is [`States::local`]. Where servers
+//! share the contacts of users ([`States::share_contacts`]), these are reported for the event package `reg`, too.
 //!
 //! Everything here may be lost: a restart begins without calls and publications.
 
 mod calls;
+mod report;
 mod state;
 
+pub use report::{
+    Clock, Form, MAX_CONTACT_OCTETS, MAX_CONTACTS, MAX_REPORT, Report, ServerContact,
+};
 pub use state::{
     Activity, Dialog, Direction, MAX_DIALOGS, MAX_NOTE, MAX_PUBLICATIONS, Phase, Publication,
     UserState,
 };
 
 use crate::keys::Keyed;
+use crate::location::Change as Reason;
 use calls::{Calls, Party};
 use hashbrown::HashMap;
 use ringway_sansio::{Duration, Time};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Maximum number of calls that are recorded, of all users. Further ones are not shown.
@@ -31,6 +38,8 @@ pub const MAX_CALLS_OF_USER: usize = 32;
 pub const MAX_PUBLISHERS: usize = 1 << 14;
 /// Maximum number of other servers whose reports of one user are stored.
 pub const MAX_SERVERS: usize = 16;
+/// Maximum number of octets of all contacts that other servers have reported. Further ones are not shown.
+pub const MAX_ELSEWHERE_OCTETS: usize = 64 << 20;
 /// Maximum time for which a call is shown: its BYE may have been lost.
 pub const MAX_CALL: Duration = Duration::from_secs(12 * 3600);
 
@@ -58,25 +67,39 @@ struct Published {
 
 /// What another server has reported.
 #[derive(Debug)]
-struct Report {
+struct Elsewhere {
     server: u64,
-    state: UserState,
+    report: Report,
     expires: Time,
 }
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct User {
     /// Indices into the table of calls.
     calls: SmallVec<[usize; 2]>,
     /// The latest first.
     published: Vec<Published>,
-    elsewhere: Vec<Report>,
+    elsewhere: Vec<Elsewhere>,
+    /// Why contacts that other servers had reported are gone.
+    ended: Reason,
     watchers: Watchers,
+}
+
+impl Default for User {
+    fn default() -> Self {
+        User {
+            calls: SmallVec::new(),
+            published: Vec::new(),
+            elsewhere: Vec::new(),
+            ended: Reason::Updated,
+            watchers: Watchers::new(),
+        }
+    }
 }
 
 impl User {
     fn is_empty(&self) -> bool {
-        let User { calls, published, elsewhere, watchers } = self;
+        let User { calls, published, elsewhere, watchers, .. } = self;
         calls.is_empty() && published.is_empty() && elsewhere.is_empty() && watchers.is_empty()
     }
 }
@@ -89,6 +112,10 @@ struct Tables {
     watched: usize,
     /// The number of users with publications.
     publishers: usize,
+    /// Octets of the contacts that other servers have reported.
+    contact_octets: usize,
+    /// Reports whose contacts have found no room.
+    without_room: u64,
     /// Changes that watchers could not be notified of.
     missed: BTreeMap<u8, BTreeSet<Box<[u8]>>>,
 }
@@ -119,6 +146,7 @@ pub struct Change {
 pub struct States {
     tables: Mutex<Tables>,
     sink: OnceLock<Sink>,
+    shares_contacts: AtomicBool,
 }
 
 impl std::fmt::Debug for States {
@@ -136,9 +164,25 @@ impl States {
             calls: Calls::new(keyed),
             watched: 0,
             publishers: 0,
+            contact_octets: 0,
+            without_room: 0,
             missed: BTreeMap::new(),
         };
-        States { tables: Mutex::new(tables), sink: OnceLock::new() }
+        States {
+            tables: Mutex::new(tables),
+            sink: OnceLock::new(),
+            shares_contacts: AtomicBool::new(false),
+        }
+    }
+
+    /// Other servers report the contacts of users from now on: who watches registrations watches these, too.
+    pub fn share_contacts(&self) {
+        self.shares_contacts.store(true, Relaxed);
+    }
+
+    /// Returns whether other servers report contacts.
+    pub fn shares_contacts(&self) -> bool {
+        self.shares_contacts.load(Relaxed)
     }
 
     /// Sets what is called for changes. Only the first call has an effect.
@@ -221,10 +265,44 @@ impl States {
         Ok(())
     }
 
-    /// Stores what another server has reported of a user, until `expires`; `None` removes it.
-    pub fn set_elsewhere(&self, aor: &[u8], server: u64, report: Option<(UserState, Time)>) {
-        let watchers = self.lock().set_elsewhere(aor, server, report);
+    /// Stores what another server has reported of a user, until `expires`.
+    pub fn set_elsewhere(&self, aor: &[u8], server: u64, report: Report, expires: Time) {
+        let ended = report.ended;
+        let watchers = self.lock().set_elsewhere(aor, server, Some((report, expires)), ended);
         self.notify(&watchers, aor);
+    }
+
+    /// What another server has reported of a user is stored until `expires`.
+    pub fn renew_elsewhere(&self, aor: &[u8], server: u64, expires: Time) {
+        let mut tables = self.lock();
+        let Some(user) = tables.users.get_mut(aor) else { return };
+        let report = user.elsewhere.iter_mut().find(|report| report.server == server);
+        report.into_iter().for_each(|report| report.expires = expires);
+    }
+
+    /// Removes what another server has reported of a user, for a reason.
+    pub fn end_elsewhere(&self, aor: &[u8], server: u64, why: Reason) {
+        let watchers = self.lock().set_elsewhere(aor, server, None, why);
+        self.notify(&watchers, aor);
+    }
+
+    /// Visits the contacts of a user that other servers have reported. Returns why those that are gone are gone.
+    pub fn contacts_elsewhere(
+        &self,
+        now: Time,
+        aor: &[u8],
+        visit: &mut dyn FnMut(&ServerContact),
+    ) -> Reason {
+        let tables = self.lock();
+        let Some(user) = tables.users.get(aor) else { return Reason::Updated };
+        let present = user.elsewhere.iter().filter(|of| of.expires > now);
+        present.flat_map(|of| &of.report.contacts).for_each(visit);
+        user.ended
+    }
+
+    /// Returns the number of reports of other servers whose contacts have found no room.
+    pub fn without_room(&self) -> u64 {
+        self.lock().without_room
     }
 
     /// Reports every change of a user to a watcher from now on. A second call has no effect.
@@ -282,9 +360,10 @@ impl States {
         let (mut state, mut next) = tables.local(now, aor, is_registered);
         let reports = tables.users.get(aor).map_or(&[][..], |user| &user.elsewhere);
         for report in reports.iter().filter(|report| report.expires > now) {
-            state.is_registered |= report.state.is_registered;
-            state.dialogs.extend_from_slice(&report.state.dialogs);
-            state.publications.extend_from_slice(&report.state.publications);
+            let of = &report.report.state;
+            state.is_registered |= of.is_registered;
+            state.dialogs.extend_from_slice(&of.dialogs);
+            state.publications.extend_from_slice(&of.publications);
             next = Some(next.map_or(report.expires, |next| next.min(report.expires)));
         }
         (state, next)
@@ -439,20 +518,30 @@ impl Tables {
         &mut self,
         aor: &[u8],
         server: u64,
-        report: Option<(UserState, Time)>,
+        report: Option<(Report, Time)>,
+        ended: Reason,
     ) -> Watchers {
         let user = self.users.entry(aor.into()).or_default();
         let old = user.elsewhere.iter().position(|report| report.server == server);
         let old = old.map(|at| user.elsewhere.remove(at));
+        self.contact_octets -= old.as_ref().map_or(0, |old| old.report.contact_octets());
         let mut changed =
-            old.as_ref().map(|old| &old.state) != report.as_ref().map(|(state, _)| state);
+            old.as_ref().map(|old| &old.report) != report.as_ref().map(|(report, _)| report);
         match report {
-            Some((state, expires)) if user.elsewhere.len() < MAX_SERVERS => {
-                user.elsewhere.push(Report { server, state, expires });
+            Some((mut report, expires)) if user.elsewhere.len() < MAX_SERVERS => {
+                let octets = report.contact_octets();
+                if self.contact_octets + octets > MAX_ELSEWHERE_OCTETS {
+                    report.contacts = Vec::new();
+                    self.without_room += 1;
+                } else {
+                    self.contact_octets += octets;
+                }
+                user.elsewhere.push(Elsewhere { server, report, expires });
             }
             Some(_) => changed = false,
             None => {}
         }
+        user.ended = ended;
         let mut watchers = user.watchers.clone();
         watchers.retain(|watcher| changed && *watcher != OTHER_SERVERS);
         self.drop_empty(aor);

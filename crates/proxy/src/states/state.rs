@@ -148,19 +148,25 @@ impl UserState {
     /// Octets that are no state: another version, a number above its maximum, or trailing octets.
     pub fn parse(octets: &[u8]) -> Result<UserState, Malformed> {
         let mut reader = Reader::new("expected the whole state of a user", octets);
+        let state = UserState::read(&mut reader)?;
+        reader.end()?;
+        Ok(state)
+    }
+
+    /// Reads a state, behind which other octets may follow.
+    pub(super) fn read(reader: &mut Reader<'_>) -> Result<UserState, Malformed> {
         if reader.u8()? != VERSION {
             return Err(reader.fault("expected version 1 of the state of a user"));
         }
-        let is_registered = flag(&mut reader)?;
+        let is_registered = flag(reader)?;
         let mut dialogs = Vec::new();
-        for _ in 0..count(&mut reader, MAX_DIALOGS)? {
-            dialogs.push(dialog(&mut reader)?);
+        for _ in 0..count(reader, MAX_DIALOGS)? {
+            dialogs.push(dialog(reader)?);
         }
         let mut publications = Vec::new();
-        for _ in 0..count(&mut reader, MAX_PUBLICATIONS)? {
-            publications.push(publication(&mut reader)?);
+        for _ in 0..count(reader, MAX_PUBLICATIONS)? {
+            publications.push(publication(reader)?);
         }
-        reader.end()?;
         Ok(UserState { is_registered, dialogs, publications })
     }
 }

@@ -161,17 +161,17 @@ fn reports_of_other_servers_are_added_until_they_expire() {
     taken(&seen);
     let dialog = Dialog { id: 5, direction: Direction::Initiator, phase: Phase::Confirmed };
     let there = UserState { is_registered: true, dialogs: vec![dialog], publications: vec![] };
-    states.set_elsewhere(ALICE, 1, Some((there.clone(), at(60))));
-    states.set_elsewhere(ALICE, 1, Some((there.clone(), at(90))));
+    states.set_elsewhere(ALICE, 1, there.clone().into(), at(60));
+    states.set_elsewhere(ALICE, 1, there.clone().into(), at(90));
     assert_eq!(taken(&seen), [(0, ALICE.to_vec())], "only the first was a change");
     let (state, next) = states.all(at(60), ALICE, false);
     assert_eq!((state, next), (there.clone(), Some(at(90))));
     assert_eq!(states.local(NOW, ALICE, false).0, UserState::default());
     assert!(!states.all(at(90), ALICE, false).0.is_registered);
-    states.set_elsewhere(ALICE, 1, None);
+    states.end_elsewhere(ALICE, 1, Reason::Updated);
     assert_eq!(taken(&seen), [(0, ALICE.to_vec())]);
     for server in 0..100 {
-        states.set_elsewhere(ALICE, server, Some((there.clone(), at(60))));
+        states.set_elsewhere(ALICE, server, there.clone().into(), at(60));
     }
     assert_eq!(states.all(NOW, ALICE, false).0.dialogs.len(), MAX_SERVERS);
 }

@@ -53,10 +53,10 @@ impl RedisClient {
         &self,
         server: Option<(&str, u16)>,
         channel: &str,
-    ) -> Result<PubSub, String> {
-        let client = self.client(server).await.map_err(|e| e.to_string())?;
-        let mut connection = client.get_async_pubsub().await.map_err(|e| e.to_string())?;
-        connection.subscribe(channel).await.map_err(|e| e.to_string())?;
+    ) -> Result<PubSub, RedisError> {
+        let client = self.client(server).await?;
+        let mut connection = client.get_async_pubsub().await?;
+        connection.subscribe(channel).await?;
         Ok(connection)
     }
 

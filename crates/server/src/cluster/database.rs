@@ -102,16 +102,28 @@ impl Database {
         self.client.connect(address(server)).await
     }
 
-    /// Subscribes to changes, at another server of many for each `turn`.
-    pub(super) async fn subscribe(&self, turn: usize) -> Result<PubSub, Failure> {
-        let server = match self.is_sharded() {
+    /// Subscribes to a channel, at another server of many for each `turn`.
+    pub(super) async fn subscribe(&self, turn: usize, channel: &str) -> Result<PubSub, RedisError> {
+        self.client.subscribe(address(&self.server(turn)), channel).await
+    }
+
+    /// Connects with the primary, or with another server of many for each `turn`: the bus carries to all what is published at
+    /// any.
+    pub(super) async fn connect_with_any(
+        &self,
+        turn: usize,
+    ) -> Result<MultiplexedConnection, Failure> {
+        self.connect_with(&self.server(turn)).await
+    }
+
+    fn server(&self, turn: usize) -> Shard {
+        match self.is_sharded() {
             true => {
                 let servers = self.servers();
                 servers[turn % servers.len()].clone()
             }
             false => Shard::whole(),
-        };
-        self.client.subscribe(address(&server), record::CHANNEL).await
+        }
     }
 
     /// Returns the servers of a database of many: its primaries, and those of the URI.

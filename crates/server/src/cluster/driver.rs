@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ringway_cluster::record::Message;
+use ringway_cluster::record::{self, Message};
 use ringway_cluster::{Command, Probed, Report, Shard};
 use ringway_net::Clock;
 use tokio::sync::{mpsc, oneshot};
@@ -14,14 +14,16 @@ use tracing::debug;
 
 use super::Hub;
 use super::database::{Database, Done, Session};
+use super::letters;
 use super::topology;
+use crate::states::nodes::Outgoing;
 
 /// Time that a command has, with the connection for it. Longer than what the node waits for it.
-const COMMAND_LIMIT: Duration = Duration::from_millis(1500);
+pub(super) const COMMAND_LIMIT: Duration = Duration::from_millis(1500);
 /// Time after which a subscription without a message counts as lost: this node's own lease is heard every second.
-const SILENCE_LIMIT: Duration = Duration::from_secs(3);
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_secs(3);
 /// Pause before a lost subscription is tried again.
-const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const SUBSCRIBE_PAUSE: Duration = Duration::from_millis(500);
 /// Number of reports that wait.
 const REPORTS: usize = 4096;
 /// Time that the end of the lease has when the server stops.
@@ -36,7 +38,7 @@ pub(super) async fn drive(
     hub: Arc<Hub>,
     database: Database,
     clock: Clock,
-    mut stopped: oneshot::Receiver<()>,
+    (mut stopped, outgoing): (oneshot::Receiver<()>, mpsc::Receiver<Outgoing>),
 ) {
     let database = Arc::new(database);
     let (sender, mut reports) = mpsc::channel(REPORTS);
@@ -50,6 +52,8 @@ pub(super) async fn drive(
         tokio::spawn(topology::watch(hub.clone(), database.clone(), sender.clone()));
     }
     tokio::spawn(subscribe(database.clone(), sender));
+    tokio::spawn(letters::send(hub.clone(), database.clone(), outgoing));
+    tokio::spawn(letters::receive(hub.clone(), database.clone()));
     let mut arrived = Vec::new();
     let mut end = None;
     while end.is_none_or(|end| Instant::now() < end && !hub.has_left()) {
@@ -189,7 +193,7 @@ async fn subscribe(database: Arc<Database>, reports: mpsc::Sender<Report>) {
     let mut turn = 0;
     loop {
         turn += 1;
-        match timeout(COMMAND_LIMIT, database.subscribe(turn)).await {
+        match timeout(COMMAND_LIMIT, database.subscribe(turn, record::CHANNEL)).await {
             Ok(Ok(subscription)) => {
                 if reports.send(Report::Subscribed).await.is_err() {
                     return;

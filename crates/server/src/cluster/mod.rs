@@ -9,6 +9,7 @@
 //! | [`membership`] | which node this server is |
 //! | `moving` | what a node does with its phones before it stops |
 //! | `announce` | what a node publishes when it starts |
+//! | `letters` | messages of this node to others, and of others to it |
 //! | `driver` | the thread: commands go to the database, and reports come back |
 //! | `database` | commands of a node as commands of Redis or Valkey; `client` connects |
 //! | `topology` | which primary of many has which users |
@@ -20,6 +21,8 @@ pub(crate) mod client;
 mod database;
 #[cfg(feature = "cluster")]
 mod driver;
+#[cfg(feature = "cluster")]
+mod letters;
 pub mod membership;
 pub(crate) mod moving;
 pub mod settings;
@@ -38,10 +41,14 @@ use ringway_cluster::machine::State;
 use ringway_cluster::{Config, Event, Machine, Shard, World, journal};
 use ringway_net::{Clock, Mailbox};
 use ringway_proxy::config::{ClusterNodes, NodeKey};
-use tokio::sync::{Notify, oneshot, watch};
+use ringway_proxy::states::OTHER_SERVERS;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{error, info, warn};
 
 use crate::post::{Post, post_committed};
+use crate::states::Run;
+use crate::states::inbox::Inbox;
+use crate::states::nodes::{MAX_LETTERS, Outgoing};
 
 /// The connection of all workers with the database.
 pub type Hub = ringway_cluster::Hub<Channels>;
@@ -53,6 +60,8 @@ pub struct Channels {
     nodes: watch::Sender<ClusterNodes>,
     key: NodeKey,
     replicas: u32,
+    /// What comes for the thread of states.
+    states: Arc<Inbox<Run>>,
     /// Why a shard did not answer last.
     why: Mutex<BTreeMap<Shard, String>>,
 }
@@ -61,6 +70,11 @@ impl Channels {
     /// Sets where workers receive answers. Only the first call has an effect.
     pub fn set_mailboxes(&self, mailboxes: Vec<Mailbox<Post>>) {
         let _ = self.mailboxes.set(mailboxes);
+    }
+
+    /// Returns where what comes for the states of users waits.
+    pub(crate) fn states(&self) -> &Arc<Inbox<Run>> {
+        &self.states
     }
 
     fn mailbox(&self, worker: u8) -> Option<&Mailbox<Post>> {
@@ -145,6 +159,7 @@ impl World for Channels {
                     post_committed(mailbox, tag.id, stored);
                 }
             }
+            Event::Answered { worker: OTHER_SERVERS, id, .. } => self.states.answered(id),
             Event::Answered { worker, id, reply } => {
                 // What does not arrive is given up by its worker after a while.
                 if let Some(mailbox) = self.mailbox(worker) {
@@ -154,6 +169,7 @@ impl World for Channels {
             Event::Nodes(names) => {
                 let addresses: Vec<SocketAddr> = names.iter().map(|name| name.address).collect();
                 info!("other nodes of the cluster: {addresses:?}");
+                self.states.servers_changed();
                 self.nodes.send_modify(|nodes| {
                     let secrets = nodes.secrets().clone();
                     *nodes = ClusterNodes::new(addresses, self.key).sharing(secrets);
@@ -173,6 +189,8 @@ impl World for Channels {
                     mailbox.try_post(Post::NodesGone(gone.clone()));
                 }
             }
+            Event::Moved(user) => self.states.moved(&user),
+            Event::Gap => self.states.gap(),
             Event::State(state) => self.log(state),
             Event::Shard(shard, state) => self.log_shard(&shard, state),
             Event::Unusable(user) => {
@@ -191,6 +209,7 @@ impl World for Channels {
 pub struct ClusterThread {
     hub: Arc<Hub>,
     nodes: watch::Receiver<ClusterNodes>,
+    letters: mpsc::Sender<Outgoing>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -214,12 +233,14 @@ impl ClusterThread {
             nodes: sender,
             key,
             replicas,
+            states: Arc::default(),
             why: Mutex::default(),
         };
         let hub = Arc::new(Hub::new(Machine::new(config), channels));
         let (stop, stopped) = oneshot::channel();
-        let thread = start_thread(membership, hub.clone(), clock, stopped)?;
-        Ok(ClusterThread { hub, nodes, stop: Some(stop), thread: Some(thread) })
+        let (letters, outgoing) = mpsc::channel(MAX_LETTERS);
+        let thread = start_thread(membership, hub.clone(), clock, (stopped, outgoing))?;
+        Ok(ClusterThread { hub, nodes, letters, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Returns the connection with the database.
@@ -230,6 +251,11 @@ impl ClusterThread {
     /// Returns the other nodes, and learns of changes of them.
     pub fn nodes(&self) -> watch::Receiver<ClusterNodes> {
         self.nodes.clone()
+    }
+
+    /// Returns where messages to other nodes are taken.
+    pub(crate) fn letters(&self) -> &mpsc::Sender<Outgoing> {
+        &self.letters
     }
 
     /// Ends the lease, if it has not ended yet, and the thread.
@@ -247,12 +273,12 @@ fn start_thread(
     membership: Membership,
     hub: Arc<Hub>,
     clock: Clock,
-    stopped: oneshot::Receiver<()>,
+    (stopped, outgoing): (oneshot::Receiver<()>, mpsc::Receiver<Outgoing>),
 ) -> Result<JoinHandle<()>, String> {
     let database = database::Database::new(&membership, hub.key())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|e| format!("cluster: {e}"))?;
-    let run = move || runtime.block_on(driver::drive(hub, database, clock, stopped));
+    let run = move || runtime.block_on(driver::drive(hub, database, clock, (stopped, outgoing)));
     std::thread::Builder::new()
         .name("cluster".into())
         .spawn(run)
@@ -264,7 +290,7 @@ fn start_thread(
     membership: Membership,
     _: Arc<Hub>,
     _: Clock,
-    _: oneshot::Receiver<()>,
+    _: (oneshot::Receiver<()>, mpsc::Receiver<Outgoing>),
 ) -> Result<JoinHandle<()>, String> {
     Err(format!("store {}: {}", membership.database, crate::config::NO_DATABASE))
 }

@@ -8,11 +8,9 @@
 //! | [`thread`] | the router, on a thread of its own |
 //! | [`exchange`] | the channels between workers and the directory of users |
 //! | [`lists`] | who there is in the whole mesh, for the phonebook |
-//! | `messages` | messages of other routers that wait |
 
 pub mod exchange;
 pub mod lists;
-pub(crate) mod messages;
 pub mod settings;
 pub mod thread;
 

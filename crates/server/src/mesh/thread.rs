@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ringway_directory::private::{SERVICE_NUMBERS, SERVICE_STATES};
 use ringway_directory::{Command, Report};
+use ringway_mesh::NodeId;
 use ringway_net::Clock;
 use ringway_onesip::Judge;
 use ringway_router::settings::Settings;
@@ -31,7 +32,7 @@ pub struct MeshThread {
     commands: mpsc::Sender<Command>,
     lists: Arc<Lists>,
     numbers: Arc<Inbox>,
-    states: Arc<states::inbox::Inbox>,
+    states: Arc<states::inbox::Inbox<NodeId>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -57,7 +58,7 @@ impl MeshThread {
         let users: UsersSlot = Arc::default();
         let lists = Arc::new(Lists::new(commands.clone()));
         let numbers: Arc<Inbox> = Arc::default();
-        let states: Arc<states::inbox::Inbox> = Arc::default();
+        let states: Arc<states::inbox::Inbox<NodeId>> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let (ready, started) = sync_channel(2);
         let notify = receiver(Receivers {
@@ -112,7 +113,7 @@ impl MeshThread {
     }
 
     /// Returns where what comes for the states of users waits.
-    pub(crate) fn states(&self) -> &Arc<states::inbox::Inbox> {
+    pub(crate) fn states(&self) -> &Arc<states::inbox::Inbox<NodeId>> {
         &self.states
     }
 
@@ -157,7 +158,7 @@ struct Receivers {
     users: UsersSlot,
     lists: Arc<Lists>,
     numbers: Arc<Inbox>,
-    states: Arc<states::inbox::Inbox>,
+    states: Arc<states::inbox::Inbox<NodeId>>,
     ready: std::sync::mpsc::SyncSender<Result<(), String>>,
 }
 

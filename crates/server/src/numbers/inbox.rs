@@ -8,7 +8,7 @@ use ringway_mesh::NodeId;
 use tokio::sync::oneshot;
 
 use super::orders::{Answer, Order, Waiting};
-use crate::mesh::messages::Messages;
+use crate::messages::Messages;
 
 /// Maximum number of orders that wait.
 const MAX_ORDERS: usize = 16;
@@ -17,7 +17,7 @@ const MAX_ORDERS: usize = 16;
 #[derive(Default, Debug)]
 pub(super) struct Received {
     /// Messages of other routers.
-    pub(super) messages: Messages,
+    pub(super) messages: Messages<NodeId>,
     /// The routers beside this one on the ring, if they have changed.
     pub(super) neighbours: Option<Vec<NodeId>>,
     /// The routers that have users, and how many users there are, if they were listed.

@@ -434,11 +434,11 @@ impl Scrape {
 
     fn states(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(states) = &self.monitor.states else { return Ok(()) };
-        let help = "Users whose state at other routers is followed";
+        let help = "Users whose state at other servers is followed";
         gauge(out, "states_followed", help, states.names.load(Relaxed) as f64)?;
-        let help = "Users whose state other routers follow, once for each router";
+        let help = "Users whose state other servers follow, once for each server";
         gauge(out, "states_followers", help, states.followers.load(Relaxed) as f64)?;
-        let help = "Messages about states of users, and users in them, that were refused";
+        let help = "Messages about states of users, users in them, and contacts, that were refused";
         counter(out, "states_refused", help, states.refused.load(Relaxed))?;
         let help = "Messages about states of users that found no room";
         counter(out, "states_unsent", help, states.unsent.load(Relaxed))

@@ -90,7 +90,7 @@ pub struct Monitor {
     pub reloads: (std::sync::atomic::AtomicU64, std::sync::atomic::AtomicU64),
     /// The relay of media, if media is relayed.
     pub media: Option<Arc<SharedRelay>>,
-    /// What is counted of the states of users, if the server is a router of a mesh.
+    /// What is counted of the states of users, if the server is a router of a mesh or a node of a cluster.
     pub states: Option<Arc<StateCounts>>,
     /// What is counted of the phonebook.
     pub phonebook: Arc<PhonebookCounts>,

@@ -1,30 +1,36 @@
-//! What users do at other routers, and what these are reported of the users here, if the server is a router of a mesh.
+//! What users do at other servers, and what these are reported of the users here, if the server is a router of a mesh or a node
+//! of a cluster.
 //!
-//! What carries them is `ringway_onesip::follow::Carrier`, on a thread of its own. Nobody waits for it: what comes for it is put into an
+//! What carries them is `ringway_follow::Carrier`, on a thread of its own. Nobody waits for it: what comes for it is put into an
 //! [`Inbox`], and what others report is put into the table that workers read.
 //!
 //! | module | what it does |
 //! |---|---|
 //! | [`inbox`] | what waits for the thread |
+//! | `link` | what the thread needs of other servers |
+//! | `routers` | those of a mesh |
+//! | `nodes` | those of a cluster |
 //! | `thread` | the thread |
 
 pub mod inbox;
+mod link;
+pub(crate) mod nodes;
+pub(crate) mod routers;
 mod thread;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use link::Link;
+pub use nodes::Run;
 
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use ringway_directory::Command;
-use ringway_mesh::NodeId;
+use ringway_follow::Carrier;
 use ringway_net::Clock;
-use ringway_proxy::location::LocationStore;
-use ringway_proxy::shared::Shared;
-use tokio::sync::mpsc;
 
 use inbox::Inbox;
 use thread::Thread;
@@ -32,48 +38,36 @@ use thread::Thread;
 /// What is counted; any thread may read it at any time.
 #[derive(Default, Debug)]
 pub struct StateCounts {
-    /// Users of other routers that are watched here.
+    /// Users of other servers that are watched here.
     pub names: AtomicU64,
-    /// Users whom other routers follow here, once for each router.
+    /// Users whom other servers follow here, once for each server.
     pub followers: AtomicU64,
-    /// Messages of other routers, and names, that were refused: malformed, or above a limit.
+    /// Messages of other servers, names and contacts that were refused: malformed, or above a limit.
     pub refused: AtomicU64,
     /// Messages that were not sent, as there was no room. They are repeated.
     pub unsent: AtomicU64,
 }
 
-/// What the thread works with.
-pub(crate) struct Parts {
-    /// The domain of the mesh.
-    pub(crate) domain: Box<str>,
-    /// This router.
-    pub(crate) id: NodeId,
-    /// Where it is looked up who is registered here.
-    pub(crate) location: Arc<dyn LocationStore>,
-    /// The states of users, of all workers.
-    pub(crate) shared: Arc<Shared>,
-    /// The router's.
-    pub(crate) commands: mpsc::Sender<Command>,
-    /// What comes from the router and the workers.
-    pub(crate) inbox: Arc<Inbox>,
-    /// The clock.
-    pub(crate) clock: Clock,
-}
-
-/// The thread that carries states of users between routers.
+/// The thread that carries states of users between servers.
 pub struct UserStates {
-    inbox: Arc<Inbox>,
     counts: Arc<StateCounts>,
+    stop: Box<dyn Fn() + Send + Sync>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl UserStates {
     /// Starts the thread.
-    pub(crate) fn start(parts: Parts) -> io::Result<Self> {
-        let (inbox, counts) = (parts.inbox.clone(), Arc::<StateCounts>::default());
-        let thread = Thread::new(parts, counts.clone())?;
+    pub(crate) fn start<L: Link>(
+        carrier: Carrier<L::Id>,
+        link: L,
+        inbox: Arc<Inbox<L::Id>>,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let counts = Arc::<StateCounts>::default();
+        let thread = Thread::new(carrier, link, inbox.clone(), clock, counts.clone())?;
         let thread = std::thread::Builder::new().name("states".into()).spawn(|| thread.run())?;
-        Ok(UserStates { inbox, counts, thread: Mutex::new(Some(thread)) })
+        let stop = Box::new(move || inbox.stop());
+        Ok(UserStates { counts, stop, thread: Mutex::new(Some(thread)) })
     }
 
     /// Returns what is counted.
@@ -83,7 +77,7 @@ impl UserStates {
 
     /// Ends the thread.
     pub(crate) fn stop(&self) {
-        self.inbox.stop();
+        (self.stop)();
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }

@@ -12,8 +12,9 @@ use ringway_proxy::states::{Activity, Change, OTHER_SERVERS, Publication};
 use ringway_sansio::Time;
 use tokio::sync::mpsc::{self, Receiver};
 
+use super::UserStates;
 use super::inbox::Inbox;
-use super::{Parts, UserStates};
+use super::routers::Routers;
 
 const ALICE: &[u8] = b"sip:alice@mesh";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,32 +23,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Router {
     id: NodeId,
     shared: Arc<Shared>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<Inbox<NodeId>>,
     commands: Receiver<Command>,
     states: UserStates,
 }
 
 impl Router {
     fn start(number: u64) -> Self {
-        let (id, inbox) = (NodeId::new(number), Arc::<Inbox>::default());
+        let (id, inbox) = (NodeId::new(number), Arc::<Inbox<NodeId>>::default());
         let shared = Arc::new(Shared::with_share(&Secret::new(&[7; 32]), 128));
         let to = inbox.clone();
         shared.states.set_sink(Arc::new(move |watcher, aor| {
             if watcher == OTHER_SERVERS {
-                to.changed(aor);
+                to.changed(aor, None);
             }
             true
         }));
         let (sender, commands) = mpsc::channel(64);
-        let states = UserStates::start(Parts {
-            domain: "mesh".into(),
-            id,
-            location: Arc::new(MemoryStore::new([1; 16])),
-            shared: shared.clone(),
-            commands: sender,
-            inbox: inbox.clone(),
-            clock: Clock::new(),
-        });
+        let location = Arc::new(MemoryStore::new([1; 16]));
+        let carrier = ringway_onesip::follow::carrier("mesh", id, shared.clone(), location);
+        let link = Routers { commands: sender, inbox: inbox.clone() };
+        let states = UserStates::start(carrier, link, inbox.clone(), Clock::new());
         Router { id, shared, inbox, commands, states: states.unwrap() }
     }
 }

@@ -67,7 +67,8 @@ impl Server {
     }
 
     async fn listen(&self, heard: mpsc::Sender<()>) -> Result<JoinHandle<()>, String> {
-        let mut messages = self.client.subscribe(None, CHANNEL).await?.into_on_message();
+        let subscription = self.client.subscribe(None, CHANNEL).await;
+        let mut messages = subscription.map_err(|e| e.to_string())?.into_on_message();
         Ok(tokio::spawn(async move {
             while messages.next().await.is_some() {
                 // One that waits stands for all.

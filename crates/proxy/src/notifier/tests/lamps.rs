@@ -4,7 +4,7 @@ use super::*;
 use crate::states::{Activity, Change as Published, Direction, Publication};
 
 impl World {
-    fn watch(&mut self, call_id: &str, package: &str) -> String {
+    pub(super) fn watch(&mut self, call_id: &str, package: &str) -> String {
         let lines = format!("Contact: <sip:app.example.com>\nEvent: {package}\nExpires: 600");
         let (answer, _) = self.send(call_id, 10, "<sip:joe@example.com>", &lines);
         assert_eq!(answer.status, 200, "{}", answer.reason);
@@ -13,8 +13,9 @@ impl World {
     }
 
     /// Passes the changes on, as the server does.
-    fn state_changed(&mut self) {
-        self.events.state_changed(self.now, AOR);
+    pub(super) fn state_changed(&mut self) {
+        let sources = Sources { store: &self.store, states: &self.states };
+        self.events.state_changed(self.now, AOR, sources);
     }
 
     /// Registers joe.

@@ -76,7 +76,8 @@ fn a_contact_whose_flow_closed_is_deactivated() {
     w.notification();
     w.pass(10);
     w.store.flow_closed(flow.id, w.now);
-    w.events.changed(w.now, AOR, Change::FlowClosed, &w.store);
+    let sources = Sources { store: &w.store, states: &w.states };
+    w.events.changed(w.now, AOR, Change::FlowClosed, sources);
     let sent = w.notification().unwrap();
     assert_eq!(sent.contacts(), [reported("sip:joe@a", "terminated", "deactivated")]);
 }

@@ -1,12 +1,41 @@
-//! Several routers in virtual time, whose messages take 10 ms and may be lost.
+//! Several servers in virtual time, whose messages take 10 ms and may be lost.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
-use ringway_proxy::states::{Dialog, Direction, Phase};
+use ringway_proxy::states::{Dialog, Direction, Phase, UserState};
 use ringway_sansio::{Duration, SplitMix};
 
 use super::*;
+
+mod nodes;
+
+/// A server.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct NodeId(u64);
+
+impl NodeId {
+    fn new(number: u64) -> NodeId {
+        NodeId(number)
+    }
+}
+
+const LIFETIME: Duration = Duration::from_secs(60);
+const MAX_LIFETIME: Duration = Duration::from_secs(120);
+const MAX_OF_SERVER: usize = 256;
+const MAX_FOLLOWERS: usize = 8_192;
+
+fn following(number: u64) -> Following<NodeId> {
+    of(Config::of_router(), number)
+}
+
+fn of(config: Config, number: u64) -> Following<NodeId> {
+    Following::new(config, id(number), Box::new(|domain| domain == "mesh"))
+}
+
+fn to_octets(items: &[Item<'_>]) -> Vec<u8> {
+    Config::of_router().format().to_octets(START, items)
+}
 
 const START: Time = Time::from_secs(1_000_000);
 const DELAY: Duration = Duration::from_millis(10);
@@ -26,50 +55,62 @@ fn idle() -> UserState {
     UserState { is_registered: true, ..UserState::default() }
 }
 
-/// A router and what its world knows.
-struct Router {
-    following: Following,
+/// A server and what its world knows.
+struct Server {
+    following: Following<NodeId>,
     random: SplitMix,
     /// What users do here.
-    local: BTreeMap<String, UserState>,
+    local: BTreeMap<String, Report>,
     watched_by_others: BTreeSet<Box<str>>,
     /// What others have reported.
-    reports: BTreeMap<(Box<str>, NodeId), (UserState, Time)>,
+    reports: BTreeMap<(Box<str>, NodeId), (Report, Time)>,
+    /// Why reports have ended.
+    ends: Vec<(Box<str>, NodeId, Change)>,
     is_up: bool,
 }
 
-impl Router {
+impl Server {
     fn new(number: u64, life: u64) -> Self {
-        Router {
-            following: Following::new("mesh", id(number)),
+        Server::with(Config::of_router(), number, life)
+    }
+
+    fn with(config: Config, number: u64, life: u64) -> Self {
+        Server {
+            following: of(config, number),
             random: SplitMix::new(number + 1_000 * life),
             local: BTreeMap::new(),
             watched_by_others: BTreeSet::new(),
             reports: BTreeMap::new(),
+            ends: Vec::new(),
             is_up: true,
         }
     }
 }
 
-/// Routers that share a directory.
+/// Servers that share a directory.
 struct Net {
     now: Time,
-    routers: BTreeMap<NodeId, Router>,
+    servers: BTreeMap<NodeId, Server>,
     in_flight: VecDeque<(Time, NodeId, NodeId, Box<[u8]>)>,
     directory: BTreeMap<String, BTreeSet<NodeId>>,
     /// Every so many-th message is lost; none if 0.
     loses: u64,
     sent: u64,
     located: u64,
-    /// Messages from one router to another.
+    /// Messages from one server to another.
     traffic: BTreeMap<(NodeId, NodeId), Vec<Time>>,
 }
 
 impl Net {
-    fn new(routers: u64) -> Self {
+    fn new(servers: u64) -> Self {
+        Net::with(Config::of_router(), servers)
+    }
+
+    fn with(config: Config, servers: u64) -> Self {
+        let server = |number| (id(number), Server::with(config.clone(), number, 0));
         Net {
             now: START,
-            routers: (1..=routers).map(|number| (id(number), Router::new(number, 0))).collect(),
+            servers: (1..=servers).map(server).collect(),
             in_flight: VecDeque::new(),
             directory: BTreeMap::new(),
             loses: 0,
@@ -79,22 +120,23 @@ impl Net {
         }
     }
 
-    fn at(&mut self, number: u64) -> &mut Router {
-        self.routers.get_mut(&id(number)).unwrap()
+    fn at(&mut self, number: u64) -> &mut Server {
+        self.servers.get_mut(&id(number)).unwrap()
     }
 
-    /// A user has a state at a router, which the directory knows of if the user is registered there.
-    fn set(&mut self, number: u64, name: &str, state: UserState) {
+    /// A user has a state at a server, which the directory knows of if the user is registered there.
+    fn set(&mut self, number: u64, name: &str, report: impl Into<Report>) {
+        let report = report.into();
         let now = self.now;
         let registered = self.directory.entry(name.into()).or_default();
-        match state.is_registered {
+        match report.state.is_registered {
             true => registered.insert(id(number)),
             false => registered.remove(&id(number)),
         };
-        let router = self.at(number);
-        router.local.insert(name.into(), state);
-        if router.watched_by_others.contains(name) {
-            router.following.changed(now, name);
+        let server = self.at(number);
+        server.local.insert(name.into(), report);
+        if server.watched_by_others.contains(name) {
+            server.following.changed(now, name);
         }
     }
 
@@ -103,18 +145,18 @@ impl Net {
         self.at(number).following.set_watched(now, name, true);
     }
 
-    /// Returns what router `number` shows of a user at router `of`.
+    /// Returns what server `number` shows of a user at server `of`.
     fn shown(&self, number: u64, name: &str, of: u64) -> Option<&UserState> {
         let key = (name.into(), id(of));
-        let (state, expires) = self.routers[&id(number)].reports.get(&key)?;
-        (*expires > self.now).then_some(state)
+        let (report, expires) = self.servers[&id(number)].reports.get(&key)?;
+        (*expires > self.now).then_some(&report.state)
     }
 
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
-            let timers = self.routers.values().filter(|router| router.is_up);
-            let timers = timers.filter_map(|router| router.following.poll_timeout());
+            let timers = self.servers.values().filter(|server| server.is_up);
+            let timers = timers.filter_map(|server| server.following.poll_timeout());
             let next = timers.chain(self.in_flight.front().map(|message| message.0)).min();
             match next {
                 Some(next) if next <= end => self.now = self.now.max(next),
@@ -139,13 +181,13 @@ impl Net {
         let now = self.now;
         while self.in_flight.front().is_some_and(|message| message.0 <= now) {
             let Some((_, from, to, octets)) = self.in_flight.pop_front() else { break };
-            if let Some(router) = self.routers.get_mut(&to).filter(|router| router.is_up) {
-                router.following.handle_message(now, from, &octets);
+            if let Some(server) = self.servers.get_mut(&to).filter(|server| server.is_up) {
+                server.following.handle_message(now, from, &octets);
             }
         }
-        let Net { routers, directory, in_flight, loses, sent, located, traffic, .. } = self;
-        for (&own, router) in routers.iter_mut().filter(|(_, router)| router.is_up) {
-            let Router { following, random, local, watched_by_others, reports, .. } = router;
+        let Net { servers, directory, in_flight, loses, sent, located, traffic, .. } = self;
+        for (&own, server) in servers.iter_mut().filter(|(_, server)| server.is_up) {
+            let Server { following, random, local, watched_by_others, reports, ends, .. } = server;
             let read = &mut |name: &str| (local.get(name).cloned().unwrap_or_default(), None);
             if following.poll_timeout().is_some_and(|due| due <= now) {
                 following.handle_timeout(now, read, random);
@@ -153,7 +195,7 @@ impl Net {
             while let Some(event) = following.poll_event() {
                 match event {
                     Event::Send { to, octets } => {
-                        assert!(octets.len() <= wire::MAX_MESSAGE);
+                        assert!(octets.len() <= following.config.max_message);
                         traffic.entry((own, to)).or_default().push(now);
                         *sent += 1;
                         if *loses == 0 || *sent % *loses != 0 {
@@ -166,11 +208,15 @@ impl Net {
                         let at: Vec<NodeId> = at.collect();
                         following.located(now, &name, Some(&at));
                     }
-                    Event::Report { name, router, state: Some(state) } => {
-                        reports.insert((name, router), state);
+                    Event::Report { name, server, report, expires } => {
+                        reports.insert((name, server), (report, expires));
                     }
-                    Event::Report { name, router, state: None } => {
-                        reports.remove(&(name, router));
+                    Event::Renew { name, server, expires } => {
+                        reports.entry((name, server)).and_modify(|report| report.1 = expires);
+                    }
+                    Event::End { name, server, why } => {
+                        ends.push((name.clone(), server, why));
+                        reports.remove(&(name, server));
                     }
                     Event::Watch { name } => {
                         following.changed(now, &name);
@@ -231,7 +277,7 @@ fn lost_messages_are_repaired() {
         net.until(Duration::from_secs(8), |net| net.shown(1, ALICE, 2).is_some());
         for round in 0..50 {
             net.set(2, ALICE, if round % 2 == 0 { on_the_phone() } else { idle() });
-            let state = net.at(2).local[ALICE].clone();
+            let state = net.at(2).local[ALICE].state.clone();
             net.until(Duration::from_secs(8), |net| net.shown(1, ALICE, 2) == Some(&state));
             net.run(Duration::from_millis(3_700));
         }
@@ -239,7 +285,7 @@ fn lost_messages_are_repaired() {
 }
 
 #[test]
-fn a_user_who_moves_is_followed_to_the_other_router() {
+fn a_user_who_moves_is_followed_to_the_other_server() {
     let mut net = Net::new(3);
     net.set(2, ALICE, on_the_phone());
     net.watch(1, ALICE);
@@ -249,7 +295,7 @@ fn a_user_who_moves_is_followed_to_the_other_router() {
     net.until(Duration::from_secs(1), |net| net.shown(1, ALICE, 3).is_some());
     assert_eq!(net.shown(1, ALICE, 2), None);
     net.run(Duration::from_secs(1));
-    assert!(net.at(2).watched_by_others.is_empty(), "the old router is not asked any more");
+    assert!(net.at(2).watched_by_others.is_empty(), "the old server is not asked any more");
 }
 
 #[test]
@@ -273,7 +319,7 @@ fn a_user_who_registers_later_is_found() {
 }
 
 #[test]
-fn a_user_whom_the_directory_knows_before_the_router_is_shown_at_once() {
+fn a_user_whom_the_directory_knows_before_the_server_is_shown_at_once() {
     let mut net = Net::new(2);
     net.directory.entry(ALICE.into()).or_default().insert(id(2));
     net.watch(1, ALICE);
@@ -284,7 +330,7 @@ fn a_user_whom_the_directory_knows_before_the_router_is_shown_at_once() {
 }
 
 #[test]
-fn the_report_of_a_router_that_dies_ends() {
+fn the_report_of_a_server_that_dies_ends() {
     let mut net = Net::new(3);
     net.set(2, ALICE, on_the_phone());
     net.watch(1, ALICE);
@@ -295,14 +341,14 @@ fn the_report_of_a_router_that_dies_ends() {
     assert!(after >= LIFETIME - RENEW, "{after:?}");
     net.run(Duration::from_secs(1));
     assert!(net.at(1).reports.is_empty());
-    // The phone registers at another router.
+    // The phone registers at another server.
     net.directory.clear();
     net.set(3, ALICE, idle());
     net.until(LOCATE_AGAIN, |net| net.shown(1, ALICE, 3).is_some());
 }
 
 #[test]
-fn a_router_that_does_not_answer_has_the_user_located_before_the_report_ends() {
+fn a_server_that_does_not_answer_has_the_user_located_before_the_report_ends() {
     let mut net = Net::new(3);
     net.set(2, ALICE, on_the_phone());
     net.watch(1, ALICE);
@@ -316,7 +362,7 @@ fn a_router_that_does_not_answer_has_the_user_located_before_the_report_ends() {
 }
 
 #[test]
-fn a_user_with_phones_at_two_routers_is_reported_by_both() {
+fn a_user_with_phones_at_two_servers_is_reported_by_both() {
     let mut net = Net::new(3);
     net.set(2, ALICE, idle());
     net.set(3, ALICE, on_the_phone());
@@ -331,12 +377,12 @@ fn a_user_with_phones_at_two_routers_is_reported_by_both() {
 }
 
 #[test]
-fn a_router_that_restarts_is_asked_again() {
+fn a_server_that_restarts_is_asked_again() {
     let mut net = Net::new(2);
     net.set(2, ALICE, on_the_phone());
     net.watch(1, ALICE);
     net.run(Duration::from_secs(30));
-    net.routers.insert(id(2), Router::new(2, 1));
+    net.servers.insert(id(2), Server::new(2, 1));
     net.set(2, ALICE, idle());
     net.until(RENEW + DELAY, |net| net.shown(1, ALICE, 2) == Some(&idle()));
     net.run(MIN_INTERVAL);
@@ -354,10 +400,10 @@ fn what_nobody_watches_any_more_is_ended_everywhere() {
     net.at(1).following.set_watched(now, ALICE, false);
     net.run(Duration::from_secs(10));
     assert!(net.at(1).reports.is_empty() && net.at(2).watched_by_others.is_empty());
-    for router in net.routers.values() {
-        assert_eq!(router.following.counts(), Counts::default());
-        assert!(router.following.peers.is_empty());
-        assert_eq!(router.following.poll_timeout(), None);
+    for server in net.servers.values() {
+        assert_eq!(server.following.counts(), Counts::default());
+        assert!(server.following.peers.is_empty());
+        assert_eq!(server.following.poll_timeout(), None);
     }
 }
 
@@ -367,7 +413,7 @@ fn the_end_of_a_subscription_that_is_lost_ends_by_time_or_by_the_next_state() {
     net.set(2, ALICE, idle());
     net.watch(1, ALICE);
     net.run(Duration::from_secs(1));
-    net.routers.insert(id(1), Router::new(1, 1));
+    net.servers.insert(id(1), Server::new(1, 1));
     net.set(2, ALICE, on_the_phone());
     net.run(Duration::from_secs(1));
     assert!(net.at(2).watched_by_others.is_empty());
@@ -376,17 +422,17 @@ fn the_end_of_a_subscription_that_is_lost_ends_by_time_or_by_the_next_state() {
 
 #[test]
 fn sixty_phones_that_watch_sixty_users_stay_below_the_rates() {
-    let routers = 20;
-    let mut net = Net::new(routers);
+    let servers = 20;
+    let mut net = Net::new(servers);
     let names: Vec<String> = (0..60).map(|user| format!("user{user}@mesh")).collect();
     for (user, name) in (0u64..).zip(&names) {
-        net.set(user % routers + 1, name, idle());
-        (1..=routers).for_each(|router| net.watch(router, name));
+        net.set(user % servers + 1, name, idle());
+        (1..=servers).for_each(|server| net.watch(server, name));
     }
     let all_shown = |net: &Net, state: &UserState| {
         (0u64..).zip(&names).all(|(user, name)| {
-            let at = user % routers + 1;
-            let mut others = (1..=routers).filter(|other| *other != at);
+            let at = user % servers + 1;
+            let mut others = (1..=servers).filter(|other| *other != at);
             others.all(|other| net.shown(other, name, at) == Some(state))
         })
     };
@@ -395,36 +441,36 @@ fn sixty_phones_that_watch_sixty_users_stay_below_the_rates() {
     // All are called at once, again and again.
     for round in 0..20 {
         let state = if round % 2 == 0 { on_the_phone() } else { idle() };
-        (0u64..).zip(&names).for_each(|(n, name)| net.set(n % routers + 1, name, state.clone()));
+        (0u64..).zip(&names).for_each(|(n, name)| net.set(n % servers + 1, name, state.clone()));
         net.run(Duration::from_secs(1));
         assert!(all_shown(&net, &state));
     }
     net.run(Duration::from_secs(60));
-    let config = ringway_directory::Config::default();
     for times in net.traffic.values() {
         for (first, at) in times.iter().enumerate() {
             let second = *at + Duration::from_secs(1);
             let count = times[first..].iter().take_while(|time| **time < second).count();
-            assert!(count * 2 <= config.private_rate as usize, "{count} in a second");
+            // A router of a mesh takes 32 of another.
+            assert!(count * 2 <= 32, "{count} in a second");
         }
     }
 }
 
 #[test]
-fn one_router_leaves_room_for_others() {
-    let mut hub = Following::new("mesh", id(1));
+fn one_server_leaves_room_for_others() {
+    let mut hub = following(1);
     let mut random = SplitMix::new(1);
-    let follow = |hub: &mut Following, from: u64, name: &str| {
+    let follow = |hub: &mut Following<NodeId>, from: u64, name: &str| {
         let item = Item::Follow { lifetime: u16::MAX, version: 0, name };
-        hub.handle_message(START, id(from), &wire::to_octets(&[item]));
+        hub.handle_message(START, id(from), &to_octets(&[item]));
     };
     (0..10_000).for_each(|n| follow(&mut hub, 2, &format!("user{n}@mesh")));
-    assert_eq!(hub.counts().followers, MAX_OF_ROUTER);
-    assert_eq!(hub.counts().refused, 10_000 - MAX_OF_ROUTER as u64);
+    assert_eq!(hub.counts().followers, MAX_OF_SERVER);
+    assert_eq!(hub.counts().refused, 10_000 - MAX_OF_SERVER as u64);
     follow(&mut hub, 3, "bob@elsewhere");
-    assert_eq!(hub.counts().followers, MAX_OF_ROUTER, "a name of another domain");
+    assert_eq!(hub.counts().followers, MAX_OF_SERVER, "a name of another domain");
     for from in 3..103 {
-        (0..MAX_OF_ROUTER).for_each(|n| follow(&mut hub, from, &format!("user{n}@mesh")));
+        (0..MAX_OF_SERVER).for_each(|n| follow(&mut hub, from, &format!("user{n}@mesh")));
     }
     assert_eq!(hub.counts().followers, MAX_FOLLOWERS);
     for from in 200..210 {
@@ -433,7 +479,7 @@ fn one_router_leaves_room_for_others() {
     }
     assert_eq!(hub.counts().followers, MAX_FOLLOWERS);
     // All of it ends.
-    let read = &mut |_: &str| (idle(), None);
+    let read = &mut |_: &str| (idle().into(), None);
     hub.handle_timeout(START, read, &mut random);
     let mut now = START;
     for _ in 0..10_000 {
@@ -455,7 +501,7 @@ fn one_router_leaves_room_for_others() {
 
 #[test]
 fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
-    let mut following = Following::new("mesh", id(1));
+    let mut following = following(1);
     for n in 0..MAX_NAMES + 10 {
         following.set_watched(START, &format!("user{n}@mesh"), true);
     }
@@ -463,10 +509,10 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
     assert_eq!((following.counts().names, following.counts().refused), (MAX_NAMES, 10));
     let mut random = SplitMix::new(1);
     let (mut now, mut located) = (START, BTreeSet::new());
-    let mut more = |following: &mut Following, seconds| {
+    let mut more = |following: &mut Following<NodeId>, seconds| {
         let end = now + Duration::from_secs(seconds);
         while now < end {
-            following.handle_timeout(now, &mut |_| (idle(), None), &mut random);
+            following.handle_timeout(now, &mut |_| (idle().into(), None), &mut random);
             let mut at_once = 0;
             while let Some(event) = following.poll_event() {
                 let Event::Locate { name } = event else { continue };
@@ -497,15 +543,15 @@ fn names_beyond_the_maximum_are_not_followed_and_are_located_at_a_pace() {
     assert!((100..=180).contains(&count), "{count} of 160 to 224 are new");
 }
 
-/// A state as a hostile router sends it.
+/// A state as a hostile server sends it.
 fn state_of(name: &str, version: u64, state: &UserState) -> Vec<u8> {
     let mut octets = Vec::new();
     state.write(&mut octets);
-    wire::to_octets(&[Item::State { version, name, state: &octets }])
+    to_octets(&[Item::State { version, name, state: &octets }])
 }
 
 #[test]
-fn states_of_routers_at_which_the_user_is_not_registered_are_ignored() {
+fn states_of_servers_at_which_the_user_is_not_registered_are_ignored() {
     let mut net = Net::new(3);
     net.set(2, ALICE, idle());
     net.watch(1, ALICE);
@@ -516,14 +562,14 @@ fn states_of_routers_at_which_the_user_is_not_registered_are_ignored() {
         net.at(1).following.handle_message(now, id(3), &message);
     }
     net.run(Duration::from_secs(1));
-    let reports: Vec<NodeId> = net.at(1).reports.keys().map(|(_, router)| *router).collect();
+    let reports: Vec<NodeId> = net.at(1).reports.keys().map(|(_, server)| *server).collect();
     assert_eq!(reports, [id(2)]);
     assert_eq!(net.shown(1, ALICE, 2), Some(&idle()));
 }
 
 #[test]
 fn a_state_that_comes_late_does_not_replace_a_later_one() {
-    let mut following = Following::new("mesh", id(1));
+    let mut following = following(1);
     following.set_watched(START, ALICE, true);
     following.located(START, ALICE, Some(&[id(2)]));
     let mut reports = |version, state: &UserState| {
@@ -537,8 +583,8 @@ fn a_state_that_comes_late_does_not_replace_a_later_one() {
 }
 
 #[test]
-fn a_router_that_reports_without_end_is_taken_at_the_rate() {
-    let mut following = Following::new("mesh", id(1));
+fn a_server_that_reports_without_end_is_taken_at_the_rate() {
+    let mut following = following(1);
     following.set_watched(START, ALICE, true);
     following.located(START, ALICE, Some(&[id(2)]));
     let states = [on_the_phone(), idle()];
@@ -557,7 +603,7 @@ proptest! {
     fn no_octets_make_it_panic_or_grow(
         messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..60), 0..20),
     ) {
-        let mut following = Following::new("mesh", id(1));
+        let mut following = following(1);
         let mut random = SplitMix::new(1);
         following.set_watched(START, ALICE, true);
         following.located(START, ALICE, Some(&[id(2), id(3)]));
@@ -566,12 +612,12 @@ proptest! {
                 *first = 1;
             }
             following.handle_message(START, id(n % 4), &octets);
-            following.handle_timeout(START, &mut |_| (idle(), None), &mut random);
+            following.handle_timeout(START, &mut |_| (idle().into(), None), &mut random);
         }
-        following.handle_timeout(START, &mut |_| (idle(), None), &mut random);
+        following.handle_timeout(START, &mut |_| (idle().into(), None), &mut random);
         while let Some(event) = following.poll_event() {
             if let Event::Send { octets, .. } = event {
-                prop_assert!(wire::parse(&octets).is_ok());
+                prop_assert!(Config::of_router().format().parse(&octets).is_ok());
             }
         }
         prop_assert!(following.counts().followers <= 20);

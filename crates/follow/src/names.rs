@@ -3,43 +3,50 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ringway_mesh::NodeId;
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
 use super::agenda::{Agenda, Pace};
-use super::limits::{LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_ROUTERS_OF_NAME};
+use super::limits::{
+    LOCATE_AGAIN, LOCATE_FIRST, MAX_NAMES, MAX_SERVERS_OF_NAME, MOVE_DELAY, MOVE_INTERVAL, Rate,
+};
+use super::server::ServerId;
 
 /// A user with its domain.
 pub(super) type Name = Arc<str>;
 
 /// Names that are located at a time.
 const MAX_ASKED: usize = 32;
-/// Interval of locating, and how many are located at once.
-const LOCATE_INTERVAL: Duration = Duration::from_nanos(62_500_000);
-const LOCATE_BURST: u32 = 64;
 /// Time after which a question counts as unanswered.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
-struct Watched {
-    routers: BTreeSet<NodeId>,
+struct Watched<I> {
+    servers: BTreeSet<I>,
     /// When it was located last.
     located: Option<Time>,
     /// The shortest time from one question to the next.
     pause: Duration,
+    /// When it is located again, though it is being located: it may have moved since.
+    again: Option<Time>,
 }
 
 /// What an answer changes.
-#[derive(Default, Debug)]
-pub(super) struct Moved {
-    pub(super) added: Vec<NodeId>,
-    pub(super) removed: Vec<NodeId>,
+#[derive(Debug)]
+pub(super) struct Moved<I> {
+    pub(super) added: Vec<I>,
+    pub(super) removed: Vec<I>,
+}
+
+impl<I> Default for Moved<I> {
+    fn default() -> Self {
+        Moved { added: Vec::new(), removed: Vec::new() }
+    }
 }
 
 #[derive(Debug)]
-pub(super) struct Names {
-    watched: BTreeMap<Name, Watched>,
+pub(super) struct Names<I> {
+    watched: BTreeMap<Name, Watched<I>>,
     /// When each name was added that was never located.
     new: Agenda<Name>,
     /// When each other name that is not being located is to be.
@@ -52,8 +59,8 @@ pub(super) struct Names {
     pace: Pace,
 }
 
-impl Names {
-    pub(super) fn new() -> Self {
+impl<I: ServerId> Names<I> {
+    pub(super) fn new(rate: Rate) -> Self {
         Names {
             watched: BTreeMap::new(),
             new: Agenda::default(),
@@ -61,7 +68,7 @@ impl Names {
             due: Agenda::default(),
             asked: Agenda::default(),
             unanswered: 0,
-            pace: Pace::new(LOCATE_INTERVAL, LOCATE_BURST),
+            pace: Pace::new(rate),
         }
     }
 
@@ -83,13 +90,14 @@ impl Names {
         }
         let name: Name = name.into();
         self.new.set(&name, Some(now));
-        let watched = Watched { routers: BTreeSet::new(), located: None, pause: LOCATE_FIRST };
+        let (servers, pause) = (BTreeSet::new(), LOCATE_FIRST);
+        let watched = Watched { servers, located: None, pause, again: None };
         self.watched.insert(name, watched);
         true
     }
 
-    /// Removes a name. Returns the routers at which its user is registered.
-    pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<NodeId>)> {
+    /// Removes a name. Returns the servers at which its user is registered.
+    pub(super) fn remove(&mut self, name: &str) -> Option<(Name, BTreeSet<I>)> {
         let (name, watched) = self.watched.remove_entry(name)?;
         self.new.set(&name, None);
         self.due.set(&name, None);
@@ -97,7 +105,7 @@ impl Names {
             self.asked.set(&name, None);
             self.unanswered -= 1;
         }
-        Some((name, watched.routers))
+        Some((name, watched.servers))
     }
 
     /// Has a name be located as soon as its pause allows.
@@ -108,6 +116,35 @@ impl Names {
         }
         let at = watched.located.map_or(now, |located| now.max(located + watched.pause));
         self.due.sooner(name, at);
+    }
+
+    /// A name has moved, as it is reported.
+    pub(super) fn moved(&mut self, now: Time, name: &str) {
+        let Some((name, _)) = self.watched.get_key_value(name) else { return };
+        self.locate_at(&name.clone(), now + MOVE_DELAY);
+    }
+
+    /// All names may have moved.
+    pub(super) fn may_have_moved(&mut self, now: Time) {
+        let names: Vec<Name> = self.watched.keys().cloned().collect();
+        names.iter().for_each(|name| self.locate_at(name, now));
+    }
+
+    /// Has a name be located at a time, or as soon after it as it may be again.
+    fn locate_at(&mut self, name: &Name, at: Time) {
+        let Some(watched) = self.watched.get_mut(name) else { return };
+        watched.pause = LOCATE_FIRST;
+        let at = watched.located.map_or(at, |located| at.max(located + MOVE_INTERVAL));
+        if self.asked.contains(name) {
+            watched.again = Some(at);
+        } else if !self.new.contains(name) {
+            self.due.sooner(name, at);
+        }
+    }
+
+    /// A server is gone. Returns whether the name was there.
+    pub(super) fn drop_server(&mut self, name: &Name, server: I) -> bool {
+        self.watched.get_mut(name).is_some_and(|watched| watched.servers.remove(&server))
     }
 
     /// Returns a name that is to be located now.
@@ -135,13 +172,13 @@ impl Names {
         Some(name)
     }
 
-    /// Takes the routers at which a user is registered; `None` if that could not be found out. `own` is this router.
+    /// Takes the servers at which a user is registered; `None` if that could not be found out. `own` is this server.
     pub(super) fn located(
         &mut self,
         name: &str,
-        routers: Option<&[NodeId]>,
-        own: NodeId,
-    ) -> Option<(Name, Moved)> {
+        servers: Option<&[I]>,
+        own: I,
+    ) -> Option<(Name, Moved<I>)> {
         let (name, _) = self.watched.get_key_value(name)?;
         let name = name.clone();
         if self.asked.contains(&name) {
@@ -149,18 +186,18 @@ impl Names {
             self.unanswered -= 1;
         }
         let watched = self.watched.get_mut(&name)?;
-        let Some(routers) = routers else { return Some((name, Moved::default())) };
-        let routers = routers.iter().copied().filter(|router| *router != own);
-        let routers: BTreeSet<NodeId> = routers.take(MAX_ROUTERS_OF_NAME).collect();
+        let Some(servers) = servers else { return Some((name, Moved::default())) };
+        let servers = servers.iter().copied().filter(|server| *server != own);
+        let servers: BTreeSet<I> = servers.take(MAX_SERVERS_OF_NAME).collect();
         let moved = Moved {
-            added: routers.difference(&watched.routers).copied().collect(),
-            removed: watched.routers.difference(&routers).copied().collect(),
+            added: servers.difference(&watched.servers).copied().collect(),
+            removed: watched.servers.difference(&servers).copied().collect(),
         };
-        watched.routers = routers;
+        watched.servers = servers;
         Some((name, moved))
     }
 
-    /// Sets when a name is located again: `is_settled` is whether its user is registered somewhere, and all routers there
+    /// Sets when a name is located again: `is_settled` is whether its user is registered somewhere, and all servers there
     /// say so.
     pub(super) fn settle(&mut self, now: Time, name: &Name, is_settled: bool) {
         let Some(watched) = self.watched.get_mut(name) else { return };
@@ -169,11 +206,15 @@ impl Names {
             true => LOCATE_FIRST,
             false => (watched.pause * 2).min(LOCATE_AGAIN),
         };
+        let again = watched.again.take();
         self.due.set(name, Some(now + pause));
+        if let Some(again) = again {
+            self.due.sooner(name, again);
+        }
     }
 
-    pub(super) fn routers(&self, name: &str) -> impl Iterator<Item = NodeId> {
-        self.watched.get(name).into_iter().flat_map(|watched| watched.routers.iter().copied())
+    pub(super) fn servers(&self, name: &str) -> impl Iterator<Item = I> {
+        self.watched.get(name).into_iter().flat_map(|watched| watched.servers.iter().copied())
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {

@@ -1,45 +1,49 @@
-//! Messages of other routers that wait for a thread of this server.
+//! Messages of other servers that wait for a thread of this one.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ringway_mesh::NodeId;
-
 /// Messages that may wait.
 pub(crate) const MAX_MESSAGES: usize = 1_024;
-/// Messages of one router that may wait.
-pub(crate) const MAX_OF_ROUTER: usize = 32;
+/// Messages of one server that may wait.
+pub(crate) const MAX_OF_SERVER: usize = 32;
 
 /// Messages, each with its sender.
-pub(crate) type Waiting = VecDeque<(NodeId, Box<[u8]>)>;
+pub(crate) type Waiting<I> = VecDeque<(I, Box<[u8]>)>;
 
-/// Messages in their order. One router cannot take the room of others.
-#[derive(Default, Debug)]
-pub(crate) struct Messages {
-    waiting: Waiting,
+/// Messages in their order. One server cannot take the room of others.
+#[derive(Debug)]
+pub(crate) struct Messages<I> {
+    waiting: Waiting<I>,
     /// Messages that wait, by their sender.
-    of_router: BTreeMap<NodeId, usize>,
+    of_server: BTreeMap<I, usize>,
     dropped: u64,
 }
 
-impl Messages {
+impl<I> Default for Messages<I> {
+    fn default() -> Self {
+        Messages { waiting: VecDeque::new(), of_server: BTreeMap::new(), dropped: 0 }
+    }
+}
+
+impl<I: Copy + Ord> Messages<I> {
     /// Returns whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// Adds a message, or counts it as dropped if there is no room for it.
-    pub(crate) fn push(&mut self, router: NodeId, octets: Box<[u8]>) {
-        let held = self.of_router.entry(router).or_default();
-        if *held >= MAX_OF_ROUTER || self.waiting.len() >= MAX_MESSAGES {
+    pub(crate) fn push(&mut self, server: I, octets: Box<[u8]>) {
+        let held = self.of_server.entry(server).or_default();
+        if *held >= MAX_OF_SERVER || self.waiting.len() >= MAX_MESSAGES {
             self.dropped += 1;
             return;
         }
         *held += 1;
-        self.waiting.push_back((router, octets));
+        self.waiting.push_back((server, octets));
     }
 
     /// Removes and returns all messages, and the number of those that were dropped since the last call.
-    pub(crate) fn take(&mut self) -> (Waiting, u64) {
+    pub(crate) fn take(&mut self) -> (Waiting<I>, u64) {
         let Messages { waiting, dropped, .. } = std::mem::take(self);
         (waiting, dropped)
     }
@@ -47,16 +51,18 @@ impl Messages {
 
 #[cfg(test)]
 mod tests {
+    use ringway_mesh::NodeId;
+
     use super::*;
 
     #[test]
-    fn one_router_leaves_room_for_others() {
+    fn one_server_leaves_room_for_others() {
         let mut messages = Messages::default();
         (0..10_000).for_each(|_| messages.push(NodeId::new(1), [1].into()));
         (2..12).for_each(|id| messages.push(NodeId::new(id), [2].into()));
         let (waiting, dropped) = messages.take();
-        assert_eq!(waiting.len(), MAX_OF_ROUTER + 10);
-        assert_eq!(dropped, 10_000 - MAX_OF_ROUTER as u64);
+        assert_eq!(waiting.len(), MAX_OF_SERVER + 10);
+        assert_eq!(dropped, 10_000 - MAX_OF_SERVER as u64);
         // What was taken makes room.
         messages.push(NodeId::new(1), [3].into());
         assert_eq!(messages.take(), (VecDeque::from([(NodeId::new(1), [3].into())]), 0));

@@ -1,45 +1,61 @@
-//! The names that other routers follow here, and their states.
+//! The names that other servers follow here, and their states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringway_mesh::NodeId;
-use ringway_proxy::states::UserState;
+use ringway_proxy::states::{Form, Report};
 use ringway_sansio::{Random, Time};
 
 use super::agenda::Agenda;
 use super::limits::COALESCE;
 use super::names::Name;
+use super::server::ServerId;
 
-#[derive(Default, Debug)]
-struct Local {
+#[derive(Debug)]
+struct Local<I> {
     /// 0 until the state was read.
     version: u64,
     octets: Box<[u8]>,
-    followers: BTreeSet<NodeId>,
+    followers: BTreeSet<I>,
+}
+
+impl<I> Default for Local<I> {
+    fn default() -> Self {
+        Local { version: 0, octets: Box::default(), followers: BTreeSet::new() }
+    }
 }
 
 /// The states of names that have followers.
-#[derive(Default, Debug)]
-pub(super) struct Locals {
-    names: BTreeMap<Name, Local>,
+#[derive(Debug)]
+pub(super) struct Locals<I> {
+    names: BTreeMap<Name, Local<I>>,
     /// When each state is to be read.
     checks: Agenda<Name>,
     /// Followers of all names.
     total: usize,
 }
 
-impl Locals {
+impl<I> Default for Locals<I> {
+    fn default() -> Self {
+        Locals { names: BTreeMap::new(), checks: Agenda::default(), total: 0 }
+    }
+}
+
+impl<I: ServerId> Locals<I> {
     pub(super) fn total(&self) -> usize {
         self.total
     }
 
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
     /// Adds a follower. Returns the name, and whether it is the first follower.
-    pub(super) fn add(&mut self, now: Time, name: &str, router: NodeId) -> (Name, bool) {
+    pub(super) fn add(&mut self, now: Time, name: &str, server: I) -> (Name, bool) {
         let known = self.names.get_key_value(name).map(|(name, _)| name.clone());
         let is_first = known.is_none();
         let name = known.unwrap_or_else(|| name.into());
         let local = self.names.entry(name.clone()).or_default();
-        self.total += usize::from(local.followers.insert(router));
+        self.total += usize::from(local.followers.insert(server));
         if is_first {
             self.checks.set(&name, Some(now));
         }
@@ -47,9 +63,9 @@ impl Locals {
     }
 
     /// Removes a follower. Returns whether it was the last one.
-    pub(super) fn remove(&mut self, name: &Name, router: NodeId) -> bool {
+    pub(super) fn remove(&mut self, name: &Name, server: I) -> bool {
         let Some(local) = self.names.get_mut(name) else { return false };
-        self.total -= usize::from(local.followers.remove(&router));
+        self.total -= usize::from(local.followers.remove(&server));
         let was_last = local.followers.is_empty();
         if was_last {
             self.names.remove(name);
@@ -70,18 +86,19 @@ impl Locals {
         self.checks.pop(now)
     }
 
-    /// Takes the state of a name, and when it changes by itself. Returns the followers if it differs from the one before.
+    /// Takes the report of a name, and when it changes by itself. Returns the followers if it differs from the one before.
     pub(super) fn set(
         &mut self,
         now: Time,
         name: &Name,
-        (state, next): (UserState, Option<Time>),
+        (report, next): (Report, Option<Time>),
+        form: Form,
         random: &mut dyn Random,
-    ) -> Vec<NodeId> {
+    ) -> Vec<I> {
         let Some(local) = self.names.get_mut(name) else { return Vec::new() };
         self.checks.set(name, next.map(|next| next.max(now + COALESCE)));
         let mut octets = Vec::with_capacity(64);
-        state.write(&mut octets);
+        report.write(form, &mut octets);
         if local.version != 0 && *local.octets == *octets {
             return Vec::new();
         }

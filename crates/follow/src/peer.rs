@@ -1,24 +1,22 @@
-//! One other router: the names that are followed there, those that it follows here, and what it is to be sent.
+//! One other server: the names that are followed there, those that it follows here, and what it is to be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ringway_proxy::states::UserState;
+use ringway_proxy::location::Change;
+use ringway_proxy::states::Report;
 use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
 use super::agenda::Pace;
-use super::limits::{LIFETIME, MAX_LIFETIME, MIN_INTERVAL, RENEW};
+use super::limits::{Config, MIN_INTERVAL, RENEW, Rate};
 use super::locals::Locals;
 use super::names::Name;
-use super::wire::{Batch, Item};
+use super::server::ServerId;
+use super::wire::{Batch, Format, Item};
 
-/// Interval of messages to one router, and how many may be sent at once: a quarter of what it takes of one router, as the
-/// directory and other services send there too.
-const INTERVAL: Duration = Duration::from_millis(125);
-const BURST: u32 = 32;
 /// Time after which a FOLLOW without an answer is sent again. It doubles.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
-/// FOLLOWs without an answer after which a router counts as silent.
+/// FOLLOWs without an answer after which a server counts as silent.
 const SILENT: u8 = 3;
 /// A FOLLOW is sent this much before it is due if others are, so that they share a message.
 const EARLY: Duration = Duration::from_secs(5);
@@ -26,12 +24,12 @@ const EARLY: Duration = Duration::from_secs(5);
 const SEND_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum number of times that a STATE is sent before the next FOLLOW.
 const MAX_SENT: u8 = 5;
-/// Changes of one user that a router may report at once, beyond one in each [`MIN_INTERVAL`].
-const REPORTS: u32 = 4;
-/// Names that a router is notified of not being followed here.
+/// Changes of one user that a server may report.
+const REPORTS: Rate = Rate { interval: MIN_INTERVAL, burst: 4 };
+/// Names that a server is notified of not being followed here.
 const MAX_ENDS: usize = 256;
 
-/// A name that is followed at the router.
+/// A name that is followed at the server.
 #[derive(Debug)]
 struct Followed {
     /// When the next FOLLOW is sent.
@@ -40,35 +38,35 @@ struct Followed {
     unanswered: u8,
     /// The version of the state that was received last; 0 if none was.
     version: u64,
-    /// What the router has reported, and when that expires. `None` while the user is not registered there.
-    report: Option<(UserState, Time)>,
-    /// Whether the router has reported that the user is not registered there.
+    /// When what the server has reported expires. `None` while the user is not registered there.
+    report: Option<Time>,
+    /// Whether the server has reported that the user is not registered there.
     is_absent: bool,
     /// Changes that are taken. What is above is not acknowledged, so that it comes again.
     pace: Pace,
 }
 
-/// A name that the router follows here.
+/// A name that the server follows here.
 #[derive(Debug)]
 struct Follower {
     expires: Time,
-    /// The version that the router has.
+    /// The version that the server has.
     has: u64,
     /// When a STATE was sent last, and how often that state was sent.
     sent: Option<Time>,
     attempts: u8,
-    /// When a STATE is sent, unless the router has it.
+    /// When a STATE is sent, unless the server has it.
     due: Option<Time>,
 }
 
 /// What ends by time.
 #[derive(Default, Debug)]
 pub(super) struct Ended {
-    /// Names that the router does not follow any more.
+    /// Names that the server does not follow any more.
     pub(super) followers: Vec<Name>,
-    /// Names of which the router has reported nothing for too long.
+    /// Names of which the server has reported nothing for too long.
     pub(super) reports: Vec<Name>,
-    /// Names about which the router is silent.
+    /// Names about which the server is silent.
     pub(super) silent: Vec<Name>,
 }
 
@@ -78,9 +76,11 @@ pub(super) enum Heard {
     /// Nothing: it is old, or not of a name that is followed there.
     Nothing,
     /// The report of a user is this one, until it expires.
-    Report(UserState, Time),
-    /// The user is not registered there: whether there was a report before.
-    Absent(bool),
+    Report(Report, Time),
+    /// The report of a user stays as it is, until then.
+    Renew(Time),
+    /// The user is not registered there: whether there was a report before, and why it ends.
+    Absent(bool, Change),
 }
 
 #[derive(Debug)]
@@ -91,31 +91,38 @@ pub(super) struct Peer {
     answers: BTreeSet<Name>,
     /// STATEs that are to be acknowledged.
     acks: BTreeMap<Name, u64>,
-    /// Names that are not followed at the router any more.
+    /// Names that are not followed at the server any more.
     ends: BTreeSet<Name>,
+    messages: Rate,
+    lifetime: Duration,
+    max_lifetime: Duration,
     pace: Pace,
 }
 
 impl Peer {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        let &Config { messages, lifetime, max_lifetime, .. } = config;
         Peer {
             followed: BTreeMap::new(),
             followers: BTreeMap::new(),
             answers: BTreeSet::new(),
             acks: BTreeMap::new(),
             ends: BTreeSet::new(),
-            pace: Pace::new(INTERVAL, BURST),
+            messages,
+            lifetime,
+            max_lifetime,
+            pace: Pace::new(messages),
         }
     }
 
-    /// Returns whether nothing is known of the router, and it was sent little.
+    /// Returns whether nothing is known of the server, and it was sent little.
     pub(super) fn is_idle(&self, now: Time) -> bool {
-        let Peer { followed, followers, answers, acks, ends, pace } = self;
+        let Peer { followed, followers, answers, acks, ends, pace, messages, .. } = self;
         let is_empty = followed.is_empty() && followers.is_empty() && answers.is_empty();
-        is_empty && acks.is_empty() && ends.is_empty() && pace.available(now) == BURST
+        is_empty && acks.is_empty() && ends.is_empty() && pace.available(now) == messages.burst
     }
 
-    /// Follows a name at the router.
+    /// Follows a name at the server.
     pub(super) fn follow(&mut self, now: Time, name: &Name) {
         self.ends.remove(name);
         self.followed.entry(name.clone()).or_insert(Followed {
@@ -124,11 +131,11 @@ impl Peer {
             version: 0,
             report: None,
             is_absent: false,
-            pace: Pace::new(MIN_INTERVAL, REPORTS),
+            pace: Pace::new(REPORTS),
         });
     }
 
-    /// Does not follow a name at the router any more. Returns whether there was a report.
+    /// Does not follow a name at the server any more. Returns whether there was a report.
     pub(super) fn unfollow(&mut self, name: &Name) -> bool {
         let Some(followed) = self.followed.remove(name) else { return false };
         self.acks.remove(name);
@@ -142,7 +149,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether the router has answered the last FOLLOWs, and has not reported that the user is not there.
+    /// Returns whether the server has answered the last FOLLOWs, and has not reported that the user is not there.
     pub(super) fn is_settled(&self, name: &str) -> bool {
         self.followed.get(name).is_some_and(|of| !of.is_absent && of.unanswered < SILENT)
     }
@@ -154,9 +161,9 @@ impl Peer {
         followed.unanswered = 0;
         followed.due = now + RENEW;
         match &mut followed.report {
-            Some((state, expires)) if version == followed.version => {
-                *expires = now + LIFETIME;
-                Heard::Report(state.clone(), *expires)
+            Some(expires) if version == followed.version => {
+                *expires = now + self.lifetime;
+                Heard::Renew(*expires)
             }
             // A STATE follows, or there is nothing to report.
             _ => Heard::Nothing,
@@ -164,7 +171,7 @@ impl Peer {
     }
 
     /// Handles STATE.
-    pub(super) fn state(&mut self, now: Time, name: &str, version: u64, state: UserState) -> Heard {
+    pub(super) fn state(&mut self, now: Time, name: &str, version: u64, report: Report) -> Heard {
         let name: Name = name.into();
         let Some(followed) = self.followed.get_mut(&name) else {
             self.end(&name);
@@ -184,26 +191,39 @@ impl Peer {
         followed.pace.take(now);
         self.acks.insert(name, version);
         followed.version = version;
-        followed.is_absent = !state.is_registered;
+        followed.is_absent = !report.state.is_registered;
         if followed.is_absent {
-            return Heard::Absent(followed.report.take().is_some());
+            return Heard::Absent(followed.report.take().is_some(), report.ended);
         }
-        let expires = now + LIFETIME;
-        followed.report = Some((state.clone(), expires));
-        Heard::Report(state, expires)
+        let expires = now + self.lifetime;
+        followed.report = Some(expires);
+        Heard::Report(report, expires)
     }
 
-    /// Returns the number of names that the router follows here.
+    /// Messages may have been lost: the server is asked for all names that are followed there.
+    pub(super) fn renew(&mut self, now: Time) {
+        for followed in self.followed.values_mut() {
+            (followed.due, followed.unanswered) = (now, 0);
+        }
+    }
+
+    /// The server is gone. Returns what ends by it: all that it has reported, and all that it follows.
+    pub(super) fn end_all(self) -> (Vec<(Name, bool)>, Vec<Name>) {
+        let reports = self.followed.into_iter().map(|(name, of)| (name, of.report.is_some()));
+        (reports.collect(), self.followers.into_keys().collect())
+    }
+
+    /// Returns the number of names that the server follows here.
     pub(super) fn followers(&self) -> usize {
         self.followers.len()
     }
 
-    /// Returns whether the router follows a name here.
+    /// Returns whether the server follows a name here.
     pub(super) fn is_follower(&self, name: &str) -> bool {
         self.followers.contains_key(name)
     }
 
-    /// Handles FOLLOW: the router has `version`, and the present one is `present`, if it is known yet.
+    /// Handles FOLLOW: the server has `version`, and the present one is `present`, if it is known yet.
     pub(super) fn follows(
         &mut self,
         now: Time,
@@ -211,7 +231,7 @@ impl Peer {
         lifetime: u16,
         (version, present): (u64, Option<u64>),
     ) {
-        let expires = now + Duration::from_secs(lifetime.into()).min(MAX_LIFETIME);
+        let expires = now + Duration::from_secs(lifetime.into()).min(self.max_lifetime);
         let sent = self.followers.get(&name).and_then(|follower| follower.sent);
         let is_known = present.is_none_or(|present| present == version);
         let due = earliest(now, sent);
@@ -221,14 +241,14 @@ impl Peer {
         self.followers.insert(name, follower);
     }
 
-    /// The router does not follow a name any more. Returns whether it did.
+    /// The server does not follow a name any more. Returns whether it did.
     pub(super) fn drop_follower(&mut self, name: &str) -> Option<Name> {
         let (name, _) = self.followers.remove_entry(name)?;
         self.answers.remove(&name);
         Some(name)
     }
 
-    /// Removes any name that the router follows, and returns it.
+    /// Removes any name that the server follows, and returns it.
     pub(super) fn drop_any_follower(&mut self) -> Option<Name> {
         let name = self.followers.keys().next_back()?.clone();
         self.drop_follower(&name)
@@ -253,7 +273,7 @@ impl Peer {
     pub(super) fn expire(&mut self, now: Time) -> Ended {
         let mut ended = Ended::default();
         for (name, followed) in &mut self.followed {
-            if followed.report.as_ref().is_some_and(|(_, expires)| *expires <= now) {
+            if followed.report.is_some_and(|expires| expires <= now) {
                 (followed.report, followed.version) = (None, 0);
                 ended.reports.push(name.clone());
             }
@@ -268,8 +288,13 @@ impl Peer {
     }
 
     /// Returns the messages that are due, as far as the pace allows.
-    pub(super) fn transmit(&mut self, now: Time, locals: &Locals) -> Vec<Vec<u8>> {
-        let mut batch = Batch::new(self.pace.available(now) as usize);
+    pub(super) fn transmit<I: ServerId>(
+        &mut self,
+        now: Time,
+        locals: &Locals<I>,
+        format: Format,
+    ) -> Vec<Vec<u8>> {
+        let mut batch = Batch::new(format, now, self.pace.available(now) as usize);
         self.answers.retain(|name| match locals.get(name) {
             Some((version, _)) => !batch.push(&Item::Followed { version, name }),
             None => false,
@@ -283,7 +308,7 @@ impl Peer {
         messages
     }
 
-    fn send_states(&mut self, now: Time, locals: &Locals, batch: &mut Batch) {
+    fn send_states<I: ServerId>(&mut self, now: Time, locals: &Locals<I>, batch: &mut Batch) {
         for (name, follower) in &mut self.followers {
             if follower.due.is_none_or(|due| due > now) {
                 continue;
@@ -303,7 +328,7 @@ impl Peer {
         if self.followed.values().all(|followed| followed.due > now) {
             return;
         }
-        let lifetime = LIFETIME.as_secs() as u16;
+        let lifetime = self.lifetime.as_secs() as u16;
         for (name, followed) in &mut self.followed {
             let early = if followed.unanswered == 0 { EARLY } else { Duration::ZERO };
             if followed.due > now + early {
@@ -327,12 +352,12 @@ impl Peer {
         let followed = self.followed.values().map(|followed| followed.due);
         let states = self.followers.values().filter_map(|follower| follower.due);
         let sends = followed.chain(states).chain(waits.then_some(now)).min();
-        let reports = self.followed.values().filter_map(|of| of.report.as_ref());
-        let reports = reports.map(|(_, expires)| *expires);
+        let reports = self.followed.values().filter_map(|of| of.report);
         let ends = reports.chain(self.followers.values().map(|follower| follower.expires)).min();
-        let is_spent = self.pace.available(now) < BURST && sends.is_none() && ends.is_none();
+        let Rate { interval, burst } = self.messages;
+        let is_spent = self.pace.available(now) < burst && sends.is_none() && ends.is_none();
         let sends = sends.map(|at| at.max(self.pace.next()));
-        sooner(sooner(sends, ends), is_spent.then(|| now + INTERVAL * BURST))
+        sooner(sooner(sends, ends), is_spent.then(|| now + interval * burst))
     }
 }
 
@@ -341,7 +366,7 @@ fn earliest(now: Time, sent: Option<Time>) -> Time {
     sent.map_or(now, |sent| now.max(sent + MIN_INTERVAL))
 }
 
-/// Returns whether a version was superseded before: those of another life of the router are not.
+/// Returns whether a version was superseded before: those of another life of the server are not.
 fn is_older(version: u64, known: u64) -> bool {
     version >> 32 == known >> 32 && version < known
 }

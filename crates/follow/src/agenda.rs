@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ringway_sansio::{Duration, Time};
 
+use super::limits::Rate;
+
 /// Keys, each with the time at which it is due.
 #[derive(Debug)]
 pub(super) struct Agenda<K> {
@@ -68,8 +70,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub(super) fn new(interval: Duration, burst: u32) -> Self {
-        Pace { interval, burst, full: Time::ZERO }
+    pub(super) fn new(rate: Rate) -> Self {
+        Pace { interval: rate.interval, burst: rate.burst, full: Time::ZERO }
     }
 
     /// Returns how many may be taken now.
@@ -110,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_burst_is_followed_by_the_rate() {
-        let mut pace = Pace::new(Duration::from_millis(100), 3);
+        let mut pace = Pace::new(Rate { interval: Duration::from_millis(100), burst: 3 });
         let now = Time::from_secs(10);
         let take = |pace: &mut Pace, now| {
             let free = pace.available(now);
