@@ -378,6 +378,7 @@ def tokens_of_nodes(c):
     c.until(lambda: len(primary.cli("HVALS", tokens.SECRETS).split()) == 3, 5, "there is not one secret")
     c.until(lambda: all("secrets of tokens" in one.process.output() for one in (first, second)), 5,
             "the nodes have not read the secret")
+    shared = primary.cli("HGETALL", tokens.SECRETS)
     answer = tokens.nonce_at(c, first, second, "bob", USERS["bob"])
     asked = answer.get("www-authenticate")
     c.expect(answer.status == 401 and "stale=true" in asked, f"another nonce, but: {asked}")
@@ -396,6 +397,11 @@ def tokens_of_nodes(c):
             first.start()
             together(c, first, second)
             tokens.ends(c, carol, bob, held)
+    # A database that has lost it has it from a node again; what another program writes there is reported.
+    primary.cli("DEL", tokens.SECRETS)
+    c.until(lambda: primary.cli("HGETALL", tokens.SECRETS) == shared, 15, "the secret is another one")
+    primary.cli("SET", tokens.SECRETS, "of another program")
+    c.until(lambda: "is no hash of ours" in first.process.output() + second.process.output(), 15, "it is not reported")
 
 
 @case("cluster/strange-names", limit=60)

@@ -201,6 +201,8 @@ pub enum Event {
     Shard(Shard, State),
     /// The key of this user has what is not ours; reported at most once in [`REPORT_INTERVAL`].
     Unusable(Box<[u8]>),
+    /// The key of the secrets that nodes share has what is not ours; reported as seldom.
+    UnusableSecrets,
 }
 
 /// What is counted.

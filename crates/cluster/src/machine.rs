@@ -298,6 +298,9 @@ impl Machine {
             Report::Read(shard, results) => self.was_read(now, &shard, results),
             Report::Probed(shard, probed) => self.probed(now, &shard, probed),
             Report::Shared(found) => {
+                if self.secrets.are_unusable(now, found.as_deref()) {
+                    self.events.push_back(Event::UnusableSecrets);
+                }
                 self.events.extend(self.secrets.read(now, found).map(Event::Secrets));
             }
             Report::Slots(slots) => self.slots(now, slots),

@@ -7,6 +7,7 @@
 use ringway_proxy::keys::{MAX_SHARED, SharedSecret};
 use ringway_sansio::{Duration, Time};
 
+use crate::config::REPORT_INTERVAL;
 use crate::record::MAX_DIGITS;
 use crate::shards::Lane;
 
@@ -140,12 +141,14 @@ pub struct Secrets {
     known: Vec<StoredSecret>,
     /// In the order of use.
     shared: Vec<SharedSecret>,
+    /// Time until which it is not reported that the key has what is not ours.
+    silent: Time,
 }
 
 impl Secrets {
     /// Returns nothing known.
     pub fn new() -> Secrets {
-        Secrets { lane: Lane::READY, known: Vec::new(), shared: Vec::new() }
+        Secrets { lane: Lane::READY, known: Vec::new(), shared: Vec::new(), silent: Time::ZERO }
     }
 
     /// Begins a command, if it is time. Returns the secrets that are known.
@@ -155,6 +158,15 @@ impl Secrets {
         }
         self.lane = Lane::Busy { since: now, late: true };
         Some(self.known.clone())
+    }
+
+    /// Returns whether it is to be reported that the key has what is not ours.
+    pub fn are_unusable(&mut self, now: Time, found: Option<&[StoredSecret]>) -> bool {
+        let are = found.is_some_and(<[_]>::is_empty) && self.silent <= now;
+        if are {
+            self.silent = now + REPORT_INTERVAL;
+        }
+        are
     }
 
     /// Takes the answer: the secrets, or `None` if the command has failed. Returns them in the order of use if that has

@@ -754,3 +754,20 @@ fn secrets_are_replaced_in_time() {
     w.run(ringway_cluster::secrets::NOTICE + 15 * SECOND);
     assert_eq!(w.nodes[0].secrets, [next[1], next[0]]);
 }
+
+/// It concerns tokens that other nodes present, and nothing else.
+#[test]
+fn a_key_of_secrets_with_what_is_not_ours_is_reported() {
+    use ringway_cluster::secrets::SECRETS;
+    let mut w = World::new(2);
+    w.database.foreign.insert(SECRETS.as_bytes());
+    w.run(30 * SECOND);
+    assert_eq!(w.nodes[0].unusable, [SECRETS.as_bytes().into()], "once a minute");
+    assert!(w.register(0, "bob", 3600, 1));
+    w.run(SECOND);
+    assert_eq!(w.call(1, "bob"), (vec![0], true));
+    w.database.foreign.clear();
+    w.run(2 * SECOND);
+    assert_eq!(w.nodes[0].secrets.len(), 1);
+    assert_eq!(w.nodes[0].secrets, w.nodes[1].secrets);
+}

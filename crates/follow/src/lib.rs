@@ -1,5 +1,5 @@
 //! What users do at other servers, for those who watch them at this one, and the other way round: the servers are the routers
-//! of a mesh.
+//! of a mesh, or the nodes of a cluster.
 //!
 //! A server *follows* the users that are watched at it: it asks where each is registered, and has these servers report what the
 //! user does there. It *reports* to others what the users do that they follow. [`Following`] does both. It sends and receives

@@ -388,7 +388,8 @@ impl Cluster {
                     }
                 }
                 Event::State(State::Absent | State::Superseded) => self.nodes[i].outages += 1,
-                Event::State(_) | Event::Shard(..) | Event::Unusable(_) => {}
+                Event::State(_) | Event::Shard(..) => {}
+                Event::Unusable(_) | Event::UnusableSecrets => {}
                 Event::Nodes(_) | Event::Gone(_) | Event::Secrets(_) => {}
                 Event::Moved(_) | Event::Gap => {}
             }

@@ -85,7 +85,11 @@ impl Node {
                     assert!(names.len() <= config::MAX_NODES)
                 }
                 Event::Secrets(secrets) => assert!(secrets.len() <= MAX_SHARED),
-                Event::State(_) | Event::Shard(..) | Event::Unusable(_) | Event::Gap => {}
+                Event::State(_)
+                | Event::UnusableSecrets
+                | Event::Shard(..)
+                | Event::Unusable(_)
+                | Event::Gap => {}
                 Event::Moved(user) => assert_eq!(&*user, FOLLOWED),
             }
         }

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ringway_cluster::cache::Server;
 use ringway_cluster::machine::State;
 use ringway_cluster::record::Message;
+use ringway_cluster::secrets::SECRETS;
 use ringway_cluster::slots::{self, Range};
 use ringway_cluster::{
     Command, Config, Event, Found, Lease, Machine, NodeName, Phones, Presence, Probed, Publication,
@@ -499,6 +500,7 @@ impl World {
                 Event::State(state) => node.states.push(state),
                 Event::Shard(shard, state) => node.shards.push((shard.port, state)),
                 Event::Unusable(user) => node.unusable.push(user),
+                Event::UnusableSecrets => node.unusable.push(SECRETS.as_bytes().into()),
             }
         }
         let boot = node.boot;
@@ -621,7 +623,10 @@ impl World {
                 (Duration::ZERO, Report::Left(true))
             }
             Command::Share { known, .. } => {
-                let secrets = database.primary.share(now, known);
+                let secrets = match database.foreign.contains(SECRETS.as_bytes()) {
+                    true => Vec::new(),
+                    false => database.primary.share(now, known),
+                };
                 (wait, Report::Shared(Some(secrets)))
             }
             Command::Probe { .. } => (wait, Report::Probed(address, Probed::Stored(replicas))),

@@ -193,6 +193,11 @@ impl World for Channels {
             Event::Gap => self.states.gap(),
             Event::State(state) => self.log(state),
             Event::Shard(shard, state) => self.log_shard(&shard, state),
+            Event::UnusableSecrets => error!(
+                "the key {} in the database of the cluster is no hash of ours, so another program has written it: nodes do \
+                 not read each other's nonces, dialogs and temporary GRUUs until it is deleted",
+                ringway_cluster::secrets::SECRETS
+            ),
             Event::Unusable(user) => {
                 let key =
                     String::from_utf8_lossy(&ringway_cluster::record::key(&user)).into_owned();
