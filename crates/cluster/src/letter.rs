@@ -1,7 +1,7 @@
 //! Messages from node to node, which the database carries: each node subscribes to a channel of its own. They may be lost.
 //!
 //! A letter is `VERSION NODE BOOT TO`, separated by spaces, a line feed, and octets: the format's version, the node and the run
-//! that has sent it, the run of the node that it is for, and what the database does not look at. Whoever may publish on the
+//! that has sent it, the run of the node that it is for, and what the database does not look at. Who may publish on the
 //! channel may write any letter, in the name of any node.
 
 use std::fmt::Write;

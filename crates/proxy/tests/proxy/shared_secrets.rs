@@ -170,7 +170,7 @@ fn a_nonce_of_another_node_is_stale() {
     assert!(!is_stale(wrong(node(2, &[9, 8]))));
 }
 
-/// RFC 5627 section 5.4: whoever has the GRUU reaches the instance by any node.
+/// RFC 5627 section 5.4: who has the GRUU reaches the instance by any node.
 #[test]
 fn a_temporary_gruu_is_read_by_all_nodes() {
     let (mut home, mut other) = (node(1, &[8]), node(2, &[9, 8]));
