@@ -1,10 +1,10 @@
 //! One node: leases, what it publishes and reads, deadlines.
 //!
 //! Each shard of the database is asked on three lanes (probes, changes, reads), each with one command under way; a database
-//! of one server is one shard. The renewal of the lease is the probe of the shard that has the leases. A shard counts as there
-//! when it has answered a probe in time, and as absent as soon as a command fails or is late. While it is absent only probes
-//! are tried, registrations of its users are refused at once, and calls to them go on from what this node knows. So no shard
-//! waits for another.
+//! of one server is one shard. The renewal of the lease is the probe of the shard that has the leases, which is asked on one
+//! more lane for the secrets of tokens. A shard counts as there when it has answered a probe in time, and as absent as soon as
+//! a command fails or is late. While it is absent only probes are tried, registrations of its users are refused at once, and
+//! calls to them go on from what this node knows. So no shard waits for another.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ use ringway_sansio::time::sooner;
 use ringway_sansio::{Duration, Time};
 
 use crate::asks::Asks;
-use crate::cache::{Cache, Server};
+use crate::cache::{self, Cache, Server};
 use crate::config::{
     Config, LEASE, LOOK_PAUSE, MAX_WAITING, MEET_INTERVAL, MOVED_PAUSE, RENEW_INTERVAL,
     REPORT_INTERVAL, RETRY_INTERVAL,
@@ -181,14 +181,7 @@ impl Machine {
         now: Time,
         visit: &mut dyn FnMut(&Server, NodeKey),
     ) -> Option<bool> {
-        let is_absent = self.has_no_shard(user);
-        let epoch = self.reported_epoch();
-        let entry = self.cache.get(user)?;
-        // While the shard is absent, what was known last is the best there is.
-        if !is_absent && !entry.is_fresh(now, epoch) {
-            return None;
-        }
-        let nodes = &self.nodes;
+        let (entry, nodes, is_absent) = self.known(user, now)?;
         let has_not_ended = |server: &&Server| now < server.ends;
         let (mut exists, mut is_expected) = (false, false);
         for server in entry.servers().iter().filter(has_not_ended) {
@@ -207,16 +200,19 @@ impl Machine {
         (!waits).then_some(exists)
     }
 
-    /// Returns the runs of other nodes at which a user is registered; `None` if the database must be asked.
-    pub fn registered_at(&mut self, user: &[u8], now: Time) -> Option<Vec<(NodeName, u64)>> {
+    /// Returns what is known of a user, the nodes, and whether the shard of the user is absent; `None` if the database must be
+    /// asked.
+    fn known(&mut self, user: &[u8], now: Time) -> Option<(&cache::Entry, &Nodes, bool)> {
         let is_absent = self.has_no_shard(user);
         let epoch = self.reported_epoch();
         let entry = self.cache.get(user)?;
-        // As for a call: while the shard is absent, what was known last is the best there is.
-        if !is_absent && !entry.is_fresh(now, epoch) {
-            return None;
-        }
-        let nodes = &self.nodes;
+        // While the shard is absent, what was known last is the best there is.
+        (is_absent || entry.is_fresh(now, epoch)).then_some((entry, &self.nodes, is_absent))
+    }
+
+    /// Returns the runs of other nodes at which a user is registered; `None` if the database must be asked.
+    pub fn registered_at(&mut self, user: &[u8], now: Time) -> Option<Vec<(NodeName, u64)>> {
+        let (entry, nodes, _) = self.known(user, now)?;
         let lives = |of: &&Server| now < of.ends && nodes.key(of.node, of.boot).is_some();
         Some(entry.servers().iter().filter(lives).map(|of| (of.node, of.boot)).collect())
     }
@@ -227,10 +223,9 @@ impl Machine {
         if self.has_no_shard(user) || self.visit(user, now, &mut |_, _| {}).is_some() {
             return None;
         }
-        let epoch = self.reported_epoch();
-        let entry = self.cache.get(user).filter(|entry| entry.is_fresh(now, epoch))?;
+        let (entry, nodes, _) = self.known(user, now)?;
         let ends = entry.servers().iter().filter(|server| now < server.ends);
-        ends.filter_map(|server| self.nodes.expected_until(server.node, server.boot, now)).max()
+        ends.filter_map(|server| nodes.expected_until(server.node, server.boot, now)).max()
     }
 
     /// Has changes of a user be reported by [`Event::Moved`], or not any more. The caller bounds how many users it follows.
