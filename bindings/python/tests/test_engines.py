@@ -3,6 +3,7 @@
 The cluster of Slurm is started by who runs this test (interop/python), which sets SLURM_CONF.
 """
 
+import functools
 import os
 import signal
 import subprocess
@@ -78,7 +79,6 @@ class Ray(Engines):
         finally:
             ray.shutdown()
 
-
     def test_a_cluster_of_its_own(self):
         """Not one that Ray finds by its variable, which here has nothing."""
         out = Path(self.scratch.name, "ray-own")
@@ -100,6 +100,30 @@ class Ray(Engines):
                 self.assertRaisesRegex(Error, "--on ray://127.0.0.1:1: no such cluster"),
             ):
                 sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-none"))
+
+    def test_a_client_server_that_dies_is_tried_again(self):
+        import ray
+
+        died = ConnectionAbortedError("Initialization failure from server")
+        connect = functools.partial(ray.init, num_cpus=WORKERS, include_dashboard=False)
+        answers = iter([died, died, None])
+
+        def init(address, **options):
+            self.assertEqual(address, "ray://127.0.0.1:1")
+            if answer := next(answers):
+                raise answer
+            connect(**options)
+
+        out = Path(self.scratch.name, "ray-again")
+        with mock.patch("ray.init", side_effect=init):
+            sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=out)
+        self.assert_same_files(self.expected, out)
+        with (
+            mock.patch("ray.init", side_effect=died) as init,
+            self.assertRaisesRegex(Error, "--on ray://127.0.0.1:1: Initialization failure from server"),
+        ):
+            sweep.run(CAMPAIGN, on="ray://127.0.0.1:1", out=Path(self.scratch.name, "ray-dies"))
+        self.assertEqual(init.call_count, 3)
 
 
 class Dask(Engines):

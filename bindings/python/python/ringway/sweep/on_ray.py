@@ -8,6 +8,10 @@ from typing import Any
 from ringway.lab import Error
 from ringway.sweep.pool import MAX_LOSSES, Done, Pool, Run, missing, work
 
+# A client server of Ray forks a process for each client while its own threads run, and some of those processes die before
+# they serve (ray-project/ray#63202): the client gets ConnectionAbortedError, and the next attempt another process.
+MAX_ATTEMPTS = 3
+
 
 class Ray(Pool):
     """Tasks of Ray, one processor each. Ray runs those of a killed worker again."""
@@ -36,10 +40,13 @@ class Ray(Pool):
         options: dict[str, Any] = {"address": address or "local"}
         if not address:
             options |= {"num_cpus": workers or os.cpu_count(), "include_dashboard": False}
-        try:
-            self.ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-        except (ValueError, ConnectionError) as error:
-            raise Error(f"--on {address or 'ray'}: {error}") from None
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                self.ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+                return
+            except (ValueError, ConnectionError) as error:
+                if not isinstance(error, ConnectionAbortedError) or attempt == MAX_ATTEMPTS:
+                    raise Error(f"--on {address or 'ray'}: {error}") from None
 
     def submit(self, runs: list[Run]) -> None:
         self.tasks.append(self.work.remote(self.spec, runs))
