@@ -103,3 +103,79 @@ fn the_key_alone_proves_nothing() {
     w.expect(GATEWAY, "430");
     w.finish();
 }
+
+/// RFC 3261 section 17.2.1: an INVITE of a node that is answered within 200 ms has no 100 before, nor after.
+#[test]
+fn a_quick_answer_to_a_node_has_no_100() {
+    let mut w = beside(true);
+    let invite = from_dave(&mut w, "INVITE sip:bob@example.org");
+    w.from(PROXY, &invite);
+    let got = w.expect(BOB, "INVITE");
+    w.quiet();
+    w.pass_ms(199);
+    w.answer(BOB, &got, 180);
+    w.expect(PROXY, "180");
+    w.pass_secs(5);
+    w.quiet();
+    w.answer(BOB, &got, 200);
+    w.expect(PROXY, "200");
+    w.finish();
+    let mut w = beside(true);
+    let invite = from_dave(&mut w, "INVITE sip:bob@example.org");
+    w.from(PROXY, &invite);
+    let got = w.expect(BOB, "INVITE");
+    w.answer(BOB, &got, 486);
+    w.expect(BOB, "ACK");
+    let answer = w.expect(PROXY, "486");
+    w.from(PROXY, &ack(&invite, &answer));
+    w.pass_secs(5);
+    w.quiet();
+    w.finish();
+}
+
+/// RFC 3261 section 17.2.1: after 200 ms without a response a node gets a 100, once, and again for a retransmission.
+#[test]
+fn a_slow_answer_to_a_node_is_preceded_by_a_100() {
+    let mut w = beside(true);
+    let invite = from_dave(&mut w, "INVITE sip:bob@example.org");
+    w.from(PROXY, &invite);
+    let got = w.expect(BOB, "INVITE");
+    w.answer(BOB, &got, 100);
+    w.pass_ms(100);
+    w.from(PROXY, &invite);
+    w.pass_ms(99);
+    w.quiet();
+    w.pass_ms(1);
+    assert_eq!(
+        w.expect(PROXY, "100 INVITE").to_string().lines().next(),
+        Some("SIP/2.0 100 Trying")
+    );
+    w.pass_ms(300);
+    w.quiet();
+    w.from(PROXY, &invite);
+    w.expect(PROXY, "100");
+    w.answer(BOB, &got, 200);
+    w.expect(PROXY, "200");
+    w.finish();
+}
+
+/// RFC 3261 section 16.10: a CANCEL of a node that comes before its 100 is for the phone, too.
+#[test]
+fn a_node_cancels_before_it_has_a_100() {
+    let mut w = beside(true);
+    let invite = from_dave(&mut w, "INVITE sip:bob@example.org");
+    w.from(PROXY, &invite);
+    let got = w.expect(BOB, "INVITE");
+    w.answer(BOB, &got, 100);
+    w.from(PROXY, &cancel(&invite));
+    w.expect(PROXY, "200 CANCEL");
+    let there = w.expect(BOB, "CANCEL");
+    w.answer(BOB, &there, 200);
+    w.answer(BOB, &got, 487);
+    w.expect(BOB, "ACK");
+    let answer = w.expect(PROXY, "487");
+    w.from(PROXY, &ack(&invite, &answer));
+    w.pass_secs(5);
+    w.quiet();
+    w.finish();
+}

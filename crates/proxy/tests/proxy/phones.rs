@@ -377,7 +377,6 @@ fn a_part_that_is_refused_leaves_the_other_its_marks() {
         let invite = w.request(PROXY, "INVITE sip:bob@example.org").set("Call-ID", "one-call");
         let invite = invite.set("From", "<sip:dave@example.org>;tag=there").add("Route", route);
         w.from(PROXY, &invite);
-        w.expect(PROXY, "100");
     };
     part(&mut w, "only");
     let desk = w.expect(BOB, "INVITE");

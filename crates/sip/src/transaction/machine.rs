@@ -44,6 +44,11 @@ impl Timers {
         sum
     }
 
+    /// Returns how long a server transaction of INVITE may be without a response (RFC 3261 section 17.2.1).
+    pub const fn trying_invite() -> Duration {
+        Duration::from_millis(200)
+    }
+
     /// Returns timer D: at least 32 s over an unreliable transport (RFC 3261 table 4).
     fn d(&self) -> Duration {
         self.lifetime().max(Duration::from_secs(32))

@@ -157,7 +157,8 @@ pub(super) struct Context {
     pub rang: bool,
     /// Fires when targets of the next lower q are tried although the present ones have not failed.
     pub group: TimerId,
-    /// Fires when a request other than INVITE is due its 100 (RFC 4320 section 4.1).
+    /// Fires when a request is due its 100 that did not get one at once: an INVITE of another node (RFC 3261 section
+    /// 17.2.1), or a request other than INVITE (RFC 4320 section 4.1).
     pub trying: TimerId,
     /// The number of client transactions that still exist, plus one for the requester.
     pub alive: u32,

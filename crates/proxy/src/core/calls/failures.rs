@@ -199,8 +199,9 @@ impl Calls {
         self.branch_failed(t, client, id, 408);
     }
 
-    /// Sends a 100 to a request other than INVITE that has no final response when timer E of its sender has reached T2
-    /// (RFC 4320 section 4.1). It slows the retransmissions down.
+    /// Sends a 100 to an INVITE of another node that has no response after 200 ms (RFC 3261 section 17.2.1), or to a request
+    /// other than INVITE that has no final response when timer E of its sender has reached T2 (RFC 4320 section 4.1). It
+    /// ends the retransmissions of the one, and slows those of the other down.
     pub(super) fn still_trying(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let Some(ctx) = self.contexts.get_mut(id) else { return };
         ctx.trying = TimerId::NONE;

@@ -27,7 +27,7 @@ use report::end_of_call;
 pub(super) use responses::Answer;
 use ringway_sansio::{Duration, Time, TimerWheel};
 use ringway_sip::message::{self, Message, Method};
-use ringway_sip::transaction::Kind;
+use ringway_sip::transaction::{Kind, Timers};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
@@ -198,7 +198,11 @@ impl Calls {
         }
         match kind {
             Kind::Invite if waited.is_some_and(|progress| progress.trying) => {}
-            Kind::Invite => t.trying(incoming, server),
+            Kind::Invite if t.node.trust.node(incoming).is_none() => t.trying(incoming, server),
+            // The phone has a 100 from the other node, and most phones ring in less than this time.
+            Kind::Invite => {
+                context.trying = self.wheel.set(t.now + Timers::trying_invite(), Tick::Trying(id));
+            }
             Kind::NonInvite => {
                 let at = t.now + t.tx.timers().trying();
                 context.trying = self.wheel.set(at, Tick::Trying(id));

@@ -97,6 +97,7 @@ impl Calls {
             ctx.rang = true;
             t.stats.session_request_delay.add(t.now - ctx.came);
         }
+        self.wheel.cancel(std::mem::replace(&mut ctx.trying, TimerId::NONE));
         let Requester::Peer(server) = ctx.requester else { return };
         self.record_ringing(t, id);
         let start = self.write_response(t, client, id, answer);
