@@ -7,6 +7,13 @@ from sip import Client, credentials
 
 # The key of the secrets that nodes share.
 SECRETS = "ringway:secrets:{ringway:nodes}"
+# Milliseconds for which one is in use.
+ROTATION = 30 * 24 * 3600 * 1000
+
+
+def changes(server):
+    """How often a node has read other secrets, or another one of them is in use."""
+    return server.process.output().count("the secrets of tokens that nodes share have changed")
 
 
 def nonce_at(c, first, second, user, password):

@@ -103,7 +103,7 @@ class Server:
     def start(self, seconds=15):
         """Starts it and waits until it answers."""
         self._starts += 1
-        self.process = self.kind.start(f"server{self._starts}")
+        self.process = self.kind.start(f"{self.folder.name}-start{self._starts}")
         self.context.until(
             lambda: not self.process.running() or self.kind.ready(), seconds,
             lambda: f"the server is not ready after {seconds} s: {self.process.output()[-600:]}")
