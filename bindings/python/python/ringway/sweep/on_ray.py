@@ -8,8 +8,8 @@ from typing import Any
 from ringway.lab import Error
 from ringway.sweep.pool import MAX_LOSSES, Done, Pool, Run, missing, work
 
-# A client server of Ray forks a process for each client while its own threads run, and some of those processes die before
-# they serve (ray-project/ray#63202): the client gets ConnectionAbortedError, and the next attempt another process.
+# A client server of Ray forks a process for each client while its own threads run, and some of those die before they
+# serve (ray-project/ray#63202): the client gets ConnectionAbortedError, and the next attempt another process.
 MAX_ATTEMPTS = 3
 
 
