@@ -493,11 +493,13 @@ class Load:
         return max((b - a for a, b in itertools.pairwise(times)), default=0.0)
 
 
-def shards(c, replicas=1):
-    """A Redis Cluster, and two nodes on it."""
-    database = RedisCluster(c, documented_rules())
+def shards(c, replicas=1, certificate=None):
+    """A Redis Cluster, and two nodes on it; by TLS with a certificate."""
+    database = RedisCluster(c, documented_rules(), certificate)
     open_because = "registers hundreds of users, each again and again"
     cluster = f"replicas = {replicas}\n"
+    if certificate:
+        cluster += f'roots = "{certificate.certificate}"\n'
     first, second = (node(c, database.uri(), open_because=open_because, cluster=cluster) for _ in range(2))
     together(c, first, second)
     all_take(c, database, first, second)
@@ -546,6 +548,29 @@ def many_primaries(c):
     for one in (first, second):
         c.expect(metric(one, "outages_total") == 0, f"a shard was absent: {one.process.output()[-600:]}")
         c.expect(RedisCluster.password not in one.process.output(), "the password is in the log")
+
+
+@case("cluster/shards-by-tls", limit=60)
+def many_primaries_by_tls(c):
+    """A Redis Cluster by TLS: users of each primary are found by the other node, also when the replica of one has taken
+    over."""
+    database, first, second = shards(c, certificate=Server(c, start=False, tls=True))
+    users = {one: names[0] for one, names in database.users(1).items()}
+    for user in users.values():
+        phone = Phone(c, user)
+        phone.register(first)
+        phone.is_called(second)
+    lost = next(one for one in users if one is not database.primary_of(LEASE_SLOT))
+    slot = slot_of(users[lost])
+    lost.kill()
+    c.until(lambda: database.primary_of(slot), 15, "no replica is promoted")
+    expect_keys(c, database, users.values())
+    lost.start()
+    all_take(c, database, first, second)
+    phone.is_called(second)
+    phone = Phone(c, users[lost])
+    phone.register(second)
+    phone.is_called(first)
 
 
 @case("cluster/shards-lost-primary", limit=60)

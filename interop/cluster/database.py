@@ -98,17 +98,23 @@ LEASE_SLOT = binascii.crc_hqx(b"ringway:nodes", 0) % 16_384
 
 
 class RedisCluster:
-    """A Redis Cluster: three primaries, each with a replica, in which each server has an ACL user with these rules."""
+    """A Redis Cluster: three primaries, each with a replica, in which each server has an ACL user with these rules.
+    With the certificate of a server, nodes and the servers among themselves use TLS; the ports for redis-cli do not."""
 
     password = "let-me-in"
 
-    def __init__(self, context, rules):
+    def __init__(self, context, rules, certificate=None):
         self.context, self.servers = context, []
+        # The ports for nodes, if they are others.
+        self.tls_ports = [context.ports.take() for _ in range(6)] if certificate else []
         for number in range(6):
             name = f"redis{number}"
+            tls = ["--tls-port", self.tls_ports[number], "--tls-cluster", "yes", "--tls-replication", "yes",
+                   "--tls-cert-file", certificate.certificate, "--tls-key-file", certificate.key,
+                   "--tls-ca-cert-file", certificate.certificate, "--tls-auth-clients", "no"] if certificate else []
             self.servers.append(Redis(context, name, options=[
                 "--cluster-enabled", "yes", "--cluster-config-file", f"{name}.conf", "--cluster-node-timeout", 1000,
-                "--cluster-require-full-coverage", "no", "--cluster-port", context.ports.take(),
+                "--cluster-require-full-coverage", "no", "--cluster-port", context.ports.take(), *tls,
                 "--user", "ringway", *rules.replace("PASSWORD", self.password).split()]))
         status, output = context.run("create", [
             "redis-cli", "--cluster", "create", *(f"{HOST}:{one.port}" for one in self.servers),
@@ -170,6 +176,6 @@ class RedisCluster:
 
     def uri(self):
         """The store of nodes: the first host is down."""
-        ports = [self.context.ports.take(), self.servers[1].port, self.servers[4].port]
-        hosts = ",".join(f"{HOST}:{port}" for port in ports)
-        return f"redis+cluster://ringway:{self.password}@{hosts}"
+        ports = self.tls_ports or [one.port for one in self.servers]
+        hosts = ",".join(f"{HOST}:{port}" for port in (self.context.ports.take(), ports[1], ports[4]))
+        return f"{'rediss' if self.tls_ports else 'redis'}+cluster://ringway:{self.password}@{hosts}"
