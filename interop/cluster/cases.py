@@ -407,7 +407,7 @@ def tokens_of_nodes(c):
 @case("cluster/tokens-of-another-secret", limit=180)
 def tokens_of_another_secret(c):
     """A secret that has been in use for thirty days is replaced while nodes run: they announce the next, all use it a
-    minute later, and a call, a temporary GRUU and a flow of before are good still."""
+    minute later, and a call and a temporary GRUU of before are good still."""
     primary = Redis(c, "primary")
     Redis(c, "replica", replica_of=primary)
     made = int(primary.cli("TIME").split()[0]) * 1000 - tokens.ROTATION + 15_000

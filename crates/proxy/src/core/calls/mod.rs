@@ -199,7 +199,7 @@ impl Calls {
         match kind {
             Kind::Invite if waited.is_some_and(|progress| progress.trying) => {}
             Kind::Invite if t.node.trust.node(incoming).is_none() => t.trying(incoming, server),
-            // The phone has a 100 from the other node, and most phones ring in less than this time.
+            // The caller has a 100 from the other node. Where a phone here rings within this time, another is for nothing.
             Kind::Invite => {
                 context.trying = self.wheel.set(t.now + Timers::trying_invite(), Tick::Trying(id));
             }
