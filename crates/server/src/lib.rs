@@ -29,6 +29,7 @@ pub mod prepare;
 pub mod random;
 pub mod serve;
 pub mod setup;
+mod signals;
 pub mod states;
 pub mod store;
 pub mod text;

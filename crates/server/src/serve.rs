@@ -28,6 +28,7 @@ use crate::phonebook;
 use crate::post::{Post, post_with_retry};
 use crate::prepare::Resources;
 use crate::setup::{self, Sources, Tls};
+use crate::signals::{SignalAction, Signals};
 use crate::states::UserStates;
 use crate::store::Store;
 use crate::users::UsersThread;
@@ -49,7 +50,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info, warn};
 
 /// Time that connections have to write queued data when the process stops.
@@ -85,40 +85,6 @@ pub fn serve(sources: &Sources) -> Result<(), Failure> {
     notify::ready(&server.monitor)?;
     runtime.block_on(server.run(signals))?;
     server.stop()
-}
-
-struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Signals {
-            hangup: signal(SignalKind::hangup())?,
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn next(&mut self) -> SignalAction {
-        tokio::select! {
-            _ = self.hangup.recv() => SignalAction::Reload,
-            _ = self.terminate.recv() => SignalAction::Stop,
-            _ = self.interrupt.recv() => SignalAction::Stop,
-        }
-    }
-
-    async fn stop(&mut self) {
-        while self.next().await != SignalAction::Stop {}
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SignalAction {
-    Reload,
-    Stop,
 }
 
 struct Server {
