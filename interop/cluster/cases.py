@@ -1,6 +1,7 @@
 """Several servers as one on Debian's redis-server: which node has a phone, and what happens when a node or the database
 is gone."""
 
+import contextlib
 import itertools
 import re
 import signal
@@ -304,39 +305,48 @@ def clocks(c):
         one.is_called(second)
 
 
-@case("cluster/drain", limit=60)
+@case("cluster/drain", limit=90)
 def drain(c):
-    """A node that is to stop waits for a call that is being set up; other nodes pass it over at once. Calls for its
-    phones wait a while: for it to be back, or for them to register elsewhere."""
+    """A node that is to stop has its phones on UDP called until the requests of before are answered. Then other nodes
+    pass it over, and calls for its phones wait a while: for it to be back, or for them to register elsewhere. What is
+    not answered five seconds later is refused, and its phone stops ringing."""
     primary, _, first, second = pair(c)
     carol = Phone(c, "carol")
     carol.register(first)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent, Client(first.host, first.port) as client:
-        silent.bind((HOST, 0))
-        with Client(first.host, first.port) as phone:
-            contact = f"<sip:bob@{HOST}:{silent.getsockname()[1]}>"
-            answer = phone.register("bob", USERS["bob"], first.domain, [contact])
+    with contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(Client(first.host, first.port)) for _ in range(2)]
+        bob, dave = phones = [stack.enter_context(Client(first.host, first.port)) for _ in range(2)]
+        for user, phone in zip(("bob", "dave"), phones, strict=True):
+            answer = phone.register(user, USERS[user], first.domain, [f"<sip:{user}@{HOST}:{phone.local[1]}>"])
             c.expect(answer.status == 200, f"expected 200, got {answer.start}")
-        client.send(client.proved(first, "alice", "INVITE", f"sip:bob@{first.domain}",
-                                  headers=[f"Contact: <sip:alice@127.0.0.1:{client.local[1]}>"]))
-        silent.settimeout(5)
-        c.expect(silent.recv(65_536).startswith(b"INVITE "), "bob's phone is not called")
-        carol.is_called(second)
+        called = tokens.rings(c, first, callers[0], bob, "bob")
         first.process.signal(signal.SIGTERM)
+        c.until(lambda: first.kind.status()["phase"] != "serving", 5, "the node goes on as before")
+        answer, _ = answered(first, "carol", carol.port)
+        c.expect(answer.status == 503, f"a registration there: expected 503, got {answer.start}")
+        carol.is_called(second)
+        tokens.rings(c, first, callers[1], dave, "dave")
+        c.sleep(2)
+        c.expect(metric(second, "nodes") == 1, "the node is passed over while a call of before rings")
+        carol.is_called(second)
+        tokens.respond(bob, called, 486)
         began = time.monotonic()
-        c.until(lambda: metric(second, "nodes") == 0, 2, "the node that stops is not passed over")
+        c.until(lambda: metric(second, "nodes") == 0, 3, "the node that stops is not passed over")
         print(f"passed over after {time.monotonic() - began:.2f} s")
-        c.expect(first.process.running(), "the node did not wait for its call")
         waiting = carol.begin(second, hops=1)
         c.sleep(1)
         carol.register(second)
         for program in waiting:
             program.passed()
         carol.is_called(second, hops=1)
-        # It does not come back while it waits.
-        c.sleep(2)
-        c.expect(first.process.running() and metric(second, "nodes") == 0, "the node comes back")
-        c.expect(f":{first.port}" not in primary.cli("HGETALL", "ringway:nodes"), "its lease stays")
+        c.expect(first.process.running(), "the node does not wait for the later call")
+        tokens.heard(c, dave, "CANCEL")
+        print(f"the later call ends after {time.monotonic() - began:.2f} s")
+        answer = tokens.final(callers[1])
+        c.expect(answer.status == 503 and answer.get("retry-after"), f"expected 503 and Retry-After, got {answer.text}")
+    status = first.process.wait(5)
+    c.expect(status == 0, f"expected exit 0, got {status}")
+    c.expect(f":{first.port}" not in primary.cli("HGETALL", "ringway:nodes"), "its lease stays")
 
 
 @case("cluster/moved-phones", limit=60)

@@ -54,6 +54,23 @@ def heard(c, client, method):
     return request
 
 
+def final(client):
+    """The next final response."""
+    answer = client.receive(5)
+    while answer is not None and answer.status < 200:
+        answer = client.receive(5)
+    return answer
+
+
+def rings(c, server, caller, callee, user):
+    """A call of alice for a user whose phone rings: the request that it has."""
+    here = f"Contact: <sip:alice@127.0.0.1:{caller.local[1]}>"
+    caller.send(caller.proved(server, "alice", "INVITE", f"sip:{user}@{server.domain}", headers=[here]))
+    request = heard(c, callee, "INVITE")
+    respond(callee, request, 180)
+    return request
+
+
 def answered_call(c, server, caller, callee, uri):
     """A call of alice that is answered: what her requests within it need."""
     call = {"call_id": secrets.token_hex(8), "tag": secrets.token_hex(4)}
@@ -61,9 +78,7 @@ def answered_call(c, server, caller, callee, uri):
     invite = caller.proved(server, "alice", "INVITE", uri, headers=[here], **call)
     caller.send(invite)
     respond(callee, heard(c, callee, "INVITE"), 200)
-    answer = caller.receive(5)
-    while answer is not None and answer.status < 200:
-        answer = caller.receive(5)
+    answer = final(caller)
     c.expect(answer is not None and answer.status == 200, f"expected 200, got {answer and answer.start}")
     target = re.search("<([^>]+)>", answer.get("contact")).group(1)
     routes = [f"Route: {route}" for route in reversed(answer.all("record-route"))]

@@ -34,6 +34,8 @@ pub enum Post {
     MovePhones(usize),
     /// Accept no new calls.
     Drain,
+    /// Answer all requests that are not answered yet: the server ends.
+    EndRequests,
     /// Publish the counters on the board.
     Publish,
 }

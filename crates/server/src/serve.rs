@@ -54,6 +54,8 @@ use tracing::{error, info, warn};
 
 /// Time that connections have to write queued data when the process stops.
 const STOP_GRACE: Duration = Duration::from_secs(2);
+/// Time in which the answers to requests that have waited in vain are sent: one retransmission of each (T1).
+const END_TIME: Duration = Duration::from_millis(600);
 /// With fewer connections than this a warning is logged, if more are configured.
 const FEW_CONNECTIONS: usize = 1000;
 /// Interval at which a draining server checks whether transactions are in progress.
@@ -328,38 +330,60 @@ impl Server {
             }
         }
         let (monitor, limit) = (self.monitor.clone(), self.settings.limits.drain);
-        let began = Instant::now();
         notify::stopping();
         monitor.set_phase(Phase::Draining);
-        if let Some(hub) = self.cluster.as_ref().map(ClusterThread::hub).cloned() {
-            let (store, mailboxes) = (self.store.location().clone(), self.control.mailboxes());
-            let is_alone = self.config.nodes.addresses().is_empty();
-            let limit = if is_alone { Duration::ZERO } else { limit };
-            let mut moved =
-                pin!(moving::move_phones(hub.clone(), store, mailboxes.to_vec(), limit));
-            loop {
-                tokio::select! {
-                    () = &mut moved => break,
-                    nodes = next_nodes(&mut nodes) => self.set_nodes(nodes),
-                    () = signals.stop() => return Ok(()),
-                    Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
-                }
-            }
-            // Other nodes call the phones where they register next, and send no call here to have it refused.
-            hub.leave();
-        }
-        info!(deadline = ?limit, "stopping: no new calls are taken");
+        let Some(left) = self.leave(&mut signals, &mut nodes, limit).await? else { return Ok(()) };
+        info!(deadline = ?left, "stopping: no new calls are taken");
         self.post(|| Post::Drain);
         tokio::select! {
-            idle = drained(&monitor, limit.saturating_sub(began.elapsed())) => {
+            idle = drained(&monitor, left) => {
                 if !idle {
                     warn!("stopping with transactions in progress: the deadline was reached");
+                    self.post(|| Post::EndRequests);
+                    tokio::time::sleep(END_TIME).await;
                 }
             }
             () = signals.stop() => info!("stopping at once"),
             Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
         }
         Ok(())
+    }
+
+    /// Leaves the cluster, if the server is a node of one: its phones move to other nodes first. Returns the time that is left
+    /// then to wait for requests, or `None` on a second signal.
+    async fn leave(
+        &mut self,
+        signals: &mut Signals,
+        nodes: &mut Option<Nodes>,
+        limit: Duration,
+    ) -> Result<Option<Duration>, Failure> {
+        let Some(hub) = self.cluster.as_ref().map(ClusterThread::hub).cloned() else {
+            return Ok(Some(limit));
+        };
+        let (monitor, store) = (self.monitor.clone(), self.store.location().clone());
+        let began = Instant::now();
+        let others = !self.config.nodes.addresses().is_empty();
+        if others && !limit.is_zero() {
+            let mailboxes = self.control.mailboxes().to_vec();
+            let stopping = moving::Stopping { hub: &hub, store: &store, mailboxes, limit };
+            let mut moved = pin!(stopping.move_phones(&monitor));
+            loop {
+                tokio::select! {
+                    () = &mut moved => break,
+                    nodes = next_nodes(nodes) => self.set_nodes(nodes),
+                    () = signals.stop() => {
+                        info!("stopping at once");
+                        return Ok(None);
+                    }
+                    Some(index) = self.ended.recv() => return Err(self.worker_ended(index)),
+                }
+            }
+        }
+        // Other nodes call the phones where they register next, and send no call here to have it refused.
+        hub.leave();
+        let left = limit.saturating_sub(began.elapsed());
+        let some_stay = others && store.contacts() > 0;
+        Ok(Some(if some_stay { left.min(moving::AWAY_TIME) } else { left }))
     }
 
     /// Has the workers know the other nodes of the cluster.
@@ -509,10 +533,11 @@ fn flags(sources: &Sources) -> String {
     config.chain(store).collect()
 }
 
+/// The other nodes of the cluster, and their changes.
+type Nodes = tokio::sync::watch::Receiver<ClusterNodes>;
+
 /// Waits until the other nodes of the cluster are others than before; for ever without a cluster.
-async fn next_nodes(
-    nodes: &mut Option<tokio::sync::watch::Receiver<ClusterNodes>>,
-) -> ClusterNodes {
+async fn next_nodes(nodes: &mut Option<Nodes>) -> ClusterNodes {
     if let Some(nodes) = nodes
         && nodes.changed().await.is_ok()
     {
@@ -526,7 +551,7 @@ async fn drained(monitor: &Monitor, limit: Duration) -> bool {
     let until = Instant::now() + limit;
     while Instant::now() < until {
         let snapshots = monitor.board.refresh(|| (monitor.request_publish)()).await;
-        if snapshots.iter().all(|s| s.idle) {
+        if snapshots.iter().all(|s| s.unanswered_for.is_none()) {
             return true;
         }
         tokio::time::sleep(DRAIN_CHECK_INTERVAL).await;

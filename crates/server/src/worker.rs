@@ -129,7 +129,7 @@ impl Worker {
             stats: *self.core.stats(),
             transactions: *self.core.transaction_counters(),
             tables: self.core.tables(),
-            idle: self.core.is_idle(now),
+            unanswered_for: self.core.unanswered_for(now),
         };
         self.board.publish(self.index.into(), snapshot);
     }
@@ -342,6 +342,7 @@ impl Handler for Worker {
                 self.core.move_phones(steps, out);
             }
             Post::Drain => self.core.drain(),
+            Post::EndRequests => self.core.end_requests(now, out),
             Post::Publish => self.publish(now),
         }
         self.pump(now, out);

@@ -350,11 +350,23 @@ impl Core {
         self.parts.calls.drain();
     }
 
-    /// Returns whether no peer waits for anything any more.
-    pub fn is_idle(&self, now: Time) -> bool {
+    /// Returns for how long a peer has waited for an answer, or `None` if none waits for anything any more. What is over
+    /// soon, a registration that is being stored and the ACK of a call, counts as nothing.
+    pub fn unanswered_for(&self, now: Time) -> Option<Duration> {
         let Parts { registrations, calls, parked, .. } = &self.parts;
-        let t1 = self.node.config.timers.t1;
-        registrations.pending() == 0 && calls.are_answered(now, t1) && parked.len() == 0
+        if let Some(since) = calls.unanswered_since().into_iter().chain(parked.since()).min() {
+            return Some(now - since);
+        }
+        let is_over =
+            registrations.pending() == 0 && calls.have_acks(now, self.node.config.timers.t1);
+        (!is_over).then_some(Duration::ZERO)
+    }
+
+    /// Answers all requests that are not answered yet with 503, and cancels what rings: the server ends, and nobody else
+    /// would answer them.
+    pub fn end_requests(&mut self, now: Time, out: &mut Outbox) {
+        let (parts, mut turn) = self.turn(now, out);
+        parts.end(&mut turn);
     }
 
     /// Reports, before each batch of messages, how many wait behind it, and decides what is refused (overload). Returns

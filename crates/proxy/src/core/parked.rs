@@ -114,6 +114,16 @@ impl Parked {
         }
     }
 
+    /// Returns when the first of the requests that wait came.
+    pub(super) fn since(&self) -> Option<Time> {
+        self.slab.iter().map(|(_, request)| request.progress.came).min()
+    }
+
+    /// Returns the requests that wait.
+    pub(super) fn ids(&self) -> Vec<AskId> {
+        self.slab.iter().map(|(_, request)| request.id).collect()
+    }
+
     /// Returns the number of requests that wait.
     pub(super) fn len(&self) -> usize {
         self.slab.len()

@@ -4,7 +4,7 @@
 //! `stateless`.
 
 use super::KeptMessage;
-use super::calls::{Answer, Calls};
+use super::calls::{Answer, Calls, RETRY_AFTER_STOP};
 use super::dialogs::{TargetMatch, refreshes_target};
 use super::events::{Event, short_text};
 use super::ids::{AskId, ClientUser, ContextId, ResolveId, ResolveUser};
@@ -389,6 +389,17 @@ impl Parts {
         if !self.parked.holds(context) {
             self.calls.release_held(context);
         }
+    }
+
+    /// The server ends: answers all requests that are not answered yet with 503.
+    pub(super) fn end(&mut self, t: &mut Turn<'_>) {
+        for id in self.parked.ids() {
+            let Some(parked) = self.parked.take(t, id) else { continue };
+            let context = parked.progress.context;
+            parked.read(t, |t, incoming| t.refuse_with_retry(incoming, RETRY_AFTER_STOP));
+            self.calls.release_held(context);
+        }
+        self.calls.end(t);
     }
 
     /// Answers 487 to a request that waits and is cancelled (RFC 3261 section 9.2). Returns whether it was one.

@@ -286,6 +286,14 @@ impl World {
         self.pump(0);
     }
 
+    /// The first worker ends.
+    pub fn end_requests(&mut self) {
+        let (now, mut out) = (self.now, std::mem::take(&mut self.out));
+        self.cores[0].end_requests(now, &mut out);
+        self.out = out;
+        self.pump(0);
+    }
+
     /// Whether a server may send as this user; `None`: the world must be asked.
     pub fn speaks(&self, server: Peer, user: &str, may: Option<bool>) {
         let key = (server.remote().ip(), aor(user));

@@ -41,6 +41,46 @@ fn draining_finishes_what_runs() {
     w.finish();
 }
 
+/// A server that ends answers what nobody else would answer: the caller may call again, and the phone rings no more.
+#[test]
+fn what_is_unanswered_at_the_end_is_refused() {
+    let mut w = World::new();
+    w.register("bob", BOB);
+    w.register("carol", BOB2);
+    let refused = |w: &mut World| {
+        let refused = w.expect(ALICE, "503");
+        assert!(refused.get("Retry-After").parse::<u32>().is_ok(), "{refused}");
+        refused
+    };
+    assert_eq!(w.cores[0].unanswered_for(w.now), None);
+    let ringing = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let got = w.expect(BOB, "INVITE");
+    w.answer(BOB, &got, 180);
+    w.expect(ALICE, "180");
+    w.pass_ms(100);
+    let silent = w.call(ALICE, "INVITE sip:carol@example.org");
+    w.expect(ALICE, "100");
+    w.expect(BOB2, "INVITE");
+    w.call(ALICE, "MESSAGE sip:bob@example.org");
+    w.expect(BOB, "MESSAGE");
+    assert_eq!(w.cores[0].unanswered_for(w.now), Some(Duration::from_millis(100)));
+    w.end_requests();
+    assert_eq!(w.cores[0].unanswered_for(w.now), None);
+    for invite in [ringing, silent] {
+        let answer = refused(&mut w);
+        w.from(ALICE, &ack(&invite, &answer));
+    }
+    refused(&mut w);
+    let cancel = w.expect(BOB, "CANCEL");
+    assert_eq!(cancel.get("Reason"), "SIP;cause=503");
+    w.answer(BOB, &cancel, 200);
+    w.answer(BOB, &got, 487);
+    w.expect(BOB, "ACK");
+    w.quiet();
+    w.finish_anyhow();
+}
+
 /// RFC 5626 section 4.2: a phone whose flow is closed registers by another proxy. One that rings or calls keeps its own until
 /// it is answered. Registrations by datagrams are left.
 #[test]

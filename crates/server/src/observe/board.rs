@@ -18,8 +18,8 @@ pub struct Snapshot {
     pub transactions: Counters,
     /// Table sizes.
     pub tables: Tables,
-    /// Whether no transaction is in progress that a peer waits for.
-    pub idle: bool,
+    /// For how long a peer has waited for an answer, if one waits.
+    pub unanswered_for: Option<Duration>,
 }
 
 #[derive(Default)]

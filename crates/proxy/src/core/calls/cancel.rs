@@ -36,6 +36,23 @@ impl Calls {
         self.settle(t, id);
     }
 
+    /// The server ends: cancels what rings, and answers all requests that are not answered yet with 503 and Retry-After. What
+    /// is sent now may not be sent again.
+    pub(in crate::core) fn end(&mut self, t: &mut Turn<'_>) {
+        self.ending = true;
+        let unanswered = self.contexts.iter().filter(|context| !context.answered);
+        for id in unanswered.map(|context| context.id).collect::<Vec<_>>() {
+            let ctx = &mut self.contexts[id];
+            ctx.cancelled = true;
+            ctx.end_search();
+            // What one of several phones has answered says nothing of the others. A 6xx does.
+            ctx.best.take_if(|best| best.status < 600);
+            ctx.offer(503, Vec::new);
+            self.cancel_branches(t, id, CancelReason::Refused(503));
+            self.answer_best(t, id);
+        }
+    }
+
     /// Cancels all branches in progress, at once or as soon as it is allowed (section 16.7 item 10).
     pub(super) fn cancel_branches(&mut self, t: &mut Turn<'_>, id: ContextId, why: CancelReason) {
         if self.contexts[id].kind != Kind::Invite {

@@ -1,9 +1,9 @@
 //! The end of a request: the best response is sent (RFC 3261 section 16.7 items 6 to 9), and the stored messages are
 //! released.
 
-use super::Calls;
 use super::context::{Branch, Requester, State};
 use super::responses::with_challenges;
+use super::{Calls, RETRY_AFTER_STOP};
 use crate::core::events::Event;
 use crate::core::ids::ContextId;
 use crate::core::turn::Turn;
@@ -27,7 +27,7 @@ impl Calls {
     }
 
     /// Sends the best response: section 16.7 items 6 to 9.
-    fn answer_best(&mut self, t: &mut Turn<'_>, id: ContextId) {
+    pub(super) fn answer_best(&mut self, t: &mut Turn<'_>, id: ContextId) {
         let ctx = &mut self.contexts[id];
         let requester = ctx.requester;
         let Some(best) = ctx.best.take() else { return };
@@ -49,12 +49,16 @@ impl Calls {
         // Section 16.7 item 6: a busy server behind this one does not make this one busy. Routers of a mesh are one server:
         // the one that has asked may know another gateway.
         let for_router = t.node.trust.router(&ctx.flow).is_some();
-        let status = if best.status == 503 && !for_router { 500 } else { best.status };
+        let of_others = best.status == 503 && !for_router && !self.ending;
+        let status = if of_others { 500 } else { best.status };
         let start = t.out.buffer().len();
         if best.is_ours() || status != best.status {
             if let Some(msg) = ctx.request.as_ref().and_then(|bytes| message::parse(bytes).ok()) {
-                let (flow, tag, buf) = (Some(&ctx.flow), t.node.tag(&msg), t.out.buffer());
-                write::response(buf, &msg, flow, status, "", Some(&tag), &[], &[]);
+                let (flow, tag, mut headers) = (Some(&ctx.flow), t.node.tag(&msg), Vec::new());
+                if status == 503 && self.ending {
+                    write::header_decimal(&mut headers, "Retry-After", RETRY_AFTER_STOP.into());
+                }
+                write::response(t.out.buffer(), &msg, flow, status, "", Some(&tag), &headers, &[]);
             }
         } else if matches!(status, 401 | 407) {
             with_challenges(t.out.buffer(), &best, &ctx.challenges);

@@ -34,6 +34,9 @@ use std::net::SocketAddr;
 /// The number of branches of one request; an id has 16 bits for them.
 const MAX_BRANCHES: usize = u16::MAX as usize;
 
+/// Retry-After of a server that stops, in seconds. It may be back earlier.
+pub(super) const RETRY_AFTER_STOP: u32 = 30;
+
 /// A timer of a context.
 enum Tick {
     /// Timer C of a branch (RFC 3261 section 16.8).
@@ -49,6 +52,8 @@ pub(super) struct Calls {
     contexts: Contexts,
     wheel: TimerWheel<Tick>,
     draining: bool,
+    /// Whether the server ends, so that a 503 is its own.
+    ending: bool,
     acks: AwaitedAcks,
 }
 
@@ -58,6 +63,7 @@ impl Calls {
             contexts: Contexts::new(),
             wheel: TimerWheel::new(now),
             draining: false,
+            ending: false,
             acks: AwaitedAcks::default(),
         }
     }
@@ -87,9 +93,15 @@ impl Calls {
         self.contexts.len()
     }
 
-    /// Returns whether all requests have been answered and no ACK is waited for.
-    pub(super) fn are_answered(&self, now: Time, t1: Duration) -> bool {
-        self.contexts.iter().all(|context| context.answered) && self.acks.is_empty(now, t1)
+    /// Returns when the first of the requests came that are not answered yet.
+    pub(super) fn unanswered_since(&self) -> Option<Time> {
+        let unanswered = self.contexts.iter().filter(|context| !context.answered);
+        unanswered.map(|context| context.came).min()
+    }
+
+    /// Returns whether no ACK is waited for.
+    pub(super) fn have_acks(&self, now: Time, t1: Duration) -> bool {
+        self.acks.is_empty(now, t1)
     }
 
     /// Returns the peers of requests that are not answered yet: who has sent each, and where it was sent.
@@ -148,7 +160,7 @@ impl Calls {
         let initial = msg.to().is_ok_and(|to| to.tag().is_none());
         let waited = incoming.progress;
         if self.draining && initial && waited.is_none() {
-            return t.refuse_with_retry(incoming, 30);
+            return t.refuse_with_retry(incoming, RETRY_AFTER_STOP);
         }
         if targets.is_empty() {
             return t.refuse(incoming, 480, "", &[]);
