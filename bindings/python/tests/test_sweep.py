@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import pickle
+import select
 import signal
 import subprocess
 import sys
@@ -15,7 +17,8 @@ import fsspec
 import ringway
 from common import CAMPAIGN, Case
 from ringway import lab, sweep
-from ringway.sweep.pool import work
+from ringway.sweep import processes
+from ringway.sweep.pool import Done, work
 from ringway.sweep.processes import Processes
 
 
@@ -67,6 +70,17 @@ class Sweeps(Case):
             pool.submit([(0, 1)])
             (done,) = pool.wait()
         self.assertEqual([line[:2] for line in done.lines], [(0, 1)])
+
+    def test_what_a_worker_hands_over_is_written_at_once(self):
+        """Otherwise the executor waits for ever for the rest of what a killed worker has begun to write."""
+        done = Done([(0, 0, "x" * 1_000_000, True)], 0.1, 1)
+        with (mock.patch.object(processes._Worker, "folder", self.scratch.name),
+              mock.patch.object(processes, "work", return_value=done)):
+            name = processes._work([(0, 0)])
+        # The name of a class and a number are beside it.
+        self.assertLess(len(pickle.dumps(name)), select.PIPE_BUF / 2)
+        self.assertEqual(processes._load(name), done)
+        self.assertFalse(Path(name).exists())
 
     def test_batches_that_fill_the_pipe_to_the_workers_do_not_stop_their_end(self):
         """Each batch is larger than a pipe's buffer, so the executor is writing one when the workers end."""

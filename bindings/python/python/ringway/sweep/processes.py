@@ -1,11 +1,14 @@
 """Processes of this machine, without any engine: what a cluster is compared with."""
 
 import os
+import pickle
 import signal
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from pathlib import Path
 from select import select
+from tempfile import TemporaryDirectory, mkstemp
 from threading import Event, Thread
 from typing import Any
 
@@ -17,16 +20,33 @@ class _Worker:
     """What a worker has for all of its batches."""
 
     spec = ""
+    folder = ""
 
 
-def _begin(spec: str) -> None:
+def _begin(spec: str, folder: str) -> None:
     """Begins a worker. Ctrl-C in a terminal reaches it, too; it is for the process that ends it."""
-    _Worker.spec = spec
+    _Worker.spec, _Worker.folder = spec, folder
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _work(runs: list[Run]) -> Done:
-    return work(_Worker.spec, runs)
+def _work(runs: list[Run]) -> str:
+    return _store(work(_Worker.spec, runs))
+
+
+def _store(done: Done) -> str:
+    """Writes a result to a file, and returns its name. The executor waits for ever for the rest of one that a pipe does
+    not take at once, if its worker is killed while it writes it."""
+    descriptor, name = mkstemp(dir=_Worker.folder)
+    with os.fdopen(descriptor, "wb") as file:
+        pickle.dump(done, file)
+    return name
+
+
+def _load(name: str) -> Done:
+    file = Path(name)
+    done: Done = pickle.loads(file.read_bytes())
+    file.unlink()
+    return done
 
 
 class Processes(Pool):
@@ -36,13 +56,15 @@ class Processes(Pool):
         self.spec = spec
         self.workers = workers or os.cpu_count() or 1
         self.losses = 0
-        self.futures: dict[Future[Done], list[Run]] = {}
+        self.futures: dict[Future[str], list[Run]] = {}
+        self.folder = TemporaryDirectory(prefix="ringway-sweep-")
         self.pool = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
         # Not forked: this process may have threads.
         context = get_context("spawn")
-        pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin, initargs=(self.spec,))
+        begin = (self.spec, self.folder.name)
+        pool = ProcessPoolExecutor(self.workers, mp_context=context, initializer=_begin, initargs=begin)
         executor: Any = pool
         # A descriptor of our own: the executor closes its one in another thread.
         self.batches = os.dup(executor._call_queue._reader.fileno())
@@ -60,13 +82,13 @@ class Processes(Pool):
         while True:
             ended, _ = wait(self.futures, return_when=FIRST_COMPLETED)
             try:
-                results = [future.result() for future in ended]
+                names = [future.result() for future in ended]
             except BrokenProcessPool:
                 self._restart()
                 continue
             for future in ended:
                 del self.futures[future]
-            return results
+            return [_load(name) for name in names]
 
     def _restart(self) -> None:
         """Runs again what was not finished."""
@@ -101,6 +123,7 @@ class Processes(Pool):
 
     def close(self) -> None:
         self._end()
+        self.folder.cleanup()
 
 
 def _drain(descriptor: int, ended: Event) -> None:
