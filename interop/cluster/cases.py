@@ -177,8 +177,8 @@ def sentinel(c):
         one.process.signal(signal.SIGSTOP)
     primary.kill()
     began = time.monotonic()
-    c.until(lambda: sentinels.primary(c) != primary.port, 15, "no replica is promoted")
-    promoted = next(other for other in others if other.port == sentinels.primary(c))
+    c.until(lambda: sentinels.primary() != primary.port, 15, "no replica is promoted")
+    promoted = next(other for other in others if other.port == sentinels.primary())
     c.until(lambda: "role:master" in promoted.cli("INFO", "replication"), 5, "the replica is not the primary")
     lost = [user for user in acknowledged if promoted.cli("EXISTS", KEY % user).strip() != "1"]
     c.expect(not lost, f"acknowledged and lost: {lost}")
@@ -193,6 +193,33 @@ def sentinel(c):
     bob.is_called(second)
     answer, _ = answered(second, "carol", 9)
     c.expect(answer.status == 200, f"expected 200, got {answer.start}")
+
+
+@case("cluster/sentinel-by-tls", limit=60)
+def sentinel_by_tls(c):
+    """Sentinels by TLS that ask for a password, and their database by TLS: nodes find each other's phones, also when a
+    replica has taken over."""
+    certificate = Server(c, start=False, tls=True)
+    primary = Redis(c, "primary", certificate=certificate)
+    for i in range(2):
+        Redis(c, f"replica{i}", replica_of=primary, certificate=certificate)
+    sentinels = Sentinels(c, primary, certificate)
+    trust = f'roots = "{certificate.certificate}"\n'
+    first, second = (node(c, sentinels.uri(), cluster=trust) for _ in range(2))
+    together(c, first, second)
+    bob, carol = Phone(c, "bob"), Phone(c, "carol")
+    bob.register(first)
+    bob.is_called(second)
+    primary.kill()
+    c.until(lambda: sentinels.primary() != primary.served, 15, "no replica is promoted")
+    c.until(lambda: answered(second, "carol", carol.port)[0].status == 200, 20, "registrations are refused")
+    together(c, first, second)
+    carol.is_called(first)
+    bob.is_called(second)
+    c.expect(not any("sesame" in one.process.output() for one in (first, second)), "the password is in the log")
+    words = sentinels.uri().split("?")
+    stranger = node(c, words[0], cluster=trust)
+    c.until(lambda: "does not answer" in stranger.process.output(), 5, "no password is asked for")
 
 
 @case("cluster/acl-and-tls", limit=60)

@@ -3,16 +3,28 @@ Redis Cluster."""
 
 import binascii
 import signal
+from urllib.parse import quote
 
 HOST = "127.0.0.1"
 
 
-class Redis:
-    """One server of the database, in memory only."""
+def by_tls(port, certificate):
+    """Options of a server that takes TLS at a port, and uses it for its own connections. Its other port, without TLS,
+    is for redis-cli."""
+    return ["--tls-port", port, "--tls-replication", "yes", "--tls-auth-clients", "no", "--tls-cert-file",
+            certificate.certificate, "--tls-key-file", certificate.key, "--tls-ca-cert-file", certificate.certificate]
 
-    def __init__(self, context, name, *, replica_of=None, options=()):
+
+class Redis:
+    """One server of the database, in memory only; with the certificate of a server nodes, sentinels and replicas use
+    TLS."""
+
+    def __init__(self, context, name, *, replica_of=None, options=(), certificate=None):
         self.context, self.name, self.port = context, name, context.ports.take()
-        follow = ["--replicaof", f"{HOST} {replica_of.port}"] if replica_of else []
+        # That for others than redis-cli.
+        self.served = context.ports.take() if certificate else self.port
+        follow = ["--replicaof", f"{HOST} {replica_of.served}"] if replica_of else []
+        options = [*options, *by_tls(self.served, certificate)] if certificate else options
         self.paused, self.argv = False, [
             "redis-server", "--port", self.port, "--bind", HOST, "--save", "", "--appendonly", "no",
             "--repl-diskless-sync-delay", "0", "--dbfilename", f"{name}.rdb", *follow, *options]
@@ -50,42 +62,48 @@ class Redis:
 
 
 class Sentinels:
-    """Three sentinels that promote a replica one second after the primary is gone."""
+    """Three sentinels that promote a replica one second after the primary is gone. With the certificate of a server
+    they use TLS, and ask for a password."""
 
-    service = "ringway"
+    service, password = "ringway", "open/sesame"
 
-    def __init__(self, context, primary):
-        self.ports = []
-        for number in range(3):
-            port = context.ports.take()
+    def __init__(self, context, primary, certificate=None):
+        self.context, self.tls = context, certificate is not None
+        self.ports, self.served = [context.ports.take() for _ in range(3)], []
+        for number, port in enumerate(self.ports):
+            self.served.append(context.ports.take() if certificate else port)
+            lines = [f"port {port}", f"bind {HOST}", f"sentinel monitor {self.service} {HOST} {primary.served} 2",
+                     f"sentinel down-after-milliseconds {self.service} 1000",
+                     f"sentinel failover-timeout {self.service} 5000"]
+            if certificate:
+                words = iter(by_tls(self.served[-1], certificate))
+                lines += [f"{option[2:]} {value}" for option, value in zip(words, words, strict=True)]
+                lines += [f"requirepass {self.password}", f"sentinel sentinel-pass {self.password}"]
             config = context.folder / f"sentinel{number}.conf"
-            config.write_text("\n".join([
-                f"port {port}", f"bind {HOST}", f"sentinel monitor {self.service} {HOST} {primary.port} 2",
-                f"sentinel down-after-milliseconds {self.service} 1000",
-                f"sentinel failover-timeout {self.service} 5000", ""]))
+            config.write_text("\n".join([*lines, ""]))
             context.start(f"sentinel{number}", ["redis-server", config, "--sentinel"])
-            self.ports.append(port)
+        context.until(lambda: self.ask("CKQUORUM").startswith("OK 3") and len(self.replicas()) == 2, 20,
+                      "the sentinels do not find each other and the replicas")
 
-        def agree():
-            ask = ["redis-cli", "-h", HOST, "-p", self.ports[0], "SENTINEL", "CKQUORUM", self.service]
-            known = context.run("sentinel-cli", ask)[1].startswith("OK 3")
-            return known and len(self.replicas(context)) == 2
+    def ask(self, *words):
+        """What the first sentinel says of the service."""
+        proof = ["--no-auth-warning", "-a", self.password] if self.tls else []
+        client = ["redis-cli", "-h", HOST, "-p", self.ports[0], *proof]
+        return self.context.run("sentinel-cli", [*client, "SENTINEL", *words, self.service])[1]
 
-        context.until(agree, 20, "the sentinels do not find each other and the replicas")
-
-    def replicas(self, context):
+    def replicas(self):
         """The replicas that the first sentinel knows."""
-        ask = ["redis-cli", "-h", HOST, "-p", self.ports[0], "SENTINEL", "REPLICAS", self.service]
-        return [line for line in context.run("sentinel-cli", ask)[1].splitlines() if line.startswith(f"{HOST}:")]
+        return [line for line in self.ask("REPLICAS").splitlines() if line.startswith(f"{HOST}:")]
 
-    def primary(self, context):
+    def primary(self):
         """The port of the primary."""
-        ask = ["redis-cli", "-h", HOST, "-p", self.ports[0], "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self.service]
-        return int(context.run("sentinel-cli", ask)[1].split()[1])
+        return int(self.ask("GET-MASTER-ADDR-BY-NAME").split()[1])
 
     def uri(self):
         """The store of nodes."""
-        return f"redis+sentinel://{','.join(f'{HOST}:{port}' for port in self.ports)}/{self.service}"
+        hosts = ",".join(f"{HOST}:{port}" for port in self.served)
+        scheme, query = ("rediss", f"?sentinel=:{quote(self.password, safe='')}") if self.tls else ("redis", "")
+        return f"{scheme}+sentinel://{hosts}/{self.service}{query}"
 
 
 def slot_of(user):
@@ -109,9 +127,7 @@ class RedisCluster:
         self.tls_ports = [context.ports.take() for _ in range(6)] if certificate else []
         for number in range(6):
             name = f"redis{number}"
-            tls = ["--tls-port", self.tls_ports[number], "--tls-cluster", "yes", "--tls-replication", "yes",
-                   "--tls-cert-file", certificate.certificate, "--tls-key-file", certificate.key,
-                   "--tls-ca-cert-file", certificate.certificate, "--tls-auth-clients", "no"] if certificate else []
+            tls = [*by_tls(self.tls_ports[number], certificate), "--tls-cluster", "yes"] if certificate else []
             self.servers.append(Redis(context, name, options=[
                 "--cluster-enabled", "yes", "--cluster-config-file", f"{name}.conf", "--cluster-node-timeout", 1000,
                 "--cluster-require-full-coverage", "no", "--cluster-port", context.ports.take(), *tls,

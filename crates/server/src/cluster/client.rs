@@ -103,6 +103,12 @@ impl RedisClient {
         if let Some(password) = &uri.password {
             builder = builder.set_client_to_redis_password(password);
         }
+        if let Some(user) = &uri.sentinel.user {
+            builder = builder.set_client_to_sentinel_username(user);
+        }
+        if let Some(password) = &uri.sentinel.password {
+            builder = builder.set_client_to_sentinel_password(password);
+        }
         if uri.tls {
             builder = builder
                 .set_client_to_redis_tls_mode(TlsMode::Secure)

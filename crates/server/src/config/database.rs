@@ -10,7 +10,8 @@ const SENTINEL_PORT: u16 = 26379;
 /// Maximum number of sentinels, or of servers of a Redis Cluster in a URI.
 const MAX_HOSTS: usize = 16;
 const EXPECTED: &str = "redis://[USER:PASSWORD@]HOST[:PORT][/NUMBER] or \
-                        redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,..]/SERVICE[/NUMBER] or \
+                        redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,..]/SERVICE[/NUMBER]\
+                        [?sentinel=[USER]:PASSWORD] or \
                         redis+cluster://[USER:PASSWORD@]HOST[:PORT][,..], \
                         with rediss for TLS";
 
@@ -31,6 +32,27 @@ pub struct DatabaseUri {
     pub password: Option<String>,
     /// Number of the database in its server.
     pub number: i64,
+    /// What the sentinels ask for, if they ask.
+    pub sentinel: Credentials,
+}
+
+/// A user, or the default one, and a password.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Credentials {
+    /// Name of the user; the default one without.
+    pub user: Option<String>,
+    /// The password, if one is needed.
+    pub password: Option<String>,
+}
+
+impl Credentials {
+    /// Reads `[USER]:PASSWORD` with the escapes of a URI, or says what is wrong without the password.
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (user, password) = text.split_once(':').ok_or("a user without a password")?;
+        let unescaped = |text| unescape(text).ok_or("a wrong % escape");
+        let user = Some(unescaped(user)?).filter(|user| !user.is_empty());
+        Ok(Credentials { user, password: Some(unescaped(password)?) })
+    }
 }
 
 impl fmt::Display for DatabaseUri {
@@ -55,7 +77,13 @@ impl fmt::Display for DatabaseUri {
         if let Some(service) = &self.service {
             write!(f, "/{service}")?;
         }
-        if self.number != 0 { write!(f, "/{}", self.number) } else { Ok(()) }
+        if self.number != 0 {
+            write!(f, "/{}", self.number)?;
+        }
+        match (&self.sentinel.user, &self.sentinel.password) {
+            (user, Some(_)) => write!(f, "?sentinel={}:***", user.as_deref().unwrap_or_default()),
+            (_, None) => Ok(()),
+        }
     }
 }
 
@@ -85,14 +113,15 @@ impl FromStr for DatabaseUri {
             Some((credentials, rest)) => (Some(credentials), rest),
             None => (None, rest),
         };
-        let (user, password) = match credentials.map(|c| c.split_once(':')) {
-            None => (None, None),
-            Some(Some((user, password))) => {
-                let unescaped = |text| unescape(text).ok_or_else(|| error("a wrong % escape"));
-                let user = Some(unescaped(user)?).filter(|user| !user.is_empty());
-                (user, Some(unescaped(password)?))
-            }
-            Some(None) => return Err(error("a user without a password")),
+        let parse = |text| Credentials::parse(text).map_err(error);
+        let Credentials { user, password } =
+            credentials.map(parse).transpose()?.unwrap_or_default();
+        let (rest, sentinel) = match rest.split_once('?') {
+            None => (rest, Credentials::default()),
+            Some((rest, query)) => match query.strip_prefix("sentinel=").filter(|_| is_sentinel) {
+                Some(text) => (rest, parse(text)?),
+                None => return Err(error("something else behind the ?")),
+            },
         };
         let mut parts = rest.split('/');
         let default = if is_sentinel { SENTINEL_PORT } else { PORT };
@@ -120,7 +149,7 @@ impl FromStr for DatabaseUri {
         if let Some(more) = parts.next() {
             return Err(error(&format!("/{more} behind its end")));
         }
-        Ok(DatabaseUri { tls, service, cluster, hosts, user, password, number })
+        Ok(DatabaseUri { tls, service, cluster, hosts, user, password, number, sentinel })
     }
 }
 
@@ -167,6 +196,14 @@ mod tests {
                 "redis+sentinel://ringway:***@a:26379,b:7000/main",
             ),
             ("rediss+sentinel://a/main/2", "rediss+sentinel://a:26379/main/2"),
+            (
+                "redis+sentinel://:x@a/main?sentinel=:y",
+                "redis+sentinel://:***@a:26379/main?sentinel=:***",
+            ),
+            (
+                "redis+sentinel://a/main/2?sentinel=us%65r:y%40",
+                "redis+sentinel://a:26379/main/2?sentinel=user:***",
+            ),
             ("redis+cluster://:x@a,b:7000", "redis+cluster://:***@a:6379,b:7000"),
             ("rediss+cluster://a/0", "rediss+cluster://a:6379"),
         ] {
@@ -176,6 +213,10 @@ mod tests {
         }
         let uri: DatabaseUri = "redis://ringway:a%40b@db".parse().unwrap();
         assert_eq!((uri.user.as_deref(), uri.password.as_deref()), (Some("ringway"), Some("a@b")));
+        let uri: DatabaseUri = "redis+sentinel://s/main?sentinel=watcher:a%40b".parse().unwrap();
+        let Credentials { user, password } = uri.sentinel;
+        assert_eq!((user.as_deref(), password.as_deref()), (Some("watcher"), Some("a@b")));
+        assert_eq!((uri.user, uri.password), (None, None));
     }
 
     #[test]
@@ -194,6 +235,10 @@ mod tests {
             ("redis://db/x", "the database \"x\""),
             ("redis+sentinel://db", "no service"),
             ("redis://db/0/secret", "/secret behind its end"),
+            ("redis://db/0?sentinel=:secret%", "something else behind the ?"),
+            ("redis+sentinel://s/main?password=secret%", "something else behind the ?"),
+            ("redis+sentinel://s/main?sentinel=secret%25", "a user without a password"),
+            ("redis+sentinel://s/main?sentinel=:secret%4", "a wrong % escape"),
         ] {
             let error = text.parse::<DatabaseUri>().unwrap_err();
             assert!(error.ends_with(&format!("got {what}")), "{text}: {error}");

@@ -15,7 +15,7 @@ mod shape;
 mod span;
 mod users;
 
-pub use database::DatabaseUri;
+pub use database::{Credentials, DatabaseUri};
 pub use ringway_document::{MAX_PROBLEMS, Problem};
 pub use sections::{
     AuthMode, AuthSettings, Certificate, DomainSettings, HashName, LimitSettings, LogFormat,
