@@ -549,14 +549,14 @@ async fn next_nodes(nodes: &mut Option<Nodes>) -> ClusterNodes {
 /// Waits until no transaction is in progress that a peer waits for. Returns false after `limit`.
 async fn drained(monitor: &Monitor, limit: Duration) -> bool {
     let until = Instant::now() + limit;
-    while Instant::now() < until {
+    loop {
         let snapshots = monitor.board.refresh(|| (monitor.request_publish)()).await;
-        if snapshots.iter().all(|s| s.unanswered_for.is_none()) {
-            return true;
+        let is_idle = snapshots.iter().all(|s| s.unanswered_for.is_none());
+        if is_idle || Instant::now() >= until {
+            return is_idle;
         }
         tokio::time::sleep(DRAIN_CHECK_INTERVAL).await;
     }
-    false
 }
 
 /// Returns the changed settings that take effect only after a restart.

@@ -7,7 +7,7 @@ use crate::routing::dial_plan;
 use ringway_proxy::config::{Config, MeshNetwork, Mode};
 use ringway_proxy::core::MAX_UNAUTHENTICATED_PARKED;
 use ringway_proxy::{CredentialsVerdict, Reply};
-use ringway_sansio::{Duration, Random, SplitMix, Transport};
+use ringway_sansio::{Random, SplitMix, Transport};
 
 /// The proxy under test is a router of the mesh.
 pub fn in_mesh(config: &mut Config) {
@@ -15,7 +15,7 @@ pub fn in_mesh(config: &mut Config) {
 }
 
 /// A world in which nothing is known about bob.
-fn unknown_bob(change: impl FnOnce(&mut Config)) -> World {
+pub fn unknown_bob(change: impl FnOnce(&mut Config)) -> World {
     let w = World::with(|config| {
         in_mesh(config);
         change(config);
@@ -83,25 +83,6 @@ fn forks_are_bounded_over_all_servers() {
     let got = w.expect(BOB, "MESSAGE");
     w.answer(BOB, &got, 486);
     w.expect(ALICE, "480");
-    w.finish();
-}
-
-/// What waits for an answer of the world when the server ends is refused, too. The answer has no effect then.
-#[test]
-fn what_waits_for_the_world_at_the_end_is_refused() {
-    let mut w = unknown_bob(|_| {});
-    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
-    w.expect(ALICE, "100");
-    let asked = w.asked();
-    w.pass_ms(70);
-    assert_eq!(w.cores[0].unanswered_for(w.now), Some(Duration::from_millis(70)));
-    w.end_requests();
-    let refused = w.expect(ALICE, "503");
-    assert!(refused.get("Retry-After").parse::<u32>().is_ok(), "{refused}");
-    w.from(ALICE, &ack(&invite, &refused));
-    w.elsewhere("bob", &[(ROUTER, 1000)]);
-    w.reply(&asked, Reply::Located);
-    w.quiet();
     w.finish();
 }
 

@@ -1,6 +1,8 @@
 //! What an operator does to a running proxy, and what it does when there is too much.
 
 use crate::common::*;
+use crate::elsewhere::unknown_bob;
+use ringway_proxy::Reply;
 use ringway_proxy::core::{MAX_NEW_BUDGET, MAX_RESOLVING};
 use ringway_proxy::location::{Commit, CommitTag, Journal, MemoryStore};
 use ringway_sansio::{Backlog, Duration, Outbox, Transport::Udp};
@@ -79,6 +81,25 @@ fn what_is_unanswered_at_the_end_is_refused() {
     w.expect(BOB, "ACK");
     w.quiet();
     w.finish_anyhow();
+}
+
+/// What waits for an answer of the world when the server ends is refused, too. The answer has no effect then.
+#[test]
+fn what_waits_for_the_world_at_the_end_is_refused() {
+    let mut w = unknown_bob(|_| {});
+    let invite = w.call(ALICE, "INVITE sip:bob@example.org");
+    w.expect(ALICE, "100");
+    let asked = w.asked();
+    w.pass_ms(70);
+    assert_eq!(w.cores[0].unanswered_for(w.now), Some(Duration::from_millis(70)));
+    w.end_requests();
+    let refused = w.expect(ALICE, "503");
+    assert!(refused.get("Retry-After").parse::<u32>().is_ok(), "{refused}");
+    w.from(ALICE, &ack(&invite, &refused));
+    w.elsewhere("bob", &[(ROUTER, 1000)]);
+    w.reply(&asked, Reply::Located);
+    w.quiet();
+    w.finish();
 }
 
 /// RFC 5626 section 4.2: a phone whose flow is closed registers by another proxy. One that rings or calls keeps its own until
