@@ -64,8 +64,9 @@ pub struct Machine {
     renew: Lane,
     /// The shard that the last renewal was sent to.
     renewing: Shard,
-    /// The time at which the last renewal began.
+    /// The time at which the last renewal began, and that at which the last one began that has read the leases.
     renewal_began: Time,
+    leases_read: Time,
     /// A run that was not known and was heard of before it, and one since then.
     meeting: Option<(NodeName, u64)>,
     meets: Option<(NodeName, u64)>,
@@ -102,6 +103,7 @@ impl Machine {
             renew: Lane::READY,
             renewing: Shard::whole(),
             renewal_began: Time::ZERO,
+            leases_read: Time::ZERO,
             meeting: None,
             meets: None,
             meets_from: Time::ZERO,
@@ -309,6 +311,8 @@ impl Machine {
                 self.subscribed = true;
                 self.epoch += 1;
                 self.events.push_back(Event::Gap);
+                // Which nodes have renewed their leases was not heard meanwhile.
+                self.renew.hasten(self.renewal_began + MEET_INTERVAL);
             }
             Report::Unsubscribed => {
                 self.counts.gaps += u64::from(self.subscribed);
@@ -364,9 +368,7 @@ impl Machine {
         self.own.date(now);
         self.asks.date(now);
         self.check_deadlines(now);
-        if !self.shards.leases_are_absent() {
-            self.nodes.expire(now);
-        }
+        self.expire_leases(now);
         if let Some(names) = self.nodes.take_change() {
             self.events.push_back(Event::Nodes(names));
             self.answer_held(now);
@@ -384,6 +386,17 @@ impl Machine {
         self.begin_sharing(now);
         for shard in self.shards.names().iter() {
             self.begin(now, shard);
+        }
+    }
+
+    fn expire_leases(&mut self, now: Time) {
+        if self.shards.leases_are_absent() {
+            return;
+        }
+        let reads_leases = matches!(self.stay, Stay::Stays | Stay::Moves);
+        let reading = if reads_leases { self.leases_read } else { now };
+        if self.nodes.expire(now, reading) {
+            self.renew.hasten(self.renewal_began + MEET_INTERVAL);
         }
     }
 
@@ -556,6 +569,7 @@ impl Machine {
             self.run_after(boot);
         }
         self.nodes.read(now, &leases);
+        self.leases_read = since;
         self.was_met(now);
         if late {
             // It answers, but too slowly to wait for.

@@ -1,7 +1,8 @@
 //! Which nodes live.
 //!
 //! A lease is counted from the moment at which it was read, on the clock of this node. While the database is absent no
-//! lease ends: the nodes that lived when it was last there are the best that is known.
+//! lease ends: the nodes that lived when it was last there are the best that is known. A node is dropped when a reading
+//! after the end of its lease has not shown another: the last one may be of before its last renewal.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,8 @@ pub struct Nodes {
     /// the node may come soon.
     left: BTreeMap<NodeName, Node>,
     changed: bool,
+    /// Time of the last call of [`Nodes::expire`].
+    looked: Time,
     /// Nodes whose lease has ended without a word.
     gone: Vec<NodeName>,
 }
@@ -37,6 +40,7 @@ impl Nodes {
             alive: BTreeMap::new(),
             left: BTreeMap::new(),
             changed: false,
+            looked: Time::ZERO,
             gone: Vec::new(),
         }
     }
@@ -69,18 +73,21 @@ impl Nodes {
         self.left.insert(name, Node { ends: now + HOLD, ..node });
     }
 
-    /// Drops the nodes whose lease has ended.
-    pub fn expire(&mut self, now: Time) {
-        let ended = |(name, node): (&NodeName, &Node)| (node.ends <= now).then_some(*name);
+    /// Drops the nodes whose lease had ended when the last reading of the leases began. Returns whether others have ended
+    /// since, for which they are to be read again.
+    pub fn expire(&mut self, now: Time, reading: Time) -> bool {
+        self.looked = now;
+        let ended = |(name, node): (&NodeName, &Node)| (node.ends <= reading).then_some(*name);
         let ended: Vec<NodeName> = self.alive.iter().filter_map(ended).collect();
-        self.alive.retain(|_, node| now < node.ends);
+        self.alive.retain(|_, node| reading < node.ends);
         self.changed |= !ended.is_empty();
         self.gone.extend(ended);
+        self.alive.values().any(|node| node.ends <= now)
     }
 
-    /// Returns the time at which the next lease ends.
+    /// Returns the time at which the next lease ends, but for those of which [`Nodes::expire`] knows.
     pub fn next_end(&self) -> Option<Time> {
-        self.alive.values().map(|node| node.ends).min()
+        self.alive.values().map(|node| node.ends).filter(|ends| self.looked < *ends).min()
     }
 
     /// Returns the key of this run of a node, if it lives.

@@ -127,3 +127,43 @@ fn a_node_leaves_when_the_database_is_there_again() {
     assert!(w.nodes[0].machine.has_left());
     assert!(w.nodes[1].peers.is_empty());
 }
+
+/// Nodes that have stood still renew their leases when they go on. One that has read before that how soon a lease ends
+/// reads once more before it passes a node over.
+#[test]
+fn a_node_that_has_stood_still_and_goes_on_is_not_passed_over() {
+    for stood_still in (30..50).map(|tenths| Duration::from_millis(100) * tenths) {
+        let mut w = running(2);
+        w.register(0, "bob", 3600, 1);
+        w.run(Duration::from_millis(500));
+        w.nodes.iter_mut().for_each(|node| node.alive = false);
+        w.run(stood_still);
+        for node in [1, 0] {
+            w.nodes[node].alive = true;
+            w.run(Duration::from_millis(10));
+        }
+        w.run(Duration::from_millis(110));
+        for _ in 0..30 {
+            assert_eq!(w.call(1, "bob"), (vec![0], true), "{stood_still:?}");
+            w.run(Duration::from_millis(50));
+        }
+    }
+}
+
+/// A node may have started while no renewal was heard of.
+#[test]
+fn who_lives_is_read_when_changes_are_reported_again() {
+    for offset in 0..20 {
+        let mut w = running(2);
+        w.kill(0);
+        w.run(6 * SECOND);
+        w.database.reports = false;
+        w.run(SECOND + Duration::from_millis(50) * offset);
+        assert!(w.nodes[1].peers.is_empty(), "{offset}");
+        w.restart(0);
+        w.run(Duration::from_millis(10));
+        w.database.reports = true;
+        w.run(Duration::from_millis(120));
+        assert_eq!(w.nodes[1].peers.len(), 1, "{offset}");
+    }
+}
