@@ -393,6 +393,7 @@ impl Machine {
         if self.shards.leases_are_absent() {
             return;
         }
+        // One that leaves reads no leases any more.
         let reads_leases = matches!(self.stay, Stay::Stays | Stay::Moves);
         let reading = if reads_leases { self.leases_read } else { now };
         if self.nodes.expire(now, reading) {

@@ -128,8 +128,8 @@ fn a_node_leaves_when_the_database_is_there_again() {
     assert!(w.nodes[1].peers.is_empty());
 }
 
-/// Nodes that have stood still renew their leases when they go on. One that has read before that how soon a lease ends
-/// reads once more before it passes a node over.
+/// Nodes that have stood still renew their leases one after the other. The first reads that the lease of the second is
+/// nearly over, and reads again before it passes that node over.
 #[test]
 fn a_node_that_has_stood_still_and_goes_on_is_not_passed_over() {
     for stood_still in (30..50).map(|tenths| Duration::from_millis(100) * tenths) {

@@ -36,7 +36,7 @@ fn without_descriptors_nothing_is_opened_and_afterwards_all_is_as_before() {
     let name = "exhaustion::without_descriptors_nothing_is_opened_and_afterwards_all_is_as_before";
     alone(name, || async {
         for protocol in all() {
-            let before_all = Held::now();
+            let held = Held::now();
             let system = system();
             let listener = only(&system, protocol).from(here(0)).listen().await.unwrap();
             let clients = crate::support::system();
@@ -64,7 +64,7 @@ fn without_descriptors_nothing_is_opened_and_afterwards_all_is_as_before() {
             assert_eq!(&soon(server.receive()).await.unwrap().unwrap()[..], b"again", "{protocol}");
             // A descriptor that is closed later would be one more for the next protocol.
             drop((server, client, standing, listener, new, clients, system));
-            before_all.again(protocol.name()).await;
+            held.again(protocol.name()).await;
         }
     });
 }
